@@ -1,0 +1,58 @@
+# Everything runs in .venv, which is made when it is missing and made again when the pins change.
+# `make test` is what continuous integration runs; `make check` is for every save of a file.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST_JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help venv format lint types layers fast check test nightly demo docs clean
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (a minute, the first time)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer, found " + sys.version.split()[0] + "; name one with make PYTHON=...")'
+	@$(PYTHON) -m venv $(VENV)
+	@PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $(READY)
+
+venv: $(READY)  ## make the virtual environment
+
+format: $(READY)  ## rewrite the code in the house format
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+lint: $(READY)  ## format and lint, read-only
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+
+types: $(READY)  ## mypy --strict and pyright
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/pyright --warnings
+
+layers: $(READY)  ## the import rules of the architecture
+	@$(BIN)/lint-imports
+
+fast: $(READY)  ## the fast tests
+	@HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) -m 'not slow'
+
+check: lint types layers fast  ## format, lint, types, layers, fast tests: under a minute
+
+test: lint types layers  ## everything continuous integration runs
+	@HYPOTHESIS_PROFILE=ci $(BIN)/pytest -q -n $(PYTEST_JOBS)
+
+nightly: $(READY)  ## the tests with far more random examples
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS)
+
+docs: $(READY)  ## write the generated parts of the documentation again
+	@$(BIN)/python -m tools.generate_docs
+
+demo: $(READY)  ## what the digits of the design documents say
+	@$(BIN)/python -m tools.demo
+
+clean:  ## remove the environment and everything generated
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

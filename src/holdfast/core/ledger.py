@@ -1,0 +1,210 @@
+"""The activity ledger: fifteen digits that make every step of an attempt happen exactly once (L1-L12).
+
+::
+
+    d1 d2 d3 | E E E E E E | X X X X X X
+     |  |  |         |            `-- responses that left leg 2 (their effects are recorded)
+     |  |  |         `--------------- responses that entered leg 2
+     |  |  `------------------------- 9: leg 2 open, 8: closed by a final response
+     |  `---------------------------- 9: leg 1 not concluded, 8: an executor has it, durably
+     `------------------------------- 9 minus the number of entries into leg 1
+
+A ledger is a plain integer below 2**53, so it is exact in SQL, JSON and JavaScript. The functions here check the
+digits, never the attempt's state; callers look at the state first (L9). A verdict that refuses comes with the value
+unchanged; a call that no correct caller makes raises `LedgerError`.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NewType
+
+from holdfast.errors import LedgerError
+
+Ledger = NewType("Ledger", int)
+
+LEG1_ENTRY: Final = 10**14
+LEG1_CONCLUSION: Final = 10**13
+LEG2_CLOSURE: Final = 10**12
+RESPONSE_ENTRY: Final = 10**6
+RESPONSE_EXIT: Final = 1
+
+SEED: Final = Ledger(9 * LEG1_ENTRY + 9 * LEG1_CONCLUSION + 9 * LEG2_CLOSURE)
+"""L1: the value in the commit that schedules the activity."""
+
+UNTOUCHED: Final = 9
+"""What each of the three status digits says before its event."""
+HAPPENED: Final = 8
+"""What the second and third digits say after their event."""
+
+MAX_RESPONSES: Final = 999_999
+"""L12: six digits count the responses; the next one would carry into the digit on the left."""
+MAX_LEG1_ENTRIES: Final = 9
+"""L8: the first digit can fall from 9 to 0 and not below."""
+DEFAULT_LEG1_LIMIT: Final = 5
+DIGITS: Final = 15
+
+
+class Leg1Verdict(Enum):
+    """What an entry into leg 1 found (L7, L8)."""
+
+    FIRST_RUN = "first run"
+    RERUN = "rerun"
+    ALREADY_CONCLUDED = "already concluded"
+    EXHAUSTED = "exhausted"
+
+    @property
+    def runs(self) -> bool:
+        """Whether the caller may go on and run leg 1."""
+        return self in (Leg1Verdict.FIRST_RUN, Leg1Verdict.RERUN)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The response counts. Its thread index is stored with it and never derived again (L11)."""
+
+    thread_index: int
+
+
+class Refused(Enum):
+    """Why a response does not count. The value stays what it was."""
+
+    TOO_EARLY = "too early"
+    CLOSED = "closed"
+    THREADS_EXHAUSTED = "threads exhausted"
+
+
+Leg2Verdict = Accepted | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A ledger, taken apart."""
+
+    value: Ledger
+    leg1_entries: int
+    leg1_concluded: bool
+    leg2_closed: bool
+    responses_entered: int
+    responses_exited: int
+
+    @property
+    def text(self) -> str:
+        """The fifteen digits, zero-padded."""
+        return f"{self.value:0{DIGITS}d}"
+
+    @property
+    def unapplied_responses(self) -> int:
+        """L14: what sits in the instance's inbox and waits for its turn."""
+        return self.responses_entered - self.responses_exited
+
+    @property
+    def sentence(self) -> str:
+        """What the digits say, for a person."""
+        return _describe(self)
+
+
+def enter_leg1(value: int, *, limit: int = DEFAULT_LEG1_LIMIT) -> tuple[Ledger, Leg1Verdict]:
+    """An attempt was claimed from its queue: count the entry and say what it is (L2, L7, L8)."""
+    if not 1 <= limit <= MAX_LEG1_ENTRIES:
+        raise LedgerError(f"the limit of leg 1 entries must be 1 to {MAX_LEG1_ENTRIES}, not {limit}")
+    reading = read(value)
+    if reading.leg1_concluded:
+        return reading.value, Leg1Verdict.ALREADY_CONCLUDED
+    if reading.leg1_entries >= limit:
+        return reading.value, Leg1Verdict.EXHAUSTED
+    verdict = Leg1Verdict.RERUN if reading.leg1_entries else Leg1Verdict.FIRST_RUN
+    return Ledger(value - LEG1_ENTRY), verdict
+
+
+def conclude_leg1(value: int) -> Ledger:
+    """An executor has the attempt, durably (L3)."""
+    reading = read(value)
+    if reading.leg1_concluded:
+        raise LedgerError(f"ledger {reading.text}: leg 1 is concluded already")
+    if not reading.leg1_entries:
+        raise LedgerError(f"ledger {reading.text}: leg 1 cannot be concluded before it was entered")
+    return Ledger(value - LEG1_CONCLUSION)
+
+
+def enter_leg2(value: int) -> tuple[Ledger, Leg2Verdict]:
+    """A response has come: count it, or say why not (L4, L9, L10, L12)."""
+    reading = read(value)
+    if reading.leg2_closed:
+        return reading.value, Refused.CLOSED
+    if not reading.leg1_concluded:
+        return reading.value, Refused.TOO_EARLY
+    if reading.responses_entered >= MAX_RESPONSES:
+        return reading.value, Refused.THREADS_EXHAUSTED
+    return Ledger(value + RESPONSE_ENTRY), Accepted(thread_index=reading.responses_entered)
+
+
+def exit_leg2(value: int, *, final: bool) -> Ledger:
+    """The effects of one entered response are recorded; a final one closes leg 2 (L5, L6).
+
+    Responses that had entered before the final one was applied may still exit afterwards.
+    """
+    reading = read(value)
+    if not reading.unapplied_responses:
+        raise LedgerError(f"ledger {reading.text}: no response has entered that has not exited")
+    if not final:
+        return Ledger(value + RESPONSE_EXIT)
+    if reading.leg2_closed:
+        raise LedgerError(f"ledger {reading.text}: leg 2 was closed by an earlier final response")
+    return Ledger(value + RESPONSE_EXIT - LEG2_CLOSURE)
+
+
+def read(value: int) -> Reading:
+    """Take a ledger apart. A number that no sequence of events can reach is a `LedgerError`."""
+    if not 0 <= value < 10**DIGITS:
+        raise LedgerError(f"{value} is no ledger: it must have at most {DIGITS} digits")
+    status, counters = divmod(value, LEG2_CLOSURE)
+    d1, legs = divmod(status, 100)
+    d2, d3 = divmod(legs, 10)
+    entered, exited = divmod(counters, RESPONSE_ENTRY)
+    if reason := _why_unreachable(d1, d2, d3, entered, exited):
+        raise LedgerError(f"{value:0{DIGITS}d} is no ledger: {reason}")
+    return Reading(
+        value=Ledger(value),
+        leg1_entries=UNTOUCHED - d1,
+        leg1_concluded=d2 == HAPPENED,
+        leg2_closed=d3 == HAPPENED,
+        responses_entered=entered,
+        responses_exited=exited,
+    )
+
+
+def _why_unreachable(d1: int, d2: int, d3: int, entered: int, exited: int) -> str | None:
+    if d2 not in (HAPPENED, UNTOUCHED):
+        return f"the second digit says whether leg 1 was concluded, so it is 9 or 8, not {d2}"
+    if d3 not in (HAPPENED, UNTOUCHED):
+        return f"the third digit says whether leg 2 was closed, so it is 9 or 8, not {d3}"
+    if d2 == HAPPENED and d1 == UNTOUCHED:
+        return "leg 1 cannot have been concluded without an entry"
+    if d2 == UNTOUCHED and (entered or d3 == HAPPENED):
+        return "leg 2 cannot have begun before leg 1 was concluded"
+    if exited > entered:
+        return f"{exited} responses cannot have exited when {entered} entered"
+    if d3 == HAPPENED and not exited:
+        return "leg 2 cannot have been closed without a response"
+    return None
+
+
+def _describe(reading: Reading) -> str:
+    entries = "once" if reading.leg1_entries == 1 else f"{reading.leg1_entries} times"
+    if not reading.leg1_entries:
+        return "Scheduled; nobody has claimed it yet."
+    if not reading.leg1_concluded:
+        lost = reading.leg1_entries - 1
+        history = "" if not lost else f", {lost} of them lost before an executor had it"
+        return f"Claimed {entries}{history}; no executor has it yet."
+    start = f"An executor has it (leg 1 was entered {entries})"
+    if not reading.responses_entered:
+        return f"{start}; no response so far."
+    count = reading.responses_entered
+    came = "one response came" if count == 1 else f"{count} responses came"
+    waiting = reading.unapplied_responses
+    applied = "all applied" if not waiting else f"{waiting} still to be applied"
+    if count == 1 and not waiting:
+        applied = "applied"
+    end = "the last was final: closed" if reading.leg2_closed else "leg 2 is open, more may come"
+    return f"{start}; {came}, {applied}; {end}."
