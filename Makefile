@@ -17,7 +17,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (a minute, the first time)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer, found " + sys.version.split()[0] + "; name one with make PYTHON=...")'
 	@$(PYTHON) -m venv $(VENV)
-	@PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --editable '.[dev]'
 	@touch $(READY)
 
 venv: $(READY)  ## make the virtual environment

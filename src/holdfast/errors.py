@@ -9,8 +9,8 @@ class HoldfastError(Exception):
     """The root: ``except HoldfastError`` catches whatever Holdfast raises on purpose."""
 
 
-class InvariantBroken(HoldfastError):
-    """Something that can never be true was found to be true. It is a bug, or a damaged store."""
+class UsageError(HoldfastError):
+    """What was asked for cannot be understood. The command line shows its message and ends with code 2."""
 
 
 class LedgerError(HoldfastError):
@@ -46,16 +46,12 @@ class IllegalTransition(HoldfastError):
 
 
 class LeaseError(HoldfastError):
-    """A heartbeat whose lease duration cannot be granted (W1)."""
+    """A lease duration that cannot be granted, or a worker that beats twice at once (W1, W9)."""
 
 
 class RetryPolicyError(HoldfastError):
     """A retry policy whose numbers make no sense."""
 
 
-class StartConflict(HoldfastError):
+class InstanceConflict(HoldfastError):
     """The id is taken by an instance of another workflow or with another input (G3)."""
-
-
-class GateError(HoldfastError):
-    """A message that no gate can judge, such as one addressed to an execution that never was (G5)."""

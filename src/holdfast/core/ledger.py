@@ -200,11 +200,10 @@ def _describe(reading: Reading) -> str:
     start = f"An executor has it (leg 1 was entered {entries})"
     if not reading.responses_entered:
         return f"{start}; no response so far."
-    count = reading.responses_entered
-    came = "one response came" if count == 1 else f"{count} responses came"
-    waiting = reading.unapplied_responses
-    applied = "all applied" if not waiting else f"{waiting} still to be applied"
-    if count == 1 and not waiting:
-        applied = "applied"
-    end = "the last was final: closed" if reading.leg2_closed else "leg 2 is open, more may come"
-    return f"{start}; {came}, {applied}; {end}."
+    count, waiting = reading.responses_entered, reading.unapplied_responses
+    if count == 1:
+        came = f"one response came, {'not yet applied' if waiting else 'applied'}"
+    else:
+        came = f"{count} responses came, {f'{waiting} still to be applied' if waiting else 'all applied'}"
+    end = "the last was final: closed" if reading.leg2_closed else "leg 2 is open"
+    return f"{start}; {came}; {end}."

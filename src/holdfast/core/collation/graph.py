@@ -1,0 +1,102 @@
+"""The shape of a flow: activities, and edges between them (K3).
+
+A graph is checked when it is made: names that are not there, edges that are there twice, activities that nothing
+leads to and circles are refused. `cycle` nodes are not edges; going round is a decision (`settle.restart_cycle`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from holdfast.errors import MalformedGraph, UnknownActivity
+
+
+class Join(Enum):
+    """When a node with several incoming edges runs (K3)."""
+
+    ALL = "all"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """From one activity to another. With `catches` it is an error edge, for those error type names."""
+
+    source: str
+    target: str
+    catches: tuple[str, ...] | None = None
+
+    @property
+    def is_error_edge(self) -> bool:
+        return self.catches is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The activities of a flow and the edges between them. It has no cycles: `cycle` nodes are not edges."""
+
+    trigger: str
+    joins: Mapping[str, Join]
+    edges: tuple[Edge, ...]
+    incoming: Mapping[str, tuple[Edge, ...]]
+    outgoing: Mapping[str, tuple[Edge, ...]]
+
+    @classmethod
+    def of(cls, trigger: str, joins: Mapping[str, Join], edges: Iterable[Edge]) -> "Graph":
+        """Check the edges and index them. A cycle or an unknown name is refused."""
+        every_edge = tuple(edges)
+        incoming: dict[str, list[Edge]] = {activity: [] for activity in joins}
+        outgoing: dict[str, list[Edge]] = {activity: [] for activity in joins}
+        if trigger not in joins:
+            raise UnknownActivity(f"the trigger {trigger!r} is not among the activities")
+        seen: set[tuple[str, str, bool]] = set()
+        for edge in every_edge:
+            for end in (edge.source, edge.target):
+                if end not in joins:
+                    raise UnknownActivity(f"the edge {edge.source} -> {edge.target} names {end!r}, which is not there")
+            mark = (edge.source, edge.target, edge.is_error_edge)
+            if mark in seen:
+                raise MalformedGraph(f"the edge {edge.source} -> {edge.target} is there twice")
+            seen.add(mark)
+            incoming[edge.target].append(edge)
+            outgoing[edge.source].append(edge)
+        graph = cls(
+            trigger,
+            dict(joins),
+            every_edge,
+            {activity: tuple(several) for activity, several in incoming.items()},
+            {activity: tuple(several) for activity, several in outgoing.items()},
+        )
+        graph._refuse_cycles_and_strays()
+        return graph
+
+    def reachable(self, activity: str) -> frozenset[str]:
+        """`activity` and everything behind it."""
+        if activity not in self.joins:
+            raise UnknownActivity(f"there is no activity {activity!r}")
+        found = {activity}
+        waiting = [activity]
+        while waiting:
+            for edge in self.outgoing[waiting.pop()]:
+                if edge.target not in found:
+                    found.add(edge.target)
+                    waiting.append(edge.target)
+        return frozenset(found)
+
+    def _refuse_cycles_and_strays(self) -> None:
+        if self.incoming[self.trigger]:
+            raise MalformedGraph(f"the trigger {self.trigger!r} cannot come after another activity")
+        undecided = {activity: len(edges) for activity, edges in self.incoming.items()}
+        ready = [activity for activity, count in undecided.items() if not count]
+        if strays := [activity for activity in ready if activity != self.trigger]:
+            raise MalformedGraph(f"nothing leads to {', '.join(sorted(strays))}")
+        done = 0
+        while ready:
+            done += 1
+            for edge in self.outgoing[ready.pop()]:
+                undecided[edge.target] -= 1
+                if not undecided[edge.target]:
+                    ready.append(edge.target)
+        if done != len(self.joins):
+            caught = sorted(activity for activity, count in undecided.items() if count)
+            raise MalformedGraph(f"these activities wait for each other in a circle: {', '.join(caught)}")

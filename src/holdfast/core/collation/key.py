@@ -1,0 +1,126 @@
+"""The collation key itself: digits by activity, and guarded moves (K1, K2, K5, K8).
+
+A key is immutable; a move gives the next one. It belongs to one version of a flow: the activities and their order
+are fixed in its `Roster`, which all keys of that version share.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from holdfast.core.collation.digits import FINISHED, LEGAL_MOVES, MEANING, OPEN, STATUS, WORD, Digit, Move
+from holdfast.errors import CollationError, IllegalMove, MalformedKey, UnknownActivity
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The activities of one version of a flow, in the order of their digits (K1: ascending code points)."""
+
+    activities: tuple[str, ...]
+    _positions: Mapping[str, int] = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, ids: Iterable[str]) -> "Roster":
+        """Rank the ids. An empty or repeated one, or none at all, is a `CollationError`."""
+        activities = tuple(sorted(ids))
+        if not activities:
+            raise CollationError("a collation key needs at least one activity")
+        if not activities[0]:
+            raise CollationError("an activity id cannot be empty")
+        positions = {activity: position for position, activity in enumerate(activities)}
+        if len(positions) != len(activities):
+            twice = next(a for a, b in pairwise(activities) if a == b)
+            raise CollationError(f"the activity id {twice!r} is there twice")
+        return cls(activities, positions)
+
+    def position(self, activity: str) -> int:
+        """The rank of `activity`, from 0."""
+        try:
+            return self._positions[activity]
+        except KeyError:
+            raise UnknownActivity(
+                f"there is no activity {activity!r}; there are {', '.join(self.activities)}"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class CollationKey:
+    """One digit for each activity of a flow."""
+
+    roster: Roster
+    unpadded: str
+
+    @classmethod
+    def for_activities(cls, ids: Iterable[str]) -> "CollationKey":
+        """The key of a flow nothing of which has happened yet: all pending."""
+        roster = Roster.of(ids)
+        return cls(roster, str(int(Digit.PENDING)) * len(roster.activities))
+
+    @classmethod
+    def parse(cls, text: str, ids: Iterable[str]) -> "CollationKey":
+        """Read a key as it is stored or shown, with or without its padding."""
+        roster = Roster.of(ids)
+        count = len(roster.activities)
+        padded = _padded_length(count)
+        if len(text) not in (count, padded):
+            raise MalformedKey(f"a key of {count} activities has {padded} digits; {text!r} has {len(text)}")
+        digits, padding = text[:count], text[count:]
+        for activity, digit in zip(roster.activities, digits, strict=True):
+            if not (digit.isascii() and digit.isdigit() and int(digit) in STATUS):
+                raise MalformedKey(f"{digit!r}, at {activity!r} in {text!r}, is not the status of an activity (3 to 9)")
+        if padding.strip("0"):
+            raise MalformedKey(f"{text!r} has {count} activities, so 0 must follow its first {count} digits")
+        return cls(roster, digits)
+
+    def move(self, activity: str, move: Move) -> "CollationKey":
+        """The key after `move` of `activity`; on a digit that does not allow it, an `IllegalMove` (K2)."""
+        position = self.roster.position(activity)
+        digit = Digit(int(self.unpadded[position]))
+        after = LEGAL_MOVES.get((digit, move))
+        if after is None:
+            raise IllegalMove(
+                f"{activity!r} is {MEANING[digit]} ({int(digit)}), so it cannot {str(move).replace('_', ' ')}"
+            )
+        return self._with(position, after)
+
+    def reset(self, activities: Iterable[str]) -> "CollationKey":
+        """K8: take finished activities back to pending for the next dimension of a cycle."""
+        key = self
+        for activity in activities:
+            digit = key.digit(activity)
+            if digit not in FINISHED and digit is not Digit.PENDING:
+                raise IllegalMove(
+                    f"{activity!r} is {MEANING[digit]} ({int(digit)}), so a cycle cannot run it again yet"
+                )
+            key = key._with(key.roster.position(activity), Digit.PENDING)
+        return key
+
+    def digit(self, activity: str) -> Digit:
+        """The status of one activity."""
+        return Digit(int(self.unpadded[self.roster.position(activity)]))
+
+    @property
+    def digits(self) -> Mapping[str, Digit]:
+        """The status of every activity, in the order of the key."""
+        return {a: Digit(int(d)) for a, d in zip(self.roster.activities, self.unpadded, strict=True)}
+
+    @property
+    def is_complete(self) -> bool:
+        """K5: nothing is pending, started or paused."""
+        return not any(str(int(digit)) in self.unpadded for digit in OPEN)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether an activity errored. The key alone cannot say whether the failure was caught (K5)."""
+        return str(int(Digit.ERRORED)) in self.unpadded
+
+    def __str__(self) -> str:
+        return self.unpadded.ljust(_padded_length(len(self.unpadded)), str(int(Digit.NOT_USED)))
+
+    def _with(self, position: int, digit: Digit) -> "CollationKey":
+        text = self.unpadded
+        return CollationKey(self.roster, f"{text[:position]}{int(digit)}{text[position + 1 :]}")
+
+
+def _padded_length(count: int) -> int:
+    return -(-count // WORD) * WORD

@@ -1,0 +1,243 @@
+"""The life cycles of attempts and instances: one table each, and nothing else changes a state (A1, A8, A9).
+
+An attempt is one try of an activity. A retry, or a reschedule after its worker died, ends that attempt and opens the
+next one with a fresh ledger, so that final states have no way out and lost work still goes on. The diagrams in
+``docs/reference/lifecycle.md`` are drawn from these tables.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, overload
+
+from holdfast.core import ledger
+from holdfast.errors import IllegalTransition, LedgerError
+
+
+class AttemptState(StrEnum):
+    """Where an attempt of an activity is."""
+
+    REQUESTED = "REQUESTED"
+    READY = "READY"
+    QUEUED = "QUEUED"
+    PREPARING = "PREPARING"
+    RUNNING = "RUNNING"
+    CANCELLED_RUNNING = "CANCELLED_RUNNING"
+    CANCELLED = "CANCELLED"
+    TIMED_OUT = "TIMED_OUT"
+    FAILED = "FAILED"
+    COMPLETED = "COMPLETED"
+
+
+class AttemptEvent(StrEnum):
+    """What can happen to an attempt."""
+
+    CANCEL = "cancel"
+    READY = "ready"
+    QUEUE = "queue"
+    PREPARE = "prepare"
+    RUN = "run"
+    RELEASE = "release"
+    FAIL = "fail"
+    COMPLETE = "complete"
+    STOPPED = "stopped"
+    EXPIRE = "expire"
+
+
+class InstanceState(StrEnum):
+    """Where an instance of a workflow is."""
+
+    REQUESTED = "REQUESTED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    BLOCKED = "BLOCKED"
+    CANCEL_REQUESTED = "CANCEL_REQUESTED"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TERMINATED = "TERMINATED"
+
+
+class InstanceEvent(StrEnum):
+    """What can happen to an instance."""
+
+    START = "start"
+    CONTINUE_AS_NEW = "continue_as_new"
+    PAUSE = "pause"
+    RESUME = "resume"
+    BLOCK = "block"
+    UNBLOCK = "unblock"
+    REQUEST_CANCEL = "request_cancel"
+    CANCEL = "cancel"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    TERMINATE = "terminate"
+
+
+_A, _E = AttemptState, AttemptEvent
+
+ATTEMPT_TABLE: Final[Mapping[AttemptState, Mapping[AttemptEvent, AttemptState]]] = MappingProxyType(
+    {
+        _A.REQUESTED: {
+            _E.CANCEL: _A.CANCELLED,
+            _E.READY: _A.READY,
+            _E.QUEUE: _A.QUEUED,
+            _E.EXPIRE: _A.TIMED_OUT,
+        },
+        _A.READY: {
+            _E.CANCEL: _A.CANCELLED,
+            _E.QUEUE: _A.QUEUED,
+            _E.PREPARE: _A.PREPARING,
+            _E.RUN: _A.RUNNING,
+            _E.EXPIRE: _A.TIMED_OUT,
+        },
+        _A.QUEUED: {
+            _E.CANCEL: _A.CANCELLED,
+            _E.PREPARE: _A.PREPARING,
+            _E.RUN: _A.RUNNING,
+            _E.RELEASE: _A.READY,
+            _E.FAIL: _A.FAILED,
+            _E.EXPIRE: _A.TIMED_OUT,
+        },
+        _A.PREPARING: {
+            _E.CANCEL: _A.CANCELLED,
+            _E.RUN: _A.RUNNING,
+            _E.RELEASE: _A.READY,
+            _E.FAIL: _A.FAILED,
+            _E.EXPIRE: _A.TIMED_OUT,
+        },
+        _A.RUNNING: {
+            _E.CANCEL: _A.CANCELLED_RUNNING,
+            _E.FAIL: _A.FAILED,
+            _E.COMPLETE: _A.COMPLETED,
+            _E.EXPIRE: _A.TIMED_OUT,
+        },
+        _A.CANCELLED_RUNNING: {
+            _E.CANCEL: _A.CANCELLED_RUNNING,
+            _E.FAIL: _A.FAILED,
+            _E.COMPLETE: _A.COMPLETED,
+            _E.STOPPED: _A.CANCELLED,
+            _E.EXPIRE: _A.TIMED_OUT,
+        },
+        _A.CANCELLED: {},
+        _A.TIMED_OUT: {},
+        _A.FAILED: {},
+        _A.COMPLETED: {},
+    }
+)
+"""A1: what is not here is refused."""
+
+_I, _V = InstanceState, InstanceEvent
+
+INSTANCE_TABLE: Final[Mapping[InstanceState, Mapping[InstanceEvent, InstanceState]]] = MappingProxyType(
+    {
+        _I.REQUESTED: {
+            _V.START: _I.RUNNING,
+            _V.CANCEL: _I.CANCELLED,
+            _V.TERMINATE: _I.TERMINATED,
+        },
+        _I.RUNNING: {
+            _V.CONTINUE_AS_NEW: _I.RUNNING,
+            _V.PAUSE: _I.PAUSED,
+            _V.BLOCK: _I.BLOCKED,
+            _V.REQUEST_CANCEL: _I.CANCEL_REQUESTED,
+            _V.COMPLETE: _I.COMPLETED,
+            _V.FAIL: _I.FAILED,
+            _V.TERMINATE: _I.TERMINATED,
+        },
+        _I.PAUSED: {
+            _V.RESUME: _I.RUNNING,
+            _V.REQUEST_CANCEL: _I.CANCEL_REQUESTED,
+            _V.TERMINATE: _I.TERMINATED,
+        },
+        _I.BLOCKED: {
+            _V.UNBLOCK: _I.RUNNING,
+            _V.CANCEL: _I.CANCELLED,
+            _V.FAIL: _I.FAILED,
+            _V.TERMINATE: _I.TERMINATED,
+        },
+        _I.CANCEL_REQUESTED: {
+            _V.CANCEL: _I.CANCELLED,
+            _V.COMPLETE: _I.COMPLETED,
+            _V.FAIL: _I.FAILED,
+            _V.TERMINATE: _I.TERMINATED,
+        },
+        _I.COMPLETED: {},
+        _I.FAILED: {},
+        _I.CANCELLED: {},
+        _I.TERMINATED: {},
+    }
+)
+"""A9: what is not here is refused. Reopening by a rewind makes a new record and is not an edge."""
+
+ATTEMPT_FINAL: Final = frozenset(state for state, edges in ATTEMPT_TABLE.items() if not edges)
+INSTANCE_FINAL: Final = frozenset(state for state, edges in INSTANCE_TABLE.items() if not edges)
+
+
+@overload
+def next_state(state: AttemptState, event: AttemptEvent) -> AttemptState: ...
+@overload
+def next_state(state: InstanceState, event: InstanceEvent) -> InstanceState: ...
+def next_state(
+    state: AttemptState | InstanceState, event: AttemptEvent | InstanceEvent
+) -> AttemptState | InstanceState:
+    """The state after `event`, or `IllegalTransition` if the table has no such edge (A1)."""
+    after: AttemptState | InstanceState | None = None
+    thing = "an attempt"
+    if isinstance(state, AttemptState) and isinstance(event, AttemptEvent):
+        after = ATTEMPT_TABLE[state].get(event)
+    elif isinstance(state, InstanceState) and isinstance(event, InstanceEvent):
+        thing = "an instance"
+        after = INSTANCE_TABLE[state].get(event)
+    if after is None:
+        raise IllegalTransition(f"{thing} that is {state} has no transition '{event}'")
+    return after
+
+
+_WAITING: Final = frozenset({_A.REQUESTED, _A.READY})
+_CLAIMED: Final = frozenset({_A.QUEUED, _A.PREPARING})
+_EXECUTING: Final = frozenset({_A.RUNNING, _A.CANCELLED_RUNNING})
+
+
+def disagreement(state: AttemptState, value: int, *, owned: bool, unapplied: int) -> str | None:
+    """A8: why the ledger `value` contradicts `state`, in words, or None if the two agree.
+
+    `owned`: whether the row names a worker. `unapplied`: the attempt's responses in the instance's inbox.
+    """
+    try:
+        digits = ledger.read(value)
+    except LedgerError as error:
+        return str(error)
+    shown = f"{state} with ledger {digits.text}"
+    if digits.unapplied_responses != unapplied:
+        return f"{shown}: the digits count {digits.unapplied_responses} unapplied responses, the inbox has {unapplied}"
+    if state in _WAITING:
+        if digits.leg1_concluded:
+            return f"{shown}: leg 1 is concluded, but no executor was given it"
+        return f"{shown}: it waits, so no worker may own it" if owned else None
+    if state in _CLAIMED:
+        if digits.leg1_concluded or not digits.leg1_entries:
+            return f"{shown}: leg 1 must be entered and not concluded"
+        return None if owned else f"{shown}: it is claimed, so a worker must own it"
+    if state in _EXECUTING:
+        if not digits.leg1_concluded or digits.leg2_closed:
+            return f"{shown}: leg 1 must be concluded and leg 2 open"
+        return None if owned else f"{shown}: it executes, so a worker must own it"
+    return _final_disagreement(state, digits, shown)
+
+
+def _final_disagreement(state: AttemptState, digits: ledger.Reading, shown: str) -> str | None:
+    if state is _A.COMPLETED and not digits.leg1_concluded:
+        return f"{shown}: nothing completes before an executor had it"
+    if state is _A.COMPLETED and not digits.leg2_closed and not digits.unapplied_responses:
+        return f"{shown}: its final response is neither applied nor in the inbox"
+    if state is _A.TIMED_OUT and digits.leg2_closed:
+        return f"{shown}: what timed out was not closed by a response"
+    if digits.leg2_closed and digits.unapplied_responses:
+        return f"{shown}: closed, but responses are still to be applied"
+    return None
+
+
+def agrees(state: AttemptState, value: int, *, owned: bool, unapplied: int) -> bool:
+    """A8 as a predicate. `disagreement` says why not."""
+    return disagreement(state, value, owned=owned, unapplied=unapplied) is None

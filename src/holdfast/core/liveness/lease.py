@@ -1,0 +1,164 @@
+"""The store's side of worker liveness: a lease as a pure state machine (W1-W6, W8).
+
+Time comes in as an argument and is the store's; clocks of workers never count. Every function gives the record to
+keep and what to answer; a refusal gives the record unchanged. A dead worker stays as a tombstone: its key is never
+revived. The worker's own side is `client`.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum
+from types import MappingProxyType
+from typing import Final, NewType
+
+from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptEvent, AttemptState
+from holdfast.errors import LeaseError
+
+WorkerKey = NewType("WorkerKey", str)
+AttemptId = NewType("AttemptId", str)
+
+DEFAULT_LEASE_MS: Final = 60_000
+"""W1: what a heartbeat that names no lease gets."""
+WORKER_LEASE_MS: Final = 8_000
+"""W1: what Holdfast's own workers ask for."""
+WORKER_BEAT_MS: Final = 2_000
+"""W1: how often they beat."""
+SHORTEST_LEASE_MS: Final = 1_000
+LONGEST_LEASE_MS: Final = 3_600_000
+VERIFICATION_MS: Final = 120_000
+"""W8: when an attempt that was handed out is looked after."""
+FIRST_TOKEN: Final = 1
+
+
+class WorkerState(StrEnum):
+    """INACTIVE is final: activities have moved on, so there would be nothing to come back to."""
+
+    ACTIVE = "ACTIVE"
+    INACTIVE = "INACTIVE"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """What the store knows of a worker."""
+
+    key: WorkerKey
+    state: WorkerState
+    token: int
+    deadline_ms: int
+    bound: frozenset[AttemptId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """One beat: the token of the last answer, the lease wished for, and what changed since."""
+
+    key: WorkerKey
+    token: int | str | None = None
+    lease_ms: int | None = None
+    bind: tuple[AttemptId, ...] = ()
+    unbind: tuple[AttemptId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The lease runs on. Attempts in `rejected` are somebody else's and must be abandoned (W3)."""
+
+    token: int
+    deadline_ms: int
+    lease_ms: int
+    rejected: tuple[AttemptId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenMismatch:
+    """The token was not the current one, which is here. Nothing was changed (W4)."""
+
+    current_token: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInactive:
+    """The key is dead, or never was: take a new one (W5)."""
+
+
+Reply = Renewed | TokenMismatch | WorkerInactive
+
+
+def heartbeat(
+    record: WorkerRecord | None,
+    beat: Heartbeat,
+    *,
+    now_ms: int,
+    owned_elsewhere: Collection[AttemptId] = (),
+) -> tuple[WorkerRecord | None, Reply]:
+    """Judge one heartbeat. State is checked first, then the token (W2)."""
+    lease_ms = granted_lease_ms(beat.lease_ms)
+    if record is None:
+        if beat.token is not None:
+            return None, WorkerInactive()
+        record = WorkerRecord(beat.key, WorkerState.ACTIVE, FIRST_TOKEN - 1, now_ms)
+    elif record.state is WorkerState.INACTIVE:
+        return record, WorkerInactive()
+    elif type(beat.token) is not int or beat.token != record.token:
+        return record, TokenMismatch(record.token)
+    rejected = tuple(attempt for attempt in beat.bind if attempt in owned_elsewhere)
+    bound = (record.bound | set(beat.bind)) - set(rejected) - set(beat.unbind)
+    renewed = replace(record, token=record.token + 1, deadline_ms=now_ms + lease_ms, bound=bound)
+    return renewed, Renewed(renewed.token, renewed.deadline_ms, lease_ms, rejected)
+
+
+def granted_lease_ms(asked_ms: int | None) -> int:
+    """W1: the default where none is named; clamped to the range; nothing at or below zero."""
+    if asked_ms is None:
+        return DEFAULT_LEASE_MS
+    if asked_ms <= 0:
+        raise LeaseError(f"a lease must be longer than 0 ms, not {asked_ms} ms")
+    return min(max(asked_ms, SHORTEST_LEASE_MS), LONGEST_LEASE_MS)
+
+
+def expire(record: WorkerRecord, *, now_ms: int) -> tuple[WorkerRecord, bool]:
+    """W6: flip a worker whose lease has run out. Renewed meanwhile, or dead already: nothing happens."""
+    if record.state is WorkerState.INACTIVE or now_ms < record.deadline_ms:
+        return record, False
+    return _dead(record), True
+
+
+def leave(record: WorkerRecord) -> WorkerRecord:
+    """W10: a worker that stops cleanly, or one seen dead on this host (W11), does not wait for its lease."""
+    return _dead(record)
+
+
+def _dead(record: WorkerRecord) -> WorkerRecord:
+    return replace(record, state=WorkerState.INACTIVE, bound=frozenset())
+
+
+LOSS_EVENT: Final[Mapping[AttemptState, AttemptEvent]] = MappingProxyType(
+    {
+        AttemptState.QUEUED: AttemptEvent.RELEASE,
+        AttemptState.PREPARING: AttemptEvent.RELEASE,
+        AttemptState.RUNNING: AttemptEvent.EXPIRE,
+        AttemptState.CANCELLED_RUNNING: AttemptEvent.STOPPED,
+    }
+)
+"""W6: what the loss of its worker does to an attempt. Whatever is not here has no worker to lose."""
+
+
+class Verification(Enum):
+    """W8: what to do about an attempt that was handed out a while ago."""
+
+    NOTHING = "nothing"
+    RESCHEDULE = "reschedule"
+
+
+def verify(state: AttemptState, attempt: AttemptId, worker: WorkerRecord | None) -> Verification:
+    """W8: an attempt is fine if it is closed, or if a living worker says it has it."""
+    if state in ATTEMPT_FINAL:
+        return Verification.NOTHING
+    if worker is not None and worker.state is WorkerState.ACTIVE and attempt in worker.bound:
+        return Verification.NOTHING
+    return Verification.RESCHEDULE
+
+
+def verification_delay_ms(beat_ms: int, configured_ms: int = VERIFICATION_MS) -> int:
+    """W8: always longer than two heartbeats, so that a binding had the time to be told."""
+    return max(configured_ms, 2 * beat_ms + 1)

@@ -1,0 +1,108 @@
+"""Retries: whether another attempt follows a failure or a loss, and when (G13, A10).
+
+The decision belongs into the transaction that records the failure, without a turn of the workflow; so it is a pure
+function of the policy, what happened so far, and a random number that the caller drew.
+"""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.errors import RetryPolicyError
+
+DEFAULT_MAX_LOSSES: Final = 5
+"""A10: how many workers an activity may take down, or lose, before it is given up."""
+LONGEST_DELAY_MS: Final = 366 * 24 * 3_600_000
+LEAST_JITTER: Final = 0.5
+"""With jitter a delay is between this share of itself and the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How an activity is tried again. `attempts` None: for ever."""
+
+    attempts: int | None = 5
+    initial_ms: int = 1_000
+    backoff: float = 2.0
+    maximum_ms: int = 60_000
+    jitter: bool = True
+    non_retryable: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.attempts is not None and self.attempts < 1:
+            raise RetryPolicyError(f"attempts must be 1 or more (1 means no retry), not {self.attempts}")
+        if not 0 <= self.initial_ms <= LONGEST_DELAY_MS:
+            raise RetryPolicyError(f"the initial delay must be 0 to {LONGEST_DELAY_MS} ms, not {self.initial_ms}")
+        if not self.initial_ms <= self.maximum_ms <= LONGEST_DELAY_MS:
+            raise RetryPolicyError(
+                f"the maximum delay must be {self.initial_ms} (the initial one) to {LONGEST_DELAY_MS} ms, "
+                f"not {self.maximum_ms}"
+            )
+        if not (math.isfinite(self.backoff) and self.backoff >= 1):
+            raise RetryPolicyError(f"backoff must be a number of at least 1, not {self.backoff}")
+
+
+@dataclass(frozen=True, slots=True)
+class TryAgain:
+    """Open the next attempt, not before `delay_ms` from now."""
+
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The activity has failed for good."""
+
+    reason: str
+
+
+RetryDecision = TryAgain | GiveUp
+
+
+def delay_ms(policy: RetryPolicy, failures: int, random_number: float) -> int:
+    """The wait after the given number of failures (1 or more); `random_number` is in [0, 1)."""
+    try:
+        grown = policy.initial_ms * policy.backoff ** (failures - 1)
+    except OverflowError:
+        grown = math.inf
+    delay = min(grown, policy.maximum_ms)
+    if policy.jitter:
+        delay *= LEAST_JITTER + (1 - LEAST_JITTER) * random_number
+    return round(delay)
+
+
+def after_failure(
+    policy: RetryPolicy,
+    *,
+    failures: int,
+    error_types: Collection[str],
+    random_number: float,
+    left_ms: int | None = None,
+    asked_delay_ms: int | None = None,
+) -> RetryDecision:
+    """G13: decide what follows the failure number `failures` of an activity.
+
+    `error_types` names the error's type and those it derives from. `left_ms` is the time until schedule-to-close,
+    if there is one. `asked_delay_ms` is a delay that the failure itself asked for, such as a rate limit's.
+    """
+    barred = policy.non_retryable.intersection(error_types)
+    if barred:
+        return GiveUp(f"{min(barred)} is not retried")
+    if policy.attempts is not None and failures >= policy.attempts:
+        return GiveUp("it was the only attempt" if failures == 1 else f"all {failures} attempts failed")
+    delay = delay_ms(policy, failures, random_number)
+    if asked_delay_ms is not None:
+        delay = min(max(0, asked_delay_ms), LONGEST_DELAY_MS)
+    if left_ms is not None and delay >= left_ms:
+        return GiveUp("the next attempt would begin after schedule-to-close")
+    return TryAgain(delay)
+
+
+def after_loss(*, losses: int, rerun_after_loss: bool = True, max_losses: int = DEFAULT_MAX_LOSSES) -> RetryDecision:
+    """A10: decide what follows the loss of a worker. Losses are counted apart from failures."""
+    if not rerun_after_loss:
+        return GiveUp("its worker was lost, and it may run at most once")
+    if losses > max_losses:
+        return GiveUp(f"its worker was lost {losses} times")
+    return TryAgain(0)

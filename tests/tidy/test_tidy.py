@@ -1,0 +1,143 @@
+"""The house style, where a program can see it: sizes, paths, words, and that rules are cited."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+
+# One word per thing, everywhere. The word on the right is ours; the one on the left never names that thing.
+OTHER_WORDS = {
+    "orchestration": "workflow or instance",
+    "orchestrator": "workflow or instance",
+    "run_id": "execution",
+    "task_queue": "queue",
+    "saga_id": "instance",
+    "job_id": "instance",
+    "signal_name": "event",
+    "lock_token": "fence or token",
+}
+
+# The rules whose tests must be there. Others join with the parts that make them true.
+RULES = [
+    *(f"L{number}" for number in range(1, 13)),
+    *(f"K{number}" for number in range(1, 9)),
+    *("A1", "A8", "A9"),
+    *(f"W{number}" for number in range(1, 10)),
+    *("G3", "G5", "G6", "G7", "G10", "G13"),
+]
+
+# Every number that the two design documents on digits show.
+LEDGER_EXAMPLES = """
+999000000000000 899000000000000 889000000000000 889000001000000 889000001000001 889000002000001 888000002000002
+888000003000002
+"""
+KEY_EXAMPLES = """
+999969000000000 466366000000000 99996146636629 968969000000000 366863000000000 366663000000000 566366000000000
+766366000000000
+"""
+
+
+def tracked(*suffixes: str) -> Iterator[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - git is on the path
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode:  # an unpacked source archive has no git
+        paths = [path for folder in ("src", "tests", "docs", "tools") for path in (ROOT / folder).rglob("*")]
+    else:
+        paths = [ROOT / line for line in listed.stdout.splitlines()]
+    yield from (path for path in paths if path.is_file() and (not suffixes or path.suffix in suffixes))
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_files_stay_small() -> None:
+    too_long = {
+        shown(path): lines
+        for path in tracked(".py", ".sql", ".js", ".css", ".html")
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
+    }
+    assert not too_long, f"cut these along an idea: {too_long}"
+
+
+def test_functions_stay_small() -> None:
+    too_long: list[str] = []
+    for path in tracked(".py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > MAX_FUNCTION_LINES:
+                    too_long.append(f"{shown(path)}:{node.lineno} {node.name} has {lines} lines")
+    assert not too_long
+
+
+def test_no_file_names_a_place_on_somebodys_machine() -> None:
+    homes = re.compile(r"(?<![\w.$}-])/(?:home|root|Users|work|opt/[a-z])/\w")
+    assert not [
+        f"{shown(path)}:{number}"
+        for path in tracked()
+        if path.suffix not in (".svg", ".png")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if homes.search(line)
+    ]
+
+
+def test_pins_are_names_and_numbers_only() -> None:
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+        assert re.fullmatch(r"#.*|[\w.-]+==[\w.]+", line), line
+
+
+def test_one_word_per_thing() -> None:
+    found: list[str] = []
+    for path in tracked(".py", ".md", ".sql"):
+        if path == Path(__file__):
+            continue
+        text = path.read_text(encoding="utf-8").lower()
+        found += [f"{shown(path)} says {word!r}: say {ours}" for word, ours in OTHER_WORDS.items() if word in text]
+    assert not found
+
+
+def test_nothing_unfinished_is_left() -> None:
+    marks = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b|NotImplemented" + r"Error")
+    assert not [shown(path) for path in tracked(".py") if marks.search(path.read_text(encoding="utf-8"))]
+
+
+def test_every_module_says_what_it_guarantees() -> None:
+    assert not [shown(path) for path in tracked(".py") if not ast.get_docstring(ast.parse(path.read_text("utf-8")))]
+
+
+def test_every_rule_is_cited_by_the_name_of_a_test() -> None:
+    names = " ".join(
+        node.name
+        for path in tracked(".py")
+        if "tests" in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    )
+    cited = set(re.findall(r"_([LKAWG]\d+)(?=_)", names))
+    assert not [rule for rule in RULES if rule not in cited]
+
+
+def test_every_number_of_the_documents_is_in_a_test() -> None:
+    text = " ".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "unit" / "core").glob("*.py"))
+    assert not [number for number in f"{LEDGER_EXAMPLES} {KEY_EXAMPLES}".split() if number not in text]
+
+
+def test_every_page_that_is_linked_is_there() -> None:
+    broken = [
+        f"{shown(path)} -> {target}"
+        for path in tracked(".md")
+        for target in re.findall(r"\]\((?!https?:|mailto:|#)([^)#]+)", path.read_text(encoding="utf-8"))
+        if not (path.parent / target).exists()
+    ]
+    assert not broken

@@ -1,0 +1,212 @@
+"""The two transition tables, pair by pair, and the agreement of ledger and state."""
+
+import itertools
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from holdfast.core import ledger
+from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2
+from holdfast.core.lifecycle import (
+    ATTEMPT_FINAL,
+    INSTANCE_FINAL,
+    AttemptEvent,
+    AttemptState,
+    InstanceEvent,
+    InstanceState,
+    agrees,
+    disagreement,
+    next_state,
+)
+from holdfast.errors import IllegalTransition
+
+# The table of the rule, as it is printed there. Columns: cancel ready queue prepare run release fail complete
+# stopped expire.
+A1 = """
+REQUESTED          CANCELLED          READY QUEUED -         -       -     -      -         -         TIMED_OUT
+READY              CANCELLED          -     QUEUED PREPARING RUNNING -     -      -         -         TIMED_OUT
+QUEUED             CANCELLED          -     -      PREPARING RUNNING READY FAILED -         -         TIMED_OUT
+PREPARING          CANCELLED          -     -      -         RUNNING READY FAILED -         -         TIMED_OUT
+RUNNING            CANCELLED_RUNNING  -     -      -         -       -     FAILED COMPLETED -         TIMED_OUT
+CANCELLED_RUNNING  CANCELLED_RUNNING  -     -      -         -       -     FAILED COMPLETED CANCELLED TIMED_OUT
+CANCELLED          -                  -     -      -         -       -     -      -         -         -
+TIMED_OUT          -                  -     -      -         -       -     -      -         -         -
+FAILED             -                  -     -      -         -       -     -      -         -         -
+COMPLETED          -                  -     -      -         -       -     -      -         -         -
+"""
+COLUMNS = ["cancel", "ready", "queue", "prepare", "run", "release", "fail", "complete", "stopped", "expire"]
+EXPECTED = {
+    (row.split()[0], column): cell
+    for row in A1.strip().splitlines()
+    for column, cell in zip(COLUMNS, row.split()[1:], strict=True)
+}
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(AttemptState, AttemptEvent)))
+def test_A1_every_pair_of_attempt_state_and_event_is_as_the_table_says(
+    state: AttemptState, event: AttemptEvent
+) -> None:
+    expected = EXPECTED[str(state), str(event)]
+    if expected == "-":
+        with pytest.raises(IllegalTransition, match=f"{state} has no transition '{event}'"):
+            next_state(state, event)
+    else:
+        assert next_state(state, event) is AttemptState(expected)
+
+
+def test_A1_final_attempts_have_no_way_out() -> None:
+    assert {"CANCELLED", "TIMED_OUT", "FAILED", "COMPLETED"} == ATTEMPT_FINAL
+
+
+# A9 as it is printed: from -> the states that may follow.
+A9 = {
+    "REQUESTED": "RUNNING CANCELLED TERMINATED",
+    "RUNNING": "PAUSED BLOCKED CANCEL_REQUESTED COMPLETED FAILED TERMINATED RUNNING",
+    "PAUSED": "RUNNING CANCEL_REQUESTED TERMINATED",
+    "BLOCKED": "RUNNING CANCELLED TERMINATED FAILED",
+    "CANCEL_REQUESTED": "CANCELLED COMPLETED FAILED TERMINATED",
+    "COMPLETED": "",
+    "FAILED": "",
+    "CANCELLED": "",
+    "TERMINATED": "",
+}
+
+
+@pytest.mark.parametrize("state", list(InstanceState))
+def test_A9_an_instance_moves_exactly_where_the_rule_says(state: InstanceState) -> None:
+    reached: set[str] = set()
+    for event in InstanceEvent:
+        try:
+            reached.add(next_state(state, event))
+        except IllegalTransition:
+            continue
+    assert reached == set(A9[state].split())
+
+
+def test_A9_final_instances_have_no_way_out() -> None:
+    assert {"COMPLETED", "FAILED", "CANCELLED", "TERMINATED"} == INSTANCE_FINAL
+
+
+@pytest.mark.parametrize(
+    ("state", "value", "owned", "unapplied"),
+    [
+        ("REQUESTED", 999000000000000, False, 0),
+        ("READY", 999000000000000, False, 0),
+        ("READY", 899000000000000, False, 0),  # released by a lost claimer
+        ("QUEUED", 899000000000000, True, 0),
+        ("QUEUED", 799000000000000, True, 0),
+        ("PREPARING", 899000000000000, True, 0),
+        ("RUNNING", 889000000000000, True, 0),
+        ("RUNNING", 889000003000001, True, 2),
+        ("CANCELLED_RUNNING", 889000000000000, True, 0),
+        ("COMPLETED", 889000001000000, True, 1),
+        ("COMPLETED", 888000001000001, True, 0),
+        ("FAILED", 499000000000000, False, 0),  # exhausted before it ran
+        ("FAILED", 889000000000000, True, 0),  # failed and retried: no response went to the workflow
+        ("FAILED", 888000001000001, True, 0),
+        ("CANCELLED", 999000000000000, False, 0),
+        ("CANCELLED", 889000000000000, True, 0),
+        ("TIMED_OUT", 889000000000000, True, 0),
+        ("TIMED_OUT", 999000000000000, False, 0),
+    ],
+)
+def test_A8_states_and_ledgers_that_belong_together(state: str, value: int, owned: bool, unapplied: int) -> None:
+    assert disagreement(AttemptState(state), value, owned=owned, unapplied=unapplied) is None
+    assert agrees(AttemptState(state), value, owned=owned, unapplied=unapplied)
+
+
+@pytest.mark.parametrize(
+    ("state", "value", "owned", "unapplied", "reason"),
+    [
+        ("READY", 889000000000000, False, 0, "leg 1 is concluded"),
+        ("READY", 999000000000000, True, 0, "no worker may own it"),
+        ("QUEUED", 999000000000000, True, 0, "entered and not concluded"),
+        ("QUEUED", 889000000000000, True, 0, "entered and not concluded"),
+        ("QUEUED", 899000000000000, False, 0, "a worker must own it"),
+        ("RUNNING", 899000000000000, True, 0, "leg 1 must be concluded"),
+        ("RUNNING", 888000001000001, True, 0, "leg 2 open"),
+        ("RUNNING", 889000000000000, False, 0, "a worker must own it"),
+        ("RUNNING", 889000001000000, True, 0, "count 1 unapplied responses, the inbox has 0"),
+        ("COMPLETED", 889000000000000, True, 0, "neither applied nor in the inbox"),
+        ("COMPLETED", 899000000000000, True, 0, "nothing completes before"),
+        ("COMPLETED", 888000002000001, True, 1, "still to be applied"),
+        ("TIMED_OUT", 888000001000001, True, 0, "was not closed by a response"),
+        ("RUNNING", 123, True, 0, "is no ledger"),
+    ],
+)
+def test_A8_what_contradicts_is_named(state: str, value: int, owned: bool, unapplied: int, reason: str) -> None:
+    assert reason in (disagreement(AttemptState(state), value, owned=owned, unapplied=unapplied) or "")
+    assert not agrees(AttemptState(state), value, owned=owned, unapplied=unapplied)
+
+
+class AttemptThroughItsLife(RuleBasedStateMachine):
+    """One attempt, driven by a shell that changes state and ledger together. They must agree after every commit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = AttemptState.REQUESTED
+        self.value: int = SEED
+        self.owned = False
+        self.inbox: list[bool] = []
+
+    def happen(self, event: AttemptEvent) -> bool:
+        legal = EXPECTED[str(self.state), str(event)] != "-"
+        try:
+            self.state = next_state(self.state, event)
+        except IllegalTransition:
+            assert not legal
+        else:
+            assert legal
+        return legal
+
+    @rule(event=st.sampled_from([AttemptEvent.CANCEL, AttemptEvent.EXPIRE, AttemptEvent.STOPPED, AttemptEvent.READY]))
+    def change_only_the_state(self, event: AttemptEvent) -> None:
+        self.happen(event)
+
+    @rule(event=st.sampled_from([AttemptEvent.QUEUE, AttemptEvent.PREPARE, AttemptEvent.RUN]))
+    def go_on(self, event: AttemptEvent) -> None:
+        waiting = self.state in (AttemptState.REQUESTED, AttemptState.READY)
+        if waiting and not enter_leg1(self.value)[1].runs:
+            return  # exhausted: L8 ends it below
+        if not self.happen(event):
+            return
+        self.owned = True
+        if waiting:
+            self.value, _ = enter_leg1(self.value)
+        if event is AttemptEvent.RUN:
+            self.value = conclude_leg1(self.value)
+
+    @rule()
+    def dead_letter(self) -> None:
+        if self.state is AttemptState.READY and not enter_leg1(self.value)[1].runs:
+            self.happen(AttemptEvent.QUEUE)
+            self.happen(AttemptEvent.FAIL)
+
+    @rule()
+    def lose_the_claimer(self) -> None:
+        if self.happen(AttemptEvent.RELEASE):
+            self.owned = False
+
+    @rule(final=st.booleans(), event=st.sampled_from([AttemptEvent.COMPLETE, AttemptEvent.FAIL]))
+    def respond(self, final: bool, event: AttemptEvent) -> None:
+        if self.state not in (AttemptState.RUNNING, AttemptState.CANCELLED_RUNNING):
+            return
+        self.value, verdict = enter_leg2(self.value)
+        assert isinstance(verdict, ledger.Accepted)
+        self.inbox.append(final)
+        if final:
+            self.happen(event)
+
+    @rule()
+    def take_a_turn(self) -> None:
+        for final in self.inbox:
+            self.value = exit_leg2(self.value, final=final)
+        self.inbox.clear()
+
+    @invariant()
+    def ledger_and_state_agree(self) -> None:
+        assert disagreement(self.state, self.value, owned=self.owned, unapplied=len(self.inbox)) is None
+
+
+TestA8AttemptThroughItsLife = AttemptThroughItsLife.TestCase

@@ -1,0 +1,140 @@
+"""The store's side of a lease: every case of heartbeat, expiry and verification (W1-W6, W8)."""
+
+import itertools
+
+import pytest
+
+from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptEvent, AttemptState, next_state
+from holdfast.core.liveness import (
+    LOSS_EVENT,
+    AttemptId,
+    Heartbeat,
+    Renewed,
+    TokenMismatch,
+    Verification,
+    WorkerInactive,
+    WorkerKey,
+    WorkerRecord,
+    WorkerState,
+    expire,
+    granted_lease_ms,
+    heartbeat,
+    leave,
+    verification_delay_ms,
+    verify,
+)
+from holdfast.core.liveness.lease import (
+    DEFAULT_LEASE_MS,
+    LONGEST_LEASE_MS,
+    SHORTEST_LEASE_MS,
+    WORKER_BEAT_MS,
+    WORKER_LEASE_MS,
+)
+from holdfast.errors import LeaseError
+
+K = WorkerKey("k1")
+A, B = AttemptId("a"), AttemptId("b")
+
+
+def active(token: int = 3, *bound: AttemptId) -> WorkerRecord:
+    return WorkerRecord(K, WorkerState.ACTIVE, token, 10_000, frozenset(bound))
+
+
+DEAD = leave(active(3, A))
+
+
+def test_W1_the_first_heartbeat_of_an_unknown_key_registers_it() -> None:
+    record, reply = heartbeat(None, Heartbeat(K, lease_ms=8_000, bind=(A,)), now_ms=500)
+    assert record == WorkerRecord(K, WorkerState.ACTIVE, 1, 8_500, frozenset({A}))
+    assert reply == Renewed(token=1, deadline_ms=8_500, lease_ms=8_000)
+
+
+def test_W1_a_heartbeat_without_a_lease_gets_sixty_seconds_and_ours_ask_for_eight() -> None:
+    assert granted_lease_ms(None) == DEFAULT_LEASE_MS == 60_000
+    assert (WORKER_LEASE_MS, WORKER_BEAT_MS) == (8_000, 2_000)
+    assert granted_lease_ms(WORKER_LEASE_MS) == WORKER_LEASE_MS
+
+
+def test_W1_leases_are_clamped_and_nothing_at_or_below_zero_is_granted() -> None:
+    assert granted_lease_ms(1) == SHORTEST_LEASE_MS
+    assert granted_lease_ms(10**12) == LONGEST_LEASE_MS
+    for asked in (0, -1):
+        with pytest.raises(LeaseError, match=f"not {asked} ms"):
+            heartbeat(None, Heartbeat(K, lease_ms=asked), now_ms=0)
+
+
+TOKENS = [None, 3, 2, 4, 0, -3, "3", "x", ""]
+
+
+@pytest.mark.parametrize(("record", "token"), list(itertools.product([None, active(), DEAD], TOKENS)))
+def test_W2_W3_W4_W5_every_case_of_state_and_token(record: WorkerRecord | None, token: int | str | None) -> None:
+    kept, reply = heartbeat(record, Heartbeat(K, token, bind=(B,)), now_ms=1_000)
+    if record is None and token is None:
+        assert isinstance(reply, Renewed)  # W1
+    elif record is None or record.state is WorkerState.INACTIVE:
+        assert (kept, reply) == (record, WorkerInactive())  # W5, and W2: before any look at the token
+    elif token == 3:
+        assert isinstance(reply, Renewed)  # W3
+        assert (reply.token, reply.deadline_ms) == (4, 1_000 + DEFAULT_LEASE_MS)
+    else:
+        assert (kept, reply) == (record, TokenMismatch(3))  # W4
+
+
+def test_W3_deltas_bind_then_unbind_and_are_idempotent() -> None:
+    record, _ = heartbeat(active(3, A), Heartbeat(K, 3, bind=(A, B, B), unbind=(B,)), now_ms=0)
+    assert record is not None
+    assert record.bound == {A}
+    record, _ = heartbeat(record, Heartbeat(K, 4, bind=(A,), unbind=(B, B)), now_ms=0)
+    assert record is not None
+    assert record.bound == {A}
+
+
+def test_W3_what_somebody_else_owns_is_rejected_item_by_item() -> None:
+    record, reply = heartbeat(active(3, A), Heartbeat(K, 3, bind=(A, B)), now_ms=0, owned_elsewhere={A})
+    assert record is not None
+    assert record.bound == {B}
+    assert isinstance(reply, Renewed)
+    assert reply.rejected == (A,)
+
+
+def test_W6_expiry_acts_only_on_an_active_worker_at_or_after_its_deadline() -> None:
+    assert expire(active(), now_ms=9_999) == (active(), False)
+    dead, expired = expire(active(3, A), now_ms=10_000)
+    assert expired
+    assert (dead.state, dead.bound) == (WorkerState.INACTIVE, frozenset())
+    assert expire(dead, now_ms=99_999) == (dead, False)
+
+
+def test_W6_a_lease_renewed_meanwhile_makes_expiry_do_nothing() -> None:
+    renewed, _ = heartbeat(active(), Heartbeat(K, 3, lease_ms=5_000), now_ms=9_999)
+    assert renewed is not None
+    assert expire(renewed, now_ms=10_000) == (renewed, False)
+
+
+def test_W6_the_loss_of_a_worker_releases_claims_and_ends_what_ran() -> None:
+    after = {state: next_state(state, event) for state, event in LOSS_EVENT.items()}
+    assert after == {
+        AttemptState.QUEUED: AttemptState.READY,
+        AttemptState.PREPARING: AttemptState.READY,
+        AttemptState.RUNNING: AttemptState.TIMED_OUT,
+        AttemptState.CANCELLED_RUNNING: AttemptState.CANCELLED,
+    }
+    assert all(isinstance(event, AttemptEvent) for event in LOSS_EVENT.values())
+
+
+def test_W10_a_worker_that_leaves_is_dead_at_once_and_never_comes_back() -> None:
+    assert DEAD.state is WorkerState.INACTIVE
+    assert heartbeat(DEAD, Heartbeat(K, 3), now_ms=0) == (DEAD, WorkerInactive())
+
+
+@pytest.mark.parametrize("state", list(AttemptState))
+def test_W8_every_case_of_the_verification(state: AttemptState) -> None:
+    bound, unbound, dead, missing = active(1, A), active(1, B), DEAD, None
+    for worker in (bound, unbound, dead, missing):
+        fine = state in ATTEMPT_FINAL or worker is bound
+        assert verify(state, A, worker) is (Verification.NOTHING if fine else Verification.RESCHEDULE)
+
+
+def test_W8_verification_comes_after_two_minutes_and_always_after_two_heartbeats() -> None:
+    assert verification_delay_ms(WORKER_BEAT_MS) == 120_000
+    assert verification_delay_ms(300_000) > 600_000

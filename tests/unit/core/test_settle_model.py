@@ -1,0 +1,103 @@
+"""Random flows against an oracle that knows the rules only, not the algorithm.
+
+The oracle looks at the final digits and edges and asks of every activity by itself: given its parents, may it be
+what it is? It also checks that each node moved once, that order did not matter, and that duplicates changed nothing.
+"""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.core.collation import (
+    Completed,
+    Digit,
+    Edge,
+    Failed,
+    FlowOutcome,
+    FlowState,
+    Graph,
+    Join,
+    finish,
+    flow_outcome,
+    trigger,
+)
+from holdfast.errors import IllegalMove
+
+ERROR = Failed(("Oops", "Exception"))
+
+
+class Plan:
+    """A random graph, and what each activity and condition will say when asked."""
+
+    def __init__(self, graph: Graph, fails: Mapping[str, bool], holds: Mapping[Edge, bool]) -> None:
+        self.graph, self.fails, self.holds = graph, fails, holds
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    names = [f"n{number:02}" for number in range(draw(st.integers(2, 12)))]
+    edges: list[Edge] = []
+    for at, target in enumerate(names[1:], start=1):
+        for source in draw(st.sets(st.sampled_from(names[:at]), min_size=1, max_size=3)):
+            catches = draw(st.sampled_from([None, None, ("Oops",), ("Other",)]))
+            edges.append(Edge(source, target, catches))
+    joins = {name: draw(st.sampled_from(Join)) for name in names}
+    fails = {name: draw(st.booleans()) for name in names}
+    return Plan(Graph.of(names[0], joins, edges), fails, {edge: draw(st.booleans()) for edge in edges})
+
+
+def run(plan: Plan, order: st.DataObject | None) -> tuple[FlowState, list[str]]:
+    """Run to the end, finishing started activities in any order; every finish is delivered twice."""
+    settled = trigger(plan.graph, FlowState.new(plan.graph), plan.holds.__getitem__)
+    moved = [*settled.started, *settled.skipped]
+    active = list(settled.started)
+    state = settled.state
+    while active:
+        at = order.draw(st.integers(0, len(active) - 1)) if order else 0
+        activity = active.pop(at)
+        outcome = ERROR if plan.fails[activity] else Completed()
+        settled = finish(plan.graph, state, activity, outcome, condition=plan.holds.__getitem__)
+        with pytest.raises(IllegalMove):
+            finish(plan.graph, settled.state, activity, outcome, condition=plan.holds.__getitem__)
+        state = settled.state
+        moved += [*settled.started, *settled.skipped]
+        active += settled.started
+    return state, moved
+
+
+def is_taken(plan: Plan, digits: Mapping[str, Digit], edge: Edge) -> bool:
+    parent = digits[edge.source]
+    if parent is Digit.COMPLETED:
+        return edge.catches is None and plan.holds[edge]
+    return parent is Digit.ERRORED and edge.catches == ("Oops",) and plan.holds[edge]
+
+
+def is_failed(digits: Mapping[str, Digit], edge: Edge) -> bool:
+    return digits[edge.source] is Digit.ERRORED and edge.catches is None
+
+
+@given(plans(), st.data())
+def test_K3_K4_K5_random_flows_end_as_the_rules_say_in_whatever_order(plan: Plan, data: st.DataObject) -> None:
+    state, moved = run(plan, data)
+    digits = state.key.digits
+    assert sorted(moved) == sorted(set(digits) - {plan.graph.trigger}), "each node moves exactly once"
+    for activity, digit in digits.items():
+        incoming = plan.graph.incoming[activity]
+        if not incoming:
+            continue
+        taken = any(is_taken(plan, digits, edge) for edge in incoming)
+        failed = any(is_failed(digits, edge) for edge in incoming)
+        runs = taken if plan.graph.joins[activity] is Join.ANY else taken and not failed
+        expected = (Digit.ERRORED if plan.fails[activity] else Digit.COMPLETED) if runs else Digit.SKIPPED
+        assert digit is expected, activity
+    assert state.key.is_complete
+    uncaught = [
+        activity
+        for activity, digit in digits.items()
+        if digit is Digit.ERRORED
+        and not any(edge.catches == ("Oops",) and plan.holds[edge] for edge in plan.graph.outgoing[activity])
+    ]
+    assert flow_outcome(state) is (FlowOutcome.ERROR if uncaught else FlowOutcome.COMPLETED)
+    assert state == run(plan, None)[0], "the order of finishing does not matter"

@@ -1,0 +1,138 @@
+"""Writes the parts of the documentation that the code's own tables say. A test keeps them in step."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast import errors
+from holdfast.core.collation.digits import LEGAL_MOVES, MEANING, Digit
+from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read
+from holdfast.core.lifecycle import ATTEMPT_TABLE, INSTANCE_TABLE
+
+DOCS = Path(__file__).parents[1] / "docs" / "reference"
+NOTE = "<!-- Written by `make docs` from the tables in the code. Do not edit. -->\n"
+
+
+def lifecycle() -> str:
+    """The two life cycles, as drawings and as tables."""
+    return "\n".join(
+        [
+            NOTE,
+            "# Life cycles",
+            "",
+            "What is not drawn here is refused with an `IllegalTransition`, and nothing changes.",
+            "",
+            "## An attempt of an activity",
+            "",
+            "An attempt is one try. A retry, or a reschedule after a lost worker, ends it and opens the next one.",
+            "",
+            _diagram(ATTEMPT_TABLE),
+            "",
+            _table(ATTEMPT_TABLE),
+            "",
+            "## An instance of a workflow",
+            "",
+            _diagram(INSTANCE_TABLE),
+            "",
+            _table(INSTANCE_TABLE),
+            "",
+        ]
+    )
+
+
+def digits() -> str:
+    """The ledger's values from the start, and the digits and moves of the collation key."""
+    entered, _ = enter_leg1(SEED)
+    concluded = conclude_leg1(entered)
+    first, _ = enter_leg2(concluded)
+    pending = exit_leg2(first, final=False)
+    second, _ = enter_leg2(pending)
+    steps = {
+        "scheduled": SEED,
+        "leg 1 entered: claimed from its queue": entered,
+        "leg 1 concluded: an executor has it, durably": concluded,
+        "leg 2 entered by a response": first,
+        "leg 2 exit: it was pending, more will come": pending,
+        "leg 2 entered by another response": second,
+        "leg 2 exit: it was final": exit_leg2(second, final=True),
+    }
+    ledger_rows = [f"| {step} | `{read(value).text}` | {read(value).sentence} |" for step, value in steps.items()]
+    digit_rows = [f"| {int(digit)} | {MEANING[digit]} |" for digit in Digit]
+    move_rows = [
+        f"| {str(move).replace('_', ' ')} | {int(before)} {MEANING[before]} | {int(after)} {MEANING[after]} |"
+        for (before, move), after in LEGAL_MOVES.items()
+    ]
+    return "\n".join(
+        [
+            NOTE,
+            "# Digits",
+            "",
+            "`holdfast explain` reads both kinds aloud.",
+            "",
+            "## The ledger of an attempt",
+            "",
+            "| event | value after | what it says |",
+            "|---|---|---|",
+            *ledger_rows,
+            "",
+            "## The collation key of a flow",
+            "",
+            "| digit | meaning |",
+            "|---|---|",
+            *digit_rows,
+            "",
+            "| move | from | to |",
+            "|---|---|---|",
+            *move_rows,
+            "",
+        ]
+    )
+
+
+def error_tree() -> str:
+    """Every error, below the one it derives from."""
+    return "\n".join([NOTE, "# Errors", "", *_branches(errors.HoldfastError, 0), ""])
+
+
+def _branches(error: type[Exception], depth: int) -> list[str]:
+    lines = [f"{'  ' * depth}- `{error.__name__}`: {(error.__doc__ or '').splitlines()[0]}"]
+    for below in sorted(error.__subclasses__(), key=lambda each: each.__name__):
+        if below.__module__ == errors.__name__:
+            lines += _branches(below, depth + 1)
+    return lines
+
+
+State = TypeVar("State", bound=StrEnum)
+Event = TypeVar("Event", bound=StrEnum)
+
+
+def _diagram(table: Mapping[State, Mapping[Event, State]]) -> str:
+    lines = ["```mermaid", "stateDiagram-v2"]
+    for state, edges in table.items():
+        lines += [f"    {state} --> {after}: {event}" for event, after in edges.items()]
+    return "\n".join([*lines, "```"])
+
+
+def _table(table: Mapping[State, Mapping[Event, State]]) -> str:
+    events = list(dict.fromkeys(event for edges in table.values() for event in edges))
+    rows = [f"| from | {' | '.join(events)} |", "|---" * (len(events) + 1) + "|"]
+    for state, edges in table.items():
+        cells = [str(edges.get(event, "")) for event in events]
+        rows.append(f"| {state} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+PAGES: dict[str, Callable[[], str]] = {"lifecycle.md": lifecycle, "digits.md": digits, "errors.md": error_tree}
+
+
+def main() -> None:
+    """Write every page."""
+    DOCS.mkdir(parents=True, exist_ok=True)
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
+        print(f"docs/reference/{name}")
+
+
+if __name__ == "__main__":
+    main()
