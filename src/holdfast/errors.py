@@ -13,6 +13,10 @@ class UsageError(HoldfastError):
     """What was asked for cannot be understood. The command line shows its message and ends with code 2."""
 
 
+class UnknownWord(HoldfastError):
+    """A text that should name a state, an event or a policy, and names none."""
+
+
 class LedgerError(HoldfastError):
     """A number that is no activity ledger, or a step that the ledger's digits do not allow (L)."""
 
@@ -50,7 +54,7 @@ class LeaseError(HoldfastError):
 
 
 class RetryPolicyError(HoldfastError):
-    """A retry policy whose numbers make no sense."""
+    """A retry policy, or a question about one, whose numbers make no sense."""
 
 
 class InstanceConflict(HoldfastError):

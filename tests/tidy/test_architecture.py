@@ -1,5 +1,6 @@
 """The rules of the architecture hold, and each of them fails on a seeded violation."""
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -41,6 +42,35 @@ def spoil(folder: Path, module: str, line: str) -> str:
     path.parent.mkdir(exist_ok=True)
     path.write_text(f'"""Spoiled."""\n\n{line}\n', encoding="utf-8")
     return str(path.relative_to(folder))
+
+
+CORE_MAY_IMPORT = {
+    "collections",
+    "collections.abc",
+    "dataclasses",
+    "enum",
+    "itertools",
+    "math",
+    "re",
+    "types",
+    "typing",
+}
+
+
+def test_the_core_imports_nothing_but_values_and_itself() -> None:
+    """The import rules name what is forbidden; this names all that is allowed."""
+    strangers: list[str] = []
+    for path in sorted((ROOT / "src" / "holdfast" / "core").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            allowed = (*CORE_MAY_IMPORT, "holdfast.errors")
+            own = ("holdfast.core", "holdfast.core.")
+            strangers += [f"{path.name}: {name}" for name in names if name not in allowed and not name.startswith(own)]
+    assert not strangers
 
 
 def test_the_layers_hold(copy: Path) -> None:

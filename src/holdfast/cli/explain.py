@@ -48,8 +48,21 @@ def explanation_of(digits: str, activities: str | None) -> Explanation:
     return _explain_unnamed(text)
 
 
+def _is_ledger(value: int) -> bool:
+    try:
+        ledger.read(value)
+    except LedgerError:
+        return False
+    return True
+
+
 def _explain_named(text: str, ids: list[str]) -> Explanation:
-    composite = decompose(text)
+    try:
+        composite = decompose(text)
+    except CollationError as error:
+        if _is_ledger(int(text)) and len(text) == ledger.DIGITS:
+            raise UsageError(f"{text} is a ledger, not a key: leave out --activities") from error
+        raise
     key = CollationKey.parse(composite.digits, ids) if composite.children else CollationKey.parse(text, ids)
     return explain_composite(composite, list(key.roster.activities))
 
@@ -62,6 +75,8 @@ def _explain_unnamed(text: str) -> Explanation:
             return explain_ledger(ledger.read(int(text)))
         except LedgerError as error:
             no_ledger = str(error)
+    elif len(text) == ledger.DIGITS - 1 and _is_ledger(int(text)):
+        raise UsageError(f"if this is a ledger, its first 0 is missing: holdfast explain 0{text}")
     try:
         return explain_composite(decompose(text), None)
     except CollationError as error:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from holdfast.core.collation import Composite
-from holdfast.core.collation.digits import MEANING, OPEN, WORD, Digit
+from holdfast.core.collation.digits import MEANING, OPEN, WORD, Digit, is_complete, is_error, padded
 from holdfast.core.ledger import Reading
 
 Json = str | int | bool | None | list["Json"] | dict[str, "Json"]
@@ -53,7 +52,7 @@ class Explanation:
         for row in self.rows:
             label = " " * row.before + row.digits
             line = Text.assemble((label.ljust(width + 2), row.style), row.meaning)
-            console.print(Padding.indent(line, row.depth * INDENT))
+            console.print(Text(" " * (row.depth * INDENT)) + line, soft_wrap=True)
         console.print(Text(self.verdict, "bold"), soft_wrap=True)
 
 
@@ -64,13 +63,13 @@ def explain_ledger(reading: Reading) -> Explanation:
     leg1 = "leg 1 not entered: nobody has claimed it" if not reading.leg1_entries else f"leg 1 entered {times}"
     done, waits = "green", "dim"
     concluded = "leg 1 concluded: an executor has it" if reading.leg1_concluded else "leg 1 not concluded"
-    closed = "leg 2 closed by a final response" if reading.leg2_closed else "leg 2 open"
+    closed = "leg 2 closed by a final response" if reading.leg2_closed else "leg 2 not closed"
     rows = (
         Row(0, text[0], leg1, done if reading.leg1_entries else waits),
         Row(1, text[1], concluded, done if reading.leg1_concluded else waits),
         Row(2, text[2], closed, done if reading.leg2_closed else waits),
         Row(3, text[3:9], f"{_responses(reading.responses_entered)} entered leg 2", "cyan"),
-        Row(9, text[9:], f"{_responses(reading.responses_exited)} left it, their effects recorded", "cyan"),
+        Row(9, text[9:], f"{_responses(reading.responses_exited)} left it, with their effects recorded", "cyan"),
     )
     fields: dict[str, Json] = {
         "kind": "ledger",
@@ -93,13 +92,12 @@ def explain_composite(composite: Composite, ids: Sequence[str] | None) -> Explan
     rows = _composite_rows(composite, ids, 0)
     fields = _composite_fields(composite, ids)
     if composite.children:
-        return Explanation(text, "composite of collation keys", rows, _verdict(composite.digits), fields)
-    padded = text.ljust(-(-len(text) // WORD) * WORD, "0")
-    if len(padded) > len(text):
-        rows = (*rows, Row(0, "0", f"not used ({len(padded) - len(text)} times, to fill {WORD} digits)", "dim"))
-    count = len(text)
+        return Explanation(text, "composite of collation keys", rows, _verdict(composite), fields)
+    full, count = padded(text), len(text)
+    if len(full) > count:
+        rows = (*rows, Row(0, "0", f"not used ({len(full) - count} times, to fill {WORD} digits)", "dim"))
     title = f"collation key of {'one activity' if count == 1 else f'{count} activities'}"
-    return Explanation(padded, title, rows, _verdict(composite.digits), fields | {"digits": padded})
+    return Explanation(full, title, rows, _verdict(composite), fields | {"digits": full})
 
 
 def _composite_rows(composite: Composite, ids: Sequence[str] | None, depth: int) -> tuple[Row, ...]:
@@ -110,7 +108,7 @@ def _composite_rows(composite: Composite, ids: Sequence[str] | None, depth: int)
         digit = Digit(int(character))
         rows.append(Row(0, character, f"{names[at].ljust(width)}  {MEANING[digit]}", STYLES[digit], depth))
         for child in composite.children.get(at, ()):
-            rows.append(Row(0, "1…2", f"the child flow that it awaited ({_word(child.digits)})", "dim", depth + 1))
+            rows.append(Row(0, "1 2", f"the child flow that it awaited ({_word(child)})", "dim", depth + 1))
             rows += _composite_rows(child, None, depth + 1)
     return tuple(rows)
 
@@ -130,10 +128,10 @@ def _composite_fields(composite: Composite, ids: Sequence[str] | None) -> dict[s
     return {
         "kind": "composite" if composite.children else "collation key",
         "digits": str(composite),
-        "complete": _is_complete(composite.digits),
-        "error": str(int(Digit.ERRORED)) in composite.digits,
+        "complete": is_complete(composite.digits),
+        "error": is_error(composite.digits),
         "activities": activities,
-        "sentence": _verdict(composite.digits),
+        "sentence": _verdict(composite),
     }
 
 
@@ -141,21 +139,21 @@ def _names(composite: Composite, ids: Sequence[str] | None) -> list[str]:
     return list(ids) if ids is not None else [f"activity {at + 1}" for at in range(len(composite.digits))]
 
 
-def _is_complete(digits: str) -> bool:
-    return not any(str(int(digit)) in digits for digit in OPEN)
-
-
-def _verdict(digits: str) -> str:
-    if not _is_complete(digits):
-        active = [f"{digits.count(str(int(digit)))} {MEANING[digit]}" for digit in OPEN if str(int(digit)) in digits]
+def _verdict(composite: Composite) -> str:
+    digits = composite.digits
+    if not is_complete(digits):
+        active = [f"{digits.count(digit.character)} {MEANING[digit]}" for digit in OPEN if digit.character in digits]
         return f"Not complete: {', '.join(active)}."
-    if str(int(Digit.ERRORED)) in digits:
+    children = [child for several in composite.children.values() for child in several]
+    if any(not is_complete(child.digits) for child in children):
+        return "Complete, but a child flow that it awaited is not: the digits do not fit together."
+    if is_error(digits):
         return "Complete, and an activity errored: an error unless an error edge caught it."
     return "Complete: nothing is pending, started or paused, and nothing errored."
 
 
-def _word(digits: str) -> str:
-    return "complete" if _is_complete(digits) else "not complete"
+def _word(composite: Composite) -> str:
+    return "complete" if is_complete(composite.digits) else "not complete"
 
 
 def _responses(count: int) -> str:

@@ -10,6 +10,7 @@ from enum import Enum, StrEnum
 from typing import Final
 
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
+from holdfast.core.words import word
 
 
 class MessageKind(StrEnum):
@@ -38,9 +39,9 @@ _PARKED: Final = frozenset({InstanceState.PAUSED, InstanceState.BLOCKED})
 
 
 def deliver(
-    kind: MessageKind,
+    kind: MessageKind | str,
     *,
-    state: InstanceState,
+    state: InstanceState | str,
     loop_is_active: bool,
     addressed_to: int,
     execution: int,
@@ -48,13 +49,14 @@ def deliver(
     """G4, G5, G7: may this message be delivered now?
 
     Completions, timers and child results belong to the execution that asked for them; the rest goes to the latest.
+    A cancel does not wake a paused instance by itself: it moves it to CANCEL_REQUESTED (A9), and then it wakes.
     """
+    kind = word(MessageKind, kind, "kind of message")
+    state = word(InstanceState, state, "state of an instance")
     if state in INSTANCE_FINAL:
         return Delivery.DROP
     if kind in _ADDRESSED_TO_ONE_EXECUTION and addressed_to != execution:
         return Delivery.DROP
-    if state is InstanceState.PAUSED and kind is MessageKind.CANCEL:
-        return Delivery.KEEP_AND_WAKE
     if state in _PARKED:
         return Delivery.KEEP
     return Delivery.DELIVER if loop_is_active else Delivery.KEEP_AND_WAKE
@@ -85,21 +87,27 @@ class StartIdentity:
     input_hash: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """The instance that has the id already."""
+
+    identity: StartIdentity
+    state: InstanceState | str
+
+
 def decide_start(
-    request: StartIdentity,
-    existing: StartIdentity | None,
-    existing_state: InstanceState | None,
-    policy: IdPolicy = IdPolicy.IDEMPOTENT,
+    request: StartIdentity, existing: Existing | None, policy: IdPolicy | str = IdPolicy.IDEMPOTENT
 ) -> StartVerdict:
     """G3: judge a start against the instance that has the id, if one has."""
+    policy = word(IdPolicy, policy, "policy for ids")
     if existing is None:
         return StartVerdict.CREATE
-    closed = existing_state in INSTANCE_FINAL
+    closed = word(InstanceState, existing.state, "state of an instance") in INSTANCE_FINAL
     if policy is IdPolicy.REUSE and closed:
         return StartVerdict.CREATE
     if policy is IdPolicy.TERMINATE_EXISTING:
         return StartVerdict.CREATE if closed else StartVerdict.REPLACE
-    return StartVerdict.SAME if request == existing else StartVerdict.CONFLICT
+    return StartVerdict.SAME if request == existing.identity else StartVerdict.CONFLICT
 
 
 class EventPolicy(StrEnum):
@@ -125,24 +133,30 @@ DEFAULT_MAILBOX_LIMIT: Final = 100_000
 
 
 def decide_event(
-    state: InstanceState | None,
+    state: InstanceState | str | None,
     *,
     seen_before: bool,
     somebody_waits: bool,
     kept: int,
-    policy: EventPolicy = EventPolicy.MAILBOX,
+    policy: EventPolicy | str = EventPolicy.MAILBOX,
     limit: int = DEFAULT_MAILBOX_LIMIT,
 ) -> EventVerdict:
-    """G6, G7: judge an event for the latest execution of an instance. `state` None: no such instance."""
+    """G6, G7: judge an event for the latest execution of an instance. `state` None: no such instance.
+
+    `seen_before`: an event of this id was delivered or kept; one that was dropped or refused may be raised again.
+    `somebody_waits`: a wait of that name in the latest execution. `kept`: all events in the instance's mailbox.
+    """
+    policy = word(EventPolicy, policy, "policy for events")
     if state is None:
         return EventVerdict.UNKNOWN
+    state = word(InstanceState, state, "state of an instance")
     if seen_before:
         return EventVerdict.DUPLICATE
     if state in INSTANCE_FINAL:
         return EventVerdict.CLOSED
-    if somebody_waits:
+    if somebody_waits and state not in _PARKED:
         return EventVerdict.DELIVER
-    if policy is EventPolicy.DROP_UNSUBSCRIBED:
+    if not somebody_waits and policy is EventPolicy.DROP_UNSUBSCRIBED:
         return EventVerdict.DROP_UNSUBSCRIBED
     return EventVerdict.KEEP if kept < limit else EventVerdict.MAILBOX_FULL
 

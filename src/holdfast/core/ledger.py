@@ -141,7 +141,8 @@ def enter_leg2(value: int) -> tuple[Ledger, Leg2Verdict]:
 def exit_leg2(value: int, *, final: bool) -> Ledger:
     """The effects of one entered response are recorded; a final one closes leg 2 (L5, L6).
 
-    Responses that had entered before the final one was applied may still exit afterwards.
+    Responses that had entered before may still exit after the final one: the digits count responses and cannot tell
+    them apart (L11). That an engine applies them in order is checked by the agreement of ledger and state (A8).
     """
     reading = read(value)
     if not reading.unapplied_responses:
@@ -197,7 +198,7 @@ def _describe(reading: Reading) -> str:
         lost = reading.leg1_entries - 1
         history = "" if not lost else f", {lost} of them lost before an executor had it"
         return f"Claimed {entries}{history}; no executor has it yet."
-    start = f"An executor has it (leg 1 was entered {entries})"
+    start = f"An executor {'had' if reading.leg2_closed else 'has'} it (leg 1 was entered {entries})"
     if not reading.responses_entered:
         return f"{start}; no response so far."
     count, waiting = reading.responses_entered, reading.unapplied_responses
@@ -205,5 +206,5 @@ def _describe(reading: Reading) -> str:
         came = f"one response came, {'not yet applied' if waiting else 'applied'}"
     else:
         came = f"{count} responses came, {f'{waiting} still to be applied' if waiting else 'all applied'}"
-    end = "the last was final: closed" if reading.leg2_closed else "leg 2 is open"
+    end = "a final one closed it" if reading.leg2_closed else "leg 2 is open"
     return f"{start}; {came}; {end}."

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final, overload
 
 from holdfast.core import ledger
+from holdfast.core.words import word
 from holdfast.errors import IllegalTransition, LedgerError
 
 
@@ -181,16 +182,29 @@ def next_state(state: InstanceState, event: InstanceEvent) -> InstanceState: ...
 def next_state(
     state: AttemptState | InstanceState, event: AttemptEvent | InstanceEvent
 ) -> AttemptState | InstanceState:
-    """The state after `event`, or `IllegalTransition` if the table has no such edge (A1)."""
-    after: AttemptState | InstanceState | None = None
-    thing = "an attempt"
-    if isinstance(state, AttemptState) and isinstance(event, AttemptEvent):
-        after = ATTEMPT_TABLE[state].get(event)
-    elif isinstance(state, InstanceState) and isinstance(event, InstanceEvent):
-        thing = "an instance"
-        after = INSTANCE_TABLE[state].get(event)
+    """The state after `event`, or `IllegalTransition` if the table has no such edge (A1, A9)."""
+    if isinstance(state, InstanceState) or isinstance(event, InstanceEvent):
+        return next_instance_state(state, event)
+    return next_attempt_state(state, event)
+
+
+def next_attempt_state(state: AttemptState | str, event: AttemptEvent | str) -> AttemptState:
+    """A1, also for the plain words that a database or a request has."""
+    state = word(AttemptState, state, "state of an attempt")
+    event = word(AttemptEvent, event, "event of an attempt")
+    after = ATTEMPT_TABLE[state].get(event)
     if after is None:
-        raise IllegalTransition(f"{thing} that is {state} has no transition '{event}'")
+        raise IllegalTransition(f"an attempt that is {state} has no transition '{event}'")
+    return after
+
+
+def next_instance_state(state: InstanceState | str, event: InstanceEvent | str) -> InstanceState:
+    """A9, also for the plain words that a database or a request has."""
+    state = word(InstanceState, state, "state of an instance")
+    event = word(InstanceEvent, event, "event of an instance")
+    after = INSTANCE_TABLE[state].get(event)
+    if after is None:
+        raise IllegalTransition(f"an instance that is {state} has no transition '{event}'")
     return after
 
 
@@ -199,11 +213,12 @@ _CLAIMED: Final = frozenset({_A.QUEUED, _A.PREPARING})
 _EXECUTING: Final = frozenset({_A.RUNNING, _A.CANCELLED_RUNNING})
 
 
-def disagreement(state: AttemptState, value: int, *, owned: bool, unapplied: int) -> str | None:
+def disagreement(state: AttemptState | str, value: int, *, owned: bool, unapplied: int) -> str | None:
     """A8: why the ledger `value` contradicts `state`, in words, or None if the two agree.
 
     `owned`: whether the row names a worker. `unapplied`: the attempt's responses in the instance's inbox.
     """
+    state = word(AttemptState, state, "state of an attempt")
     try:
         digits = ledger.read(value)
     except LedgerError as error:
@@ -231,6 +246,8 @@ def _final_disagreement(state: AttemptState, digits: ledger.Reading, shown: str)
         return f"{shown}: nothing completes before an executor had it"
     if state is _A.COMPLETED and not digits.leg2_closed and not digits.unapplied_responses:
         return f"{shown}: its final response is neither applied nor in the inbox"
+    if state is _A.FAILED and not digits.leg1_entries:
+        return f"{shown}: nothing fails before somebody claimed it"
     if state is _A.TIMED_OUT and digits.leg2_closed:
         return f"{shown}: what timed out was not closed by a response"
     if digits.leg2_closed and digits.unapplied_responses:
@@ -238,6 +255,6 @@ def _final_disagreement(state: AttemptState, digits: ledger.Reading, shown: str)
     return None
 
 
-def agrees(state: AttemptState, value: int, *, owned: bool, unapplied: int) -> bool:
+def agrees(state: AttemptState | str, value: int, *, owned: bool, unapplied: int) -> bool:
     """A8 as a predicate. `disagreement` says why not."""
     return disagreement(state, value, owned=owned, unapplied=unapplied) is None

@@ -62,6 +62,12 @@ RetryDecision = TryAgain | GiveUp
 
 def delay_ms(policy: RetryPolicy, failures: int, random_number: float) -> int:
     """The wait after the given number of failures (1 or more); `random_number` is in [0, 1)."""
+    if failures < 1:
+        raise RetryPolicyError(f"a delay follows at least one failure, not {failures}")
+    if not 0 <= random_number < 1:
+        raise RetryPolicyError(f"the random number must be from 0 up to 1, not {random_number}")
+    if not policy.initial_ms:
+        return 0
     try:
         grown = policy.initial_ms * policy.backoff ** (failures - 1)
     except OverflowError:

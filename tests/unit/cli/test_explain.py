@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+from io import StringIO
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from holdfast import __version__
+from holdfast.cli.explain import explanation_of
 from holdfast.cli.main import app, main
 
 FOX = "ate,brown,fox,jumped,quick,slept"
@@ -38,8 +41,8 @@ def test_a_ledger_is_explained_digit_by_digit_below_its_digits() -> None:
         " 8               leg 1 concluded: an executor has it",
         "  8              leg 2 closed by a final response",
         "   000002        2 responses entered leg 2",
-        "         000002  2 responses left it, their effects recorded",
-        "An executor has it (leg 1 was entered once); 2 responses came, all applied; the last was final: closed.",
+        "         000002  2 responses left it, with their effects recorded",
+        "An executor had it (leg 1 was entered once); 2 responses came, all applied; a final one closed it.",
     ]
 
 
@@ -78,7 +81,7 @@ def test_activities_may_be_given_in_any_order_and_with_spaces() -> None:
 def test_a_composite_shows_its_children_below_the_activity_that_awaited_them() -> None:
     shown = explain("36636146636626").splitlines()
     assert shown[0] == "36636146636626  composite of collation keys"
-    assert shown[6].split() == ["1…2", "the", "child", "flow", "that", "it", "awaited", "(complete)"]
+    assert shown[6] == "    1 2  the child flow that it awaited (complete)"
     assert shown[7] == "    4    activity 1  released"
     assert shown[-1].startswith("Complete")
 
@@ -119,6 +122,9 @@ def test_json_has_every_field() -> None:
         (["366663000000000", "-a", "a,,b"], "an activity id cannot be empty"),
         (["366663000000000", "-a", "a,a,b"], "'a' is there twice"),
         (["36636146636626", "-a", "a,b"], "a key of 2 activities has 15 digits; '366366' has 6"),
+        (["99000000000000"], "its first 0 is missing: holdfast explain 099000000000000"),
+        (["8890000000000000"], "must fill it up to the next multiple of 15 digits"),
+        (["888000002000002", "-a", "a,b,c"], "is a ledger, not a key: leave out --activities"),
         (["[bold]366"], "'[bold]366' is not a row of digits"),
     ],
 )
@@ -134,8 +140,37 @@ def test_wrong_input_gets_a_sentence_and_code_2(
         assert sentence in refusal(monkeypatch, capsys, *arguments)
 
 
+def test_a_composite_whose_child_is_not_complete_is_not_called_complete() -> None:
+    assert explain("36636146636926").splitlines()[-1].startswith("Complete, but a child flow that it awaited is not")
+
+
+def test_digits_may_be_grouped() -> None:
+    assert explain("888_000002_000002") == explain("888 000002 000002") == explain("888000002000002")
+
+
+def test_on_a_terminal_digits_are_coloured_by_what_they_say() -> None:
+    out = StringIO()
+    console = Console(file=out, force_terminal=True, color_system="standard", highlight=False, width=200)
+    explanation_of("7689", "a,b,c,d").show(console)
+    shown = out.getvalue()
+    assert "\x1b[1;31m7" in shown, "errored is red"
+    assert "\x1b[1;32m6" in shown, "completed is green"
+    assert "\x1b[1;33m8" in shown, "started is yellow"
+
+
 def test_the_version_is_shown() -> None:
     assert CliRunner().invoke(app, ["--version"]).output == f"holdfast {__version__}\n"
+
+
+@pytest.mark.slow
+def test_a_terminal_that_knows_only_ascii_gets_an_answer_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", "explain", "36636146636626"],
+        capture_output=True,
+        check=True,
+        env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
+    )
+    assert b"the child flow that it awaited" in done.stdout
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ def test_K6_the_examples_of_the_document_compose_and_decompose() -> None:
 
 def test_K6_keys_compose_as_they_are_and_several_children_follow_one_digit() -> None:
     key = CollationKey.parse("66", ["a", "b"])
-    text = compose(key, {0: ["6", compose("66", {1: ["3"]})]})
+    text = compose(key, {"a": ["6", compose("66", {1: ["3"]})]})
     assert text == "61621661322" + "6"
     assert str(decompose(text)) == text
     assert [child.digits for child in decompose(text).children[0]] == ["6", "66"]
@@ -75,9 +75,29 @@ def test_a_text_that_is_no_composite_is_refused_at_its_place(text: str, reason: 
 
 
 def test_composing_checks_digits_positions_and_children() -> None:
-    with pytest.raises(MalformedKey, match="is not a status"):
+    with pytest.raises(MalformedKey, match="must be a status"):
         compose("6126", {})
-    with pytest.raises(MalformedKey, match="no position 2"):
-        compose("66", {2: ["6"]})
+    for wrong in (2, -1):
+        with pytest.raises(MalformedKey, match=f"no position {wrong}"):
+            compose("66", {wrong: ["6"]})
+    with pytest.raises(MalformedKey, match="no activity 'a'"):
+        compose("66", {"a": ["6"]})
+    with pytest.raises(MalformedKey, match="must be a status"):
+        compose("", {})
     with pytest.raises(MalformedKey, match="never closed"):
         compose("66", {0: ["616"]})
+
+
+def test_K6_what_can_be_composed_can_be_decomposed_however_deep() -> None:
+    text = "6"
+    for _ in range(100):
+        text = compose("6", {0: [text]})
+    assert str(decompose(text)) == text
+    with pytest.raises(MalformedKey, match="more than 100 deep"):
+        compose("6", {0: [text]})
+
+
+@pytest.mark.parametrize("text", ["8890000000000000", "3666630000", "61620"])
+def test_padding_that_fills_no_word_is_refused(text: str) -> None:
+    with pytest.raises(MalformedKey, match="multiple of 15"):
+        decompose(text)

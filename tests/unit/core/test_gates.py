@@ -12,6 +12,7 @@ from holdfast.core.gates import (
     Delivery,
     EventPolicy,
     EventVerdict,
+    Existing,
     IdPolicy,
     MessageKind,
     PendingTimer,
@@ -24,6 +25,7 @@ from holdfast.core.gates import (
     stamp_ms,
 )
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
+from holdfast.errors import UnknownWord
 
 S = InstanceState
 ORDERS = StartIdentity("checkout", b"input")
@@ -35,30 +37,30 @@ CLOSED = sorted(INSTANCE_FINAL)
 
 @pytest.mark.parametrize("policy", list(IdPolicy))
 def test_G3_an_id_that_is_free_is_created(policy: IdPolicy) -> None:
-    assert decide_start(ORDERS, None, None, policy) is StartVerdict.CREATE
+    assert decide_start(ORDERS, None, policy) is StartVerdict.CREATE
 
 
 @pytest.mark.parametrize("state", list(InstanceState))
 def test_G3_the_same_workflow_and_input_is_the_same_instance_and_anything_else_a_conflict(state: InstanceState) -> None:
-    assert decide_start(ORDERS, ORDERS, state) is StartVerdict.SAME
-    assert decide_start(OTHER_INPUT, ORDERS, state) is StartVerdict.CONFLICT
-    assert decide_start(OTHER_WORKFLOW, ORDERS, state) is StartVerdict.CONFLICT
+    assert decide_start(ORDERS, Existing(ORDERS, state)) is StartVerdict.SAME
+    assert decide_start(OTHER_INPUT, Existing(ORDERS, state)) is StartVerdict.CONFLICT
+    assert decide_start(OTHER_WORKFLOW, Existing(ORDERS, state)) is StartVerdict.CONFLICT
 
 
 def test_G3_reuse_makes_a_new_instance_once_the_old_one_is_closed() -> None:
     for state in CLOSED:
-        assert decide_start(ORDERS, ORDERS, state, IdPolicy.REUSE) is StartVerdict.CREATE
+        assert decide_start(ORDERS, Existing(ORDERS, state), IdPolicy.REUSE) is StartVerdict.CREATE
     for state in OPEN:
-        assert decide_start(ORDERS, ORDERS, state, IdPolicy.REUSE) is StartVerdict.SAME
-        assert decide_start(OTHER_INPUT, ORDERS, state, IdPolicy.REUSE) is StartVerdict.CONFLICT
+        assert decide_start(ORDERS, Existing(ORDERS, state), IdPolicy.REUSE) is StartVerdict.SAME
+        assert decide_start(OTHER_INPUT, Existing(ORDERS, state), IdPolicy.REUSE) is StartVerdict.CONFLICT
 
 
 def test_G3_terminate_existing_replaces_what_is_open() -> None:
     for request in (ORDERS, OTHER_INPUT, OTHER_WORKFLOW):
         for state in CLOSED:
-            assert decide_start(request, ORDERS, state, IdPolicy.TERMINATE_EXISTING) is StartVerdict.CREATE
+            assert decide_start(request, Existing(ORDERS, state), IdPolicy.TERMINATE_EXISTING) is StartVerdict.CREATE
         for state in OPEN:
-            assert decide_start(request, ORDERS, state, IdPolicy.TERMINATE_EXISTING) is StartVerdict.REPLACE
+            assert decide_start(request, Existing(ORDERS, state), IdPolicy.TERMINATE_EXISTING) is StartVerdict.REPLACE
 
 
 TO_ONE_EXECUTION = {MessageKind.COMPLETION, MessageKind.TIMER, MessageKind.CHILD_RESULT}
@@ -72,9 +74,9 @@ def test_G5_every_message_state_and_execution(
     verdict = deliver(kind, state=state, loop_is_active=loop, addressed_to=addressed_to, execution=2)
     if state in INSTANCE_FINAL or (kind in TO_ONE_EXECUTION and addressed_to != 2):
         assert verdict is Delivery.DROP
-    elif state is S.BLOCKED or (state is S.PAUSED and kind is not MessageKind.CANCEL):
+    elif state in (S.BLOCKED, S.PAUSED):
         assert verdict is Delivery.KEEP
-    elif loop and state is not S.PAUSED:
+    elif loop:
         assert verdict is Delivery.DELIVER
     else:
         assert verdict is Delivery.KEEP_AND_WAKE
@@ -110,6 +112,40 @@ def test_G7_finished_and_unknown_instances_refuse_events() -> None:
     for state in CLOSED:
         assert event(InstanceState(state), waits=True) is EventVerdict.CLOSED
     assert event(None, seen=True, waits=True) is EventVerdict.UNKNOWN
+
+
+def test_G6_a_parked_instance_keeps_events_for_later_even_if_somebody_waits() -> None:
+    for state in (S.PAUSED, S.BLOCKED):
+        assert event(state, waits=True) is EventVerdict.KEEP
+        assert event(state, waits=True, drop=True) is EventVerdict.KEEP
+
+
+def test_G6_the_documents_scenario_an_early_event_is_dropped_and_its_retry_after_subscribing_delivered() -> None:
+    assert event(drop=True, waits=False) is EventVerdict.DROP_UNSUBSCRIBED
+    assert event(drop=True, waits=True, seen=False) is EventVerdict.DELIVER, "a dropped id was not seen"
+
+
+def test_G6_the_documents_scenario_after_continue_as_new_the_new_execution_must_subscribe_again() -> None:
+    """The wait of the old execution does not count: `somebody_waits` is about the latest one."""
+    assert event(drop=True, waits=False) is EventVerdict.DROP_UNSUBSCRIBED
+    assert event(drop=True, waits=True) is EventVerdict.DELIVER
+    assert event(drop=False, waits=False) is EventVerdict.KEEP
+
+
+def test_G6_by_default_events_are_kept_and_the_bound_is_generous() -> None:
+    assert decide_event(S.RUNNING, seen_before=False, somebody_waits=False, kept=99_999) is EventVerdict.KEEP
+    assert decide_event(S.RUNNING, seen_before=False, somebody_waits=False, kept=100_000) is EventVerdict.MAILBOX_FULL
+
+
+def test_words_from_outside_decide_like_our_own_and_unknown_ones_are_refused() -> None:
+    assert decide_start(ORDERS, Existing(ORDERS, "COMPLETED"), "reuse") is StartVerdict.CREATE
+    assert deliver("event", state="PAUSED", loop_is_active=True, addressed_to=1, execution=1) is Delivery.KEEP
+    dropped = decide_event("RUNNING", seen_before=False, somebody_waits=False, kept=0, policy="drop_unsubscribed")
+    assert dropped is EventVerdict.DROP_UNSUBSCRIBED
+    with pytest.raises(UnknownWord, match="'bogus' is no policy for ids; there are idempotent, reuse"):
+        decide_start(ORDERS, Existing(ORDERS, "RUNNING"), "bogus")
+    with pytest.raises(UnknownWord, match="'ASLEEP' is no state of an instance"):
+        decide_event("ASLEEP", seen_before=False, somebody_waits=False, kept=0)
 
 
 def test_G10_stamps_never_go_back() -> None:

@@ -88,6 +88,21 @@ def test_W7_a_worker_fences_itself_from_the_sending_of_its_last_accepted_heartbe
     assert not may_act(lose_reply(client), now_ms=9_000), "a beat without a reply renews nothing"
 
 
+def test_W7_the_granted_lease_counts_and_not_the_one_that_was_asked_for() -> None:
+    client, _ = send(LeaseClient(K, lease_ms=60_000), now_ms=0)
+    client, _ = receive(client, Renewed(1, 99_999, lease_ms=5_000))
+    assert not may_act(client, now_ms=5_000)
+
+
+@pytest.mark.parametrize("reply", [Renewed(6, 0, 8_000), TokenMismatch(6)])
+def test_W4_a_lost_reply_explains_one_mismatch_and_no_second(reply: Renewed | TokenMismatch) -> None:
+    client = LeaseClient(K, lease_ms=8_000, token=5, reply_was_lost=True)
+    client, _ = send(client, now_ms=0)
+    client, _ = receive(client, reply)
+    client, _ = send(client, now_ms=1)
+    assert receive(client, TokenMismatch(7))[1] is ClientAction.TAKE_NEW_KEY
+
+
 ATTEMPTS = st.sampled_from([AttemptId(name) for name in "abcd"])
 
 

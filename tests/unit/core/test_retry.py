@@ -60,6 +60,23 @@ def test_G13_a_delay_that_the_failure_asks_for_replaces_the_policys() -> None:
     assert failed(1, asked_delay_ms=10**18) == TryAgain(LONGEST_DELAY_MS)
 
 
+def test_G13_without_an_initial_delay_there_never_is_one() -> None:
+    eager = RetryPolicy(attempts=None, initial_ms=0)
+    assert {delay_ms(eager, failures, 0.5) for failures in (1, 2, 1_025, 10**6)} == {0}
+
+
+def test_G13_jitter_spreads_delays_from_half_of_them_up() -> None:
+    policy = RetryPolicy(initial_ms=1_001, jitter=True)
+    assert [delay_ms(policy, 1, number) for number in (0.0, 0.5, 0.999)] == [500, 751, 1_000]
+    assert RetryPolicy().attempts == 5
+
+
+@pytest.mark.parametrize(("failures", "random_number"), [(0, 0.5), (-1, 0.5), (1, 1.0), (1, -0.1), (1, float("nan"))])
+def test_G13_a_delay_is_asked_for_after_a_failure_and_with_a_fraction(failures: int, random_number: float) -> None:
+    with pytest.raises(RetryPolicyError):
+        delay_ms(PLAIN, failures, random_number)
+
+
 def test_A10_losses_are_counted_apart_and_an_at_most_once_activity_is_not_rerun() -> None:
     assert after_loss(losses=5) == TryAgain(0)
     assert after_loss(losses=6) == GiveUp("its worker was lost 6 times")

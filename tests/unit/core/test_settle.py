@@ -27,7 +27,7 @@ from holdfast.core.collation import (
     trigger,
 )
 from holdfast.core.collation.settle import Condition, always
-from holdfast.errors import CycleLimitExceeded, IllegalMove, MalformedGraph, UnknownActivity
+from holdfast.errors import CycleLimitExceeded, IllegalMove, MalformedGraph, UnknownActivity, UnknownWord
 
 OOPS = Failed(("TooTired", "RuntimeError", "Exception"))
 
@@ -114,17 +114,27 @@ def test_K3_joins_run_wait_or_skip(states: list[EdgeState], for_all: str, for_an
     assert join_verdict(Join.ANY, reversed(states)) is JoinVerdict(for_any)
 
 
+def never(edge: Edge) -> bool:
+    del edge
+    return False
+
+
+def must_not_be_asked(edge: Edge) -> bool:
+    raise AssertionError(f"the condition of {edge} was asked although it does not matter")
+
+
 def test_K3_K4_edges_are_decided_by_the_outcome_of_their_source() -> None:
     normal, error = Edge("a", "b"), Edge("a", "b", ("TooTired",))
-    assert edge_state(normal, Completed(), True) is T
-    assert edge_state(normal, Completed(), False) is D
-    assert edge_state(normal, Released(), True) is T
-    assert edge_state(normal, OOPS, True) is F
-    assert edge_state(error, Completed(), True) is D
-    assert edge_state(error, OOPS, True) is T
-    assert edge_state(error, OOPS, False) is D
-    assert edge_state(error, Failed(("KeyError", "Exception")), True) is D
-    assert edge_state(Edge("a", "b", ("TimeoutError",)), TimedOut(), True) is T
+    assert edge_state(normal, Completed()) is T
+    assert edge_state(normal, Completed(), never) is D
+    assert edge_state(normal, Released()) is T
+    assert edge_state(normal, OOPS, must_not_be_asked) is F
+    assert edge_state(error, Completed(), must_not_be_asked) is D
+    assert edge_state(error, OOPS) is T
+    assert edge_state(error, OOPS, never) is D
+    assert edge_state(error, Failed(("KeyError", "Exception")), must_not_be_asked) is D
+    assert edge_state(Edge("a", "b", ("TimeoutError",)), TimedOut()) is T
+    assert edge_state(Edge("a", "b", ("Exception",)), TimedOut()) is T
 
 
 DIAMOND = graph_of("t->a", "t->b", "a->join", "b->join")
@@ -198,6 +208,42 @@ def test_K4_drain_lets_the_rest_run_on_and_fail_fast_cancels_it() -> None:
     assert flow_outcome(fast.state) is FlowOutcome.ERROR
 
 
+def test_K4_a_wait_that_timed_out_is_caught_like_any_failure_and_fails_fast_if_not() -> None:
+    for edges, policy, started, cancelled in [
+        (["t->w", "w-!>mend", "t->b"], Policy.FAIL_FAST, ("mend",), ()),
+        (["t->w", "w->next", "t->b"], Policy.FAIL_FAST, (), ("b", "next")),
+    ]:
+        graph = graph_of(*edges)
+        state = begin(graph).state
+        paused = FlowState(state.key.move("w", Move.PAUSE), state.edges)
+        settled = finish(graph, paused, "w", TimedOut(), policy=policy)
+        assert (settled.started, settled.cancelled) == (started, cancelled)
+        assert settled.state.caught == ({"w"} if started else frozenset())
+
+
+def test_K4_words_from_outside_are_understood_and_unknown_ones_refused() -> None:
+    graph = Graph.of("t", {"t": "all", "a": "any"}, [Edge("t", "a")])
+    state = trigger(graph, FlowState.new(graph)).state
+    assert finish(graph, state, "a", OOPS, policy="fail_fast").state.key.unpadded == "76"
+    with pytest.raises(UnknownWord, match="'later' is no policy of a flow; there are drain, fail_fast"):
+        finish(graph, state, "a", OOPS, policy="later")
+    with pytest.raises(UnknownWord, match="'some' is no join"):
+        Graph.of("t", {"t": "some"}, [])
+
+
+def test_K4_after_a_cancellation_no_edge_is_undecided() -> None:
+    graph = graph_of("t->a", "t->b", "b->c")
+    fast = finish(graph, begin(graph).state, "a", OOPS, policy=Policy.FAIL_FAST)
+    assert U not in fast.state.edges.values()
+
+
+def test_K5_exactly_one_decision_completes_the_flow() -> None:
+    settled = [begin(DIAMOND)]
+    for activity in ("a", "b", "join"):
+        settled.append(finish(DIAMOND, settled[-1].state, activity, Completed()))
+    assert [each.completed_now for each in settled] == [False, False, False, True]
+
+
 def test_K4_fail_fast_spares_the_rest_when_the_failure_is_caught() -> None:
     graph = graph_of("t->a", "t->b", "a-!>mend")
     settled = finish(graph, begin(graph).state, "a", OOPS, policy=Policy.FAIL_FAST)
@@ -258,6 +304,23 @@ def test_K8_an_any_join_waits_for_the_new_round_although_an_outside_edge_once_en
     settled = restart_cycle(graph, state, "a", rounds=0)
     assert settled.started == ("a",)
     assert finish(graph, settled.state, "a", Completed()).started == ("meet",)
+
+
+def test_K8_an_outside_edge_that_is_still_undecided_may_enable_an_any_join_after_the_cycle() -> None:
+    graph = graph_of("t->a", "t->out", "a->meet", "out->meet", any_joins=["meet"])
+    state = finish(graph, begin(graph).state, "a", Completed()).state
+    state = finish(graph, state, "meet", Completed()).state
+    state = restart_cycle(graph, state, "a", rounds=0).state
+    settled = finish(graph, state, "a", Completed(), condition=never)
+    assert (settled.started, settled.skipped) == ((), ()), "`out` still runs and may enable it"
+    assert finish(graph, settled.state, "out", Completed()).started == ("meet",)
+
+
+def test_K8_only_what_has_run_can_be_run_again() -> None:
+    with pytest.raises(IllegalMove, match="'check' has not run yet"):
+        restart_cycle(LOOP, FlowState.new(LOOP), "check", rounds=0)
+    with pytest.raises(IllegalMove, match="'t' has not run yet"):
+        restart_cycle(LOOP, begin(LOOP).state, "t", rounds=0)
 
 
 def test_K8_what_an_outside_failure_bars_is_skipped_again_at_once() -> None:

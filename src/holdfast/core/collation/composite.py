@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.core.collation.digits import STATUS, Digit
+from holdfast.core.collation.digits import WORD, Digit, is_status
+from holdfast.core.collation.key import CollationKey
 from holdfast.errors import MalformedKey
 
-OPENS: Final = str(int(Digit.AWAIT_OPENS))
-CLOSES: Final = str(int(Digit.AWAIT_CLOSES))
-PADDING: Final = str(int(Digit.NOT_USED))
+OPENS: Final = Digit.AWAIT_OPENS.character
+CLOSES: Final = Digit.AWAIT_CLOSES.character
+PADDING: Final = Digit.NOT_USED.character
 MAX_DEPTH: Final = 100
 """Children nested deeper than this are refused rather than recursed into."""
 
@@ -26,35 +27,51 @@ class Composite:
     children: Mapping[int, tuple["Composite", ...]]
 
     def __str__(self) -> str:
-        return compose(self.digits, {at: [str(child) for child in several] for at, several in self.children.items()})
+        return compose(self.digits, self.children)
 
 
-def compose(key: object, children: Mapping[int, Sequence[object]]) -> str:
+def compose(key: CollationKey | str, children: Mapping[str, Sequence[object]] | Mapping[int, Sequence[object]]) -> str:
     """Put the composites of `children` behind the digits of `key` that awaited them.
 
-    Everything may be given as text or as an object whose `str` is the text; positions count from 0.
+    Children are given by the activity that awaited them, or by its position from 0 (the only way where `key` is a
+    text). Each child is a composite: a text, or an object whose `str` is one.
     """
     digits = str(key).rstrip(PADDING)
-    if stray := {digit for digit in digits if not _is_status(digit)}:
-        raise MalformedKey(f"{digits!r} is no collation key: {', '.join(sorted(stray))} is not a status")
-    for at in children:
-        if not 0 <= at < len(digits):
-            raise MalformedKey(f"a key of {len(digits)} digits has no position {at}")
+    if not digits or not all(map(is_status, digits)):
+        raise MalformedKey(f"{str(key)!r} is no collation key: every digit must be a status (3 to 9)")
+    awaited = {_position(key, at, len(digits)): several for at, several in children.items()}
     pieces: list[str] = []
     for at, digit in enumerate(digits):
         pieces.append(digit)
-        for child in children.get(at, ()):
+        for child in awaited.get(at, ()):
             text = str(child).rstrip(PADDING)
-            decompose(text)
+            _decompose(text, depth=1)
             pieces += (OPENS, text, CLOSES)
     return "".join(pieces)
 
 
 def decompose(text: str) -> Composite:
-    """Take a composite apart. A text that is none is a `MalformedKey` that names the place."""
+    """Take a composite, or a plain key, apart. A text that is neither is a `MalformedKey` that names the place."""
     stripped = text.rstrip(PADDING)
-    composite, end = _read_composite(stripped, 0, 0)
-    if end != len(stripped):
+    composite = _decompose(stripped, depth=0)
+    if len(text) != len(stripped) and (composite.children or len(text) % WORD or len(text) - len(stripped) >= WORD):
+        raise MalformedKey(f"the zeros behind {stripped} must fill it up to the next multiple of {WORD} digits")
+    return composite
+
+
+def _position(key: CollationKey | str, at: str | int, count: int) -> int:
+    if isinstance(at, str):
+        if isinstance(key, CollationKey):
+            return key.roster.position(at)
+        raise MalformedKey(f"a key that is a text has no activity {at!r}: give the position, or a CollationKey")
+    if not 0 <= at < count:
+        raise MalformedKey(f"a key of {count} digits has no position {at}")
+    return at
+
+
+def _decompose(text: str, *, depth: int) -> Composite:
+    composite, end = _read_composite(text, 0, depth)
+    if end != len(text):
         raise MalformedKey(f"{text!r} closes at digit {end + 1} what was never opened")
     return composite
 
@@ -67,7 +84,7 @@ def _read_composite(text: str, start: int, depth: int) -> tuple[Composite, int]:
     at = start
     while at < len(text) and text[at] != CLOSES:
         if text[at] != OPENS:
-            if not _is_status(text[at]):
+            if not is_status(text[at]):
                 raise MalformedKey(f"{text[at]!r} at digit {at + 1} of {text!r} is not a status (3 to 9)")
             digits.append(text[at])
             at += 1
@@ -83,7 +100,3 @@ def _read_composite(text: str, start: int, depth: int) -> tuple[Composite, int]:
     if not digits:
         raise MalformedKey(f"there is no digit at place {start + 1} of {text!r}")
     return Composite("".join(digits), children), at
-
-
-def _is_status(digit: str) -> bool:
-    return digit.isascii() and digit.isdigit() and int(digit) in STATUS

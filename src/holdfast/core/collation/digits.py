@@ -26,6 +26,11 @@ class Digit(IntEnum):
     AWAIT_OPENS = 1
     NOT_USED = 0
 
+    @property
+    def character(self) -> str:
+        """The digit as it stands in a key."""
+        return str(self.value)
+
 
 class Move(StrEnum):
     """What can happen to an activity's digit."""
@@ -63,6 +68,27 @@ OPEN: Final = (Digit.PENDING, Digit.STARTED, Digit.PAUSED)
 """K5: a key with one of these is not complete."""
 FINISHED: Final = (Digit.SKIPPED, Digit.RELEASED, Digit.COMPLETED, Digit.ERRORED)
 """K8: the digits that a cycle takes back to pending."""
+
+
+def is_status(character: str) -> bool:
+    """Whether a character of a key is the status of an activity."""
+    return character.isascii() and character.isdigit() and int(character) in STATUS
+
+
+def is_complete(digits: str) -> bool:
+    """K5: nothing is pending, started or paused."""
+    return not any(digit.character in digits for digit in OPEN)
+
+
+def is_error(digits: str) -> bool:
+    """Whether an activity errored."""
+    return Digit.ERRORED.character in digits
+
+
+def padded(digits: str) -> str:
+    """K1: the digits, filled up with 0 to a multiple of fifteen."""
+    return digits.ljust(-(-len(digits) // WORD) * WORD, Digit.NOT_USED.character)
+
 
 MEANING: Final[Mapping[Digit, str]] = MappingProxyType(
     {

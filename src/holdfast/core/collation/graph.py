@@ -6,12 +6,13 @@ leads to and circles are refused. `cycle` nodes are not edges; going round is a 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
+from holdfast.core.words import word
 from holdfast.errors import MalformedGraph, UnknownActivity
 
 
-class Join(Enum):
+class Join(StrEnum):
     """When a node with several incoming edges runs (K3)."""
 
     ALL = "all"
@@ -42,7 +43,7 @@ class Graph:
     outgoing: Mapping[str, tuple[Edge, ...]]
 
     @classmethod
-    def of(cls, trigger: str, joins: Mapping[str, Join], edges: Iterable[Edge]) -> "Graph":
+    def of(cls, trigger: str, joins: Mapping[str, Join | str], edges: Iterable[Edge]) -> "Graph":
         """Check the edges and index them. A cycle or an unknown name is refused."""
         every_edge = tuple(edges)
         incoming: dict[str, list[Edge]] = {activity: [] for activity in joins}
@@ -62,7 +63,7 @@ class Graph:
             outgoing[edge.source].append(edge)
         graph = cls(
             trigger,
-            dict(joins),
+            {activity: word(Join, join, "join") for activity, join in joins.items()},
             every_edge,
             {activity: tuple(several) for activity, several in incoming.items()},
             {activity: tuple(several) for activity, several in outgoing.items()},

@@ -8,7 +8,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from holdfast.core.collation.digits import FINISHED, LEGAL_MOVES, MEANING, OPEN, STATUS, WORD, Digit, Move
+from holdfast.core.collation.digits import (
+    FINISHED,
+    LEGAL_MOVES,
+    MEANING,
+    Digit,
+    Move,
+    is_complete,
+    is_error,
+    is_status,
+    padded,
+)
+from holdfast.core.words import word
 from holdfast.errors import CollationError, IllegalMove, MalformedKey, UnknownActivity
 
 
@@ -54,26 +65,27 @@ class CollationKey:
     def for_activities(cls, ids: Iterable[str]) -> "CollationKey":
         """The key of a flow nothing of which has happened yet: all pending."""
         roster = Roster.of(ids)
-        return cls(roster, str(int(Digit.PENDING)) * len(roster.activities))
+        return cls(roster, Digit.PENDING.character * len(roster.activities))
 
     @classmethod
     def parse(cls, text: str, ids: Iterable[str]) -> "CollationKey":
         """Read a key as it is stored or shown, with or without its padding."""
         roster = Roster.of(ids)
         count = len(roster.activities)
-        padded = _padded_length(count)
-        if len(text) not in (count, padded):
-            raise MalformedKey(f"a key of {count} activities has {padded} digits; {text!r} has {len(text)}")
+        full = len(padded("9" * count))
+        if len(text) not in (count, full):
+            raise MalformedKey(f"a key of {count} activities has {full} digits; {text!r} has {len(text)}")
         digits, padding = text[:count], text[count:]
         for activity, digit in zip(roster.activities, digits, strict=True):
-            if not (digit.isascii() and digit.isdigit() and int(digit) in STATUS):
+            if not is_status(digit):
                 raise MalformedKey(f"{digit!r}, at {activity!r} in {text!r}, is not the status of an activity (3 to 9)")
         if padding.strip("0"):
             raise MalformedKey(f"{text!r} has {count} activities, so 0 must follow its first {count} digits")
         return cls(roster, digits)
 
-    def move(self, activity: str, move: Move) -> "CollationKey":
+    def move(self, activity: str, move: Move | str) -> "CollationKey":
         """The key after `move` of `activity`; on a digit that does not allow it, an `IllegalMove` (K2)."""
+        move = word(Move, move, "move of an activity")
         position = self.roster.position(activity)
         digit = Digit(int(self.unpadded[position]))
         after = LEGAL_MOVES.get((digit, move))
@@ -107,20 +119,16 @@ class CollationKey:
     @property
     def is_complete(self) -> bool:
         """K5: nothing is pending, started or paused."""
-        return not any(str(int(digit)) in self.unpadded for digit in OPEN)
+        return is_complete(self.unpadded)
 
     @property
     def is_error(self) -> bool:
         """Whether an activity errored. The key alone cannot say whether the failure was caught (K5)."""
-        return str(int(Digit.ERRORED)) in self.unpadded
+        return is_error(self.unpadded)
 
     def __str__(self) -> str:
-        return self.unpadded.ljust(_padded_length(len(self.unpadded)), str(int(Digit.NOT_USED)))
+        return padded(self.unpadded)
 
     def _with(self, position: int, digit: Digit) -> "CollationKey":
         text = self.unpadded
         return CollationKey(self.roster, f"{text[:position]}{int(digit)}{text[position + 1 :]}")
-
-
-def _padded_length(count: int) -> int:
-    return -(-count // WORD) * WORD

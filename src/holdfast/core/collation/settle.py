@@ -8,16 +8,20 @@ and the skips that spread, each node once. The caller commits all of it together
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import assert_never
+from enum import Enum, StrEnum
+from typing import Final, assert_never
 
 from holdfast.core.collation.digits import LEGAL_MOVES, Digit, Move
 from holdfast.core.collation.graph import Edge, Graph, Join
 from holdfast.core.collation.key import CollationKey
-from holdfast.errors import CycleLimitExceeded
+from holdfast.core.words import word
+from holdfast.errors import CycleLimitExceeded, IllegalMove
+
+DEFAULT_CYCLE_LIMIT: Final = 1_000
+"""K8: how often a cycle goes round before it is taken for a runaway."""
 
 
-class Policy(Enum):
+class Policy(StrEnum):
     """What an uncaught failure does to the rest of the flow (K4)."""
 
     DRAIN = "drain"
@@ -100,9 +104,17 @@ class Settlement:
     skipped: tuple[str, ...] = ()
     cancelled: tuple[str, ...] = ()
 
+    @property
+    def completed_now(self) -> bool:
+        """K5: whether this very decision took the flow from active to complete.
+
+        Whatever is decided was open before, so the flow was active; exactly one settlement can say yes.
+        """
+        return self.state.key.is_complete
+
 
 Condition = Callable[[Edge], bool]
-"""Evaluates the condition of an edge whose source has completed. An edge without one is always true."""
+"""Evaluates the condition of an edge that its source would otherwise take. An edge without one is always true."""
 
 
 def always(edge: Edge) -> bool:
@@ -111,16 +123,16 @@ def always(edge: Edge) -> bool:
     return True
 
 
-def edge_state(edge: Edge, outcome: Outcome, condition: bool) -> EdgeState:
-    """K3, K4: what the outcome of its source makes of an edge."""
+def edge_state(edge: Edge, outcome: Outcome, condition: Condition = always) -> EdgeState:
+    """K3, K4: what the outcome of its source makes of an edge. The condition is asked only if the answer matters."""
     match outcome:
         case Completed() | Released():
-            return EdgeState.TAKEN if condition and not edge.is_error_edge else EdgeState.DEAD
+            return EdgeState.TAKEN if not edge.is_error_edge and condition(edge) else EdgeState.DEAD
         case Failed(error_types) | TimedOut(error_types):
             if edge.catches is None:
                 return EdgeState.FAILED
             caught = any(name in edge.catches for name in error_types)
-            return EdgeState.TAKEN if caught and condition else EdgeState.DEAD
+            return EdgeState.TAKEN if caught and condition(edge) else EdgeState.DEAD
         case _:
             assert_never(outcome)
 
@@ -159,9 +171,10 @@ def finish(
     outcome: Outcome,
     *,
     condition: Condition = always,
-    policy: Policy = Policy.DRAIN,
+    policy: Policy | str = Policy.DRAIN,
 ) -> Settlement:
     """One activity is decided: move its digit, decide its edges, and follow what they lead to."""
+    policy = word(Policy, policy, "policy of a flow")
     key = state.key.move(activity, _MOVE_OF_OUTCOME[type(outcome)])
     edges = _decide_edges(graph, state.edges, activity, outcome, condition)
     state = replace(state, key=key, edges=edges)
@@ -184,22 +197,26 @@ def cancel_all(state: FlowState) -> Settlement:
     return Settlement(replace(state, key=key, edges=edges), cancelled=cancelled)
 
 
-def restart_cycle(graph: Graph, state: FlowState, target: str, *, rounds: int, limit: int = 1_000) -> Settlement:
+def restart_cycle(
+    graph: Graph, state: FlowState, target: str, *, rounds: int, limit: int = DEFAULT_CYCLE_LIMIT
+) -> Settlement:
     """K8: run `target` and everything behind it again, in the next dimension.
 
     `rounds` says how often the cycle went round before. Edges that come from outside keep what they say, except
-    that one into an `any` join was spent by the run it enabled: left taken, it would start that node ahead of the
-    target.
+    that a taken one into an `any` join was spent by the run it enabled: left taken, it would start that node ahead of
+    the target.
     """
     if rounds >= limit:
         raise CycleLimitExceeded(f"the cycle to {target!r} went round {rounds} times, which is its limit")
+    if target == graph.trigger or state.key.digit(target) is Digit.PENDING:
+        raise IllegalMove(f"{target!r} has not run yet, so a cycle cannot run it again")
     members = graph.reachable(target)
     key = state.key.reset(sorted(members)).move(target, Move.START)
     edges = dict(state.edges)
     for edge in graph.edges:
         if edge.source in members:
             edges[edge] = EdgeState.UNDECIDED
-        elif edge.target in members and edge.target != target and graph.joins[edge.target] is Join.ANY:
+        elif edges[edge] is EdgeState.TAKEN and edge.target in members and graph.joins[edge.target] is Join.ANY:
             edges[edge] = EdgeState.DEAD
     begun = FlowState(key, edges, state.caught - members)
     settled = _settle(graph, begun, sorted(members - {target}))
@@ -227,7 +244,7 @@ def _decide_edges(
 ) -> dict[Edge, EdgeState]:
     decided = dict(edges)
     for edge in graph.outgoing[activity]:
-        decided[edge] = edge_state(edge, outcome, condition(edge))
+        decided[edge] = edge_state(edge, outcome, condition)
     return decided
 
 

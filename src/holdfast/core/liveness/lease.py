@@ -11,7 +11,8 @@ from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Final, NewType
 
-from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptEvent, AttemptState
+from holdfast.core.lifecycle import AttemptEvent, AttemptState
+from holdfast.core.words import word
 from holdfast.errors import LeaseError
 
 WorkerKey = NewType("WorkerKey", str)
@@ -91,18 +92,21 @@ def heartbeat(
     now_ms: int,
     owned_elsewhere: Collection[AttemptId] = (),
 ) -> tuple[WorkerRecord | None, Reply]:
-    """Judge one heartbeat. State is checked first, then the token (W2)."""
-    lease_ms = granted_lease_ms(beat.lease_ms)
+    """Judge one heartbeat. State is checked first, then the token, then what it asks for (W2)."""
     if record is None:
         if beat.token is not None:
             return None, WorkerInactive()
         record = WorkerRecord(beat.key, WorkerState.ACTIVE, FIRST_TOKEN - 1, now_ms)
-    elif record.state is WorkerState.INACTIVE:
+    elif record.key != beat.key:
+        raise LeaseError(f"a heartbeat of worker {beat.key} was held against the record of {record.key}")
+    elif record.state == WorkerState.INACTIVE:
         return record, WorkerInactive()
     elif type(beat.token) is not int or beat.token != record.token:
         return record, TokenMismatch(record.token)
-    rejected = tuple(attempt for attempt in beat.bind if attempt in owned_elsewhere)
-    bound = (record.bound | set(beat.bind)) - set(rejected) - set(beat.unbind)
+    lease_ms = granted_lease_ms(beat.lease_ms)
+    wished = record.bound.union(beat.bind)
+    rejected = tuple(sorted(wished.intersection(owned_elsewhere)))
+    bound = wished.difference(rejected, beat.unbind)
     renewed = replace(record, token=record.token + 1, deadline_ms=now_ms + lease_ms, bound=bound)
     return renewed, Renewed(renewed.token, renewed.deadline_ms, lease_ms, rejected)
 
@@ -118,18 +122,17 @@ def granted_lease_ms(asked_ms: int | None) -> int:
 
 def expire(record: WorkerRecord, *, now_ms: int) -> tuple[WorkerRecord, bool]:
     """W6: flip a worker whose lease has run out. Renewed meanwhile, or dead already: nothing happens."""
-    if record.state is WorkerState.INACTIVE or now_ms < record.deadline_ms:
+    if record.state == WorkerState.INACTIVE or now_ms < record.deadline_ms:
         return record, False
-    return _dead(record), True
+    return leave(record), True
 
 
 def leave(record: WorkerRecord) -> WorkerRecord:
-    """W10: a worker that stops cleanly, or one seen dead on this host (W11), does not wait for its lease."""
-    return _dead(record)
+    """W10: a worker that stops cleanly, or one seen dead on this host (W11), does not wait for its lease.
 
-
-def _dead(record: WorkerRecord) -> WorkerRecord:
-    return replace(record, state=WorkerState.INACTIVE, bound=frozenset())
+    The record keeps what it had bound: that is what has to move on.
+    """
+    return replace(record, state=WorkerState.INACTIVE)
 
 
 LOSS_EVENT: Final[Mapping[AttemptState, AttemptEvent]] = MappingProxyType(
@@ -148,15 +151,32 @@ class Verification(Enum):
 
     NOTHING = "nothing"
     RESCHEDULE = "reschedule"
+    ASK_AGAIN = "ask again"
 
 
-def verify(state: AttemptState, attempt: AttemptId, worker: WorkerRecord | None) -> Verification:
-    """W8: an attempt is fine if it is closed, or if a living worker says it has it."""
-    if state in ATTEMPT_FINAL:
+class WorkerUnknown(Enum):
+    """The worker's record could not be read: that says nothing about the worker."""
+
+    LOOK_UP_FAILED = "look-up failed"
+
+
+def verify(state: AttemptState | str, attempt: AttemptId, worker: WorkerRecord | WorkerUnknown | None) -> Verification:
+    """W8: an attempt is fine unless it is in somebody's hands and no living worker says that it has it.
+
+    A worker of None was not found. One that is LOOK_UP_FAILED has to be asked for again.
+    """
+    if word(AttemptState, state, "state of an attempt") not in LOSS_EVENT:
         return Verification.NOTHING
-    if worker is not None and worker.state is WorkerState.ACTIVE and attempt in worker.bound:
+    if isinstance(worker, WorkerUnknown):
+        return Verification.ASK_AGAIN
+    if worker is not None and worker.state == WorkerState.ACTIVE and attempt in worker.bound:
         return Verification.NOTHING
     return Verification.RESCHEDULE
+
+
+def store_time_ms(mark_ms: int, wall_ms: int) -> int:
+    """W9: the store's time, from its high-water mark and a wall clock that may have been set back."""
+    return max(mark_ms, wall_ms)
 
 
 def verification_delay_ms(beat_ms: int, configured_ms: int = VERIFICATION_MS) -> int:
