@@ -35,7 +35,7 @@ types: $(READY)  ## mypy --strict and pyright
 	@$(BIN)/pyright --warnings
 
 layers: $(READY)  ## the import rules of the architecture
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 fast: $(READY)  ## the fast tests
 	@HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) -m 'not slow'

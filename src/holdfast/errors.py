@@ -17,6 +17,10 @@ class UnknownWord(HoldfastError):
     """A text that should name a state, an event or a policy, and names none."""
 
 
+class InvariantBroken(HoldfastError):
+    """Something that can never be true was found to be true: a bug, or a damaged store."""
+
+
 class LedgerError(HoldfastError):
     """A number that is no activity ledger, or a step that the ledger's digits do not allow (L)."""
 
@@ -59,3 +63,120 @@ class RetryPolicyError(HoldfastError):
 
 class InstanceConflict(HoldfastError):
     """The id is taken by an instance of another workflow or with another input (G3)."""
+
+
+class PayloadError(HoldfastError):
+    """A value that JSON of its annotated type cannot hold, or JSON not of that type. Nothing was stored."""
+
+
+class PayloadTooLarge(PayloadError):
+    """A payload above its limit in bytes."""
+
+
+class MalformedPayload(PayloadError):
+    """Bytes from outside that are no JSON, or JSON that two readers would understand differently."""
+
+
+class AnnotationError(PayloadError):
+    """A type hint that payloads cannot be typed by, found when the function is registered."""
+
+
+class ArgumentError(PayloadError):
+    """A call whose arguments do not fit the function: one too many, one missing, or one of the wrong type."""
+
+
+class RemoteError(HoldfastError):
+    """An exception that was recorded elsewhere and whose type is not known here, or cannot be raised here.
+
+    `type_name` keeps the qualified name of the original type; ``str()`` is its message.
+    """
+
+    type_name: str
+
+    def __init__(self, message: str, type_name: str = "") -> None:
+        super().__init__(message)
+        self.type_name = type_name
+
+
+class StoreError(HoldfastError):
+    """The store cannot be opened, read or written. Nothing that was not acknowledged is promised."""
+
+
+class WorkerLost(HoldfastError):
+    """The worker that ran an activity is gone, and the activity may not be run again (A10)."""
+
+
+class ClaimsExhausted(HoldfastError):
+    """An activity was claimed too often by workers that were lost before they began it (L8)."""
+
+
+class WorkflowCodeError(HoldfastError):
+    """Workflow code did something that a deterministic replay cannot repeat."""
+
+
+class NotInWorkflow(WorkflowCodeError):
+    """Workflow code asked its event loop for input, output, a thread or a process. Activities do that."""
+
+
+class ForbiddenInWorkflow(WorkflowCodeError):
+    """Workflow code called something whose result differs from run to run. The message names the line."""
+
+
+class InvalidDelay(WorkflowCodeError, ValueError):
+    """A delay or a due time that is no number of seconds."""
+
+
+class TurnTooLong(HoldfastError):
+    """A turn of a workflow went beyond its bound of steps, of time or of rounds (G12)."""
+
+
+class HistoryMismatch(WorkflowCodeError):
+    """The code took another step than its history records (G12). The message names the first difference."""
+
+
+class InvalidOption(HoldfastError):
+    """An option whose value makes no sense."""
+
+
+class InvalidId(HoldfastError):
+    """A name or id that is empty, too long, or has characters that names cannot have."""
+
+
+class DuplicateName(HoldfastError):
+    """Two definitions of one name in one engine."""
+
+
+class UnknownWorkflow(HoldfastError):
+    """A workflow that the engine was not given."""
+
+
+class InstanceNotFound(HoldfastError):
+    """No instance has this id."""
+
+
+class InstanceClosed(HoldfastError):
+    """The instance is finished, so this cannot be done any more."""
+
+
+class WorkflowFailed(HoldfastError):
+    """The workflow ended with an error, which is its `cause`."""
+
+    def __init__(self, message: str, cause: Exception | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class WorkflowCancelled(HoldfastError):
+    """The workflow was cancelled."""
+
+
+class WorkflowBlocked(HoldfastError):
+    """The workflow is parked: its code does not match its history (G12). Fixed code resumes it."""
+
+
+class ActivityTimedOut(HoldfastError, TimeoutError):
+    """An activity did not start, answer or beat in time."""
+
+
+class WorkerFenced(HoldfastError):
+    """This worker lost its lease: somebody else has its work, and it must stop acting (W7)."""

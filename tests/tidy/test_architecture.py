@@ -51,6 +51,7 @@ CORE_MAY_IMPORT = {
     "enum",
     "itertools",
     "math",
+    "msgspec",
     "re",
     "types",
     "typing",

@@ -1,0 +1,1 @@
+"""What people write workflows and activities with."""

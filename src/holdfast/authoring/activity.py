@@ -1,0 +1,130 @@
+"""``@hf.activity``: a function with side effects that workflows call and the engine runs.
+
+Called in a workflow it is durable: it is scheduled, run by some worker, and its result is recorded once. Awaited
+anywhere else it simply runs. ``charge.fn`` is the function itself.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from holdfast.authoring.durations import Duration, timeout_milliseconds
+from holdfast.authoring.names import checked_name
+from holdfast.authoring.retry import Retry
+from holdfast.core.options import DEFAULT_QUEUE, ActivityOptions, encode_options
+from holdfast.core.retry import DEFAULT_MAX_LOSSES
+from holdfast.errors import InvalidOption
+from holdfast.payloads.signature import Signature
+from holdfast.replay.run import current_run
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Activity(Generic[P, R]):
+    """A function marked by `activity`. It knows its name and options; an engine makes it run."""
+
+    def __init__(self, fn: Callable[..., Any], name: str, options: ActivityOptions, *, process: bool = False) -> None:
+        self.fn = fn
+        self.name = name
+        self.options = options
+        self.encoded_options = encode_options(options)
+        self.process = process
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self.__doc__ = fn.__doc__
+        self.__name__ = getattr(fn, "__name__", name)
+        self.__module__ = fn.__module__
+        self.__wrapped__ = fn
+        self._signature: Signature | None = None
+
+    @property
+    def signature(self) -> Signature:
+        """What it takes and returns. Worked out when first needed, because annotations may name later classes."""
+        if self._signature is None:
+            self._signature = Signature.of(self.fn)
+        return self._signature
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        run = current_run()
+        if run is None:
+            return self._run_body(args, kwargs)
+        return run.run_activity(self, self.signature.encode_arguments(args, kwargs))
+
+    async def _run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+        if self.is_async:
+            result: R = await self.fn(*args, **kwargs)
+            return result
+        return await asyncio.to_thread(self.fn, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<activity {self.name}>"
+
+
+class ActivityDecorator(Protocol):
+    """What `activity(...)` with options gives: it keeps the parameters and the result of the function."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Activity[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Activity[P, R]: ...
+
+
+@overload
+def activity(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Activity[P, R]: ...
+@overload
+def activity(fn: Callable[P, R], /) -> Activity[P, R]: ...
+@overload
+def activity(
+    *,
+    name: str | None = None,
+    queue: str = DEFAULT_QUEUE,
+    retry: Retry | None = None,
+    start_to_close: Duration | None = None,
+    schedule_to_start: Duration | None = None,
+    schedule_to_close: Duration | None = None,
+    heartbeat: Duration | None = None,
+    process: bool = False,
+    rerun_after_loss: bool = True,
+    max_losses: int = DEFAULT_MAX_LOSSES,
+) -> ActivityDecorator: ...
+def activity(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    queue: str = DEFAULT_QUEUE,
+    retry: Retry | None = None,
+    start_to_close: Duration | None = None,
+    schedule_to_start: Duration | None = None,
+    schedule_to_close: Duration | None = None,
+    heartbeat: Duration | None = None,
+    process: bool = False,
+    rerun_after_loss: bool = True,
+    max_losses: int = DEFAULT_MAX_LOSSES,
+) -> Any:
+    """Mark a function as an activity.
+
+    `async def` runs on the engine's event loop, `def` in a thread, and with `process` in a process that dies with its
+    parent. The four time-outs: `start_to_close` bounds one attempt, `heartbeat` the silence between two
+    `hf.heartbeat` calls, `schedule_to_start` the wait for a worker, `schedule_to_close` everything with its retries.
+    """
+    options = ActivityOptions(
+        queue=checked_name(queue, "a queue"),
+        retry=(retry or Retry()).policy(),
+        schedule_to_start_ms=timeout_milliseconds(schedule_to_start, "schedule_to_start"),
+        start_to_close_ms=timeout_milliseconds(start_to_close, "start_to_close"),
+        schedule_to_close_ms=timeout_milliseconds(schedule_to_close, "schedule_to_close"),
+        heartbeat_ms=timeout_milliseconds(heartbeat, "heartbeat"),
+        rerun_after_loss=rerun_after_loss,
+        max_losses=max_losses,
+    )
+
+    def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
+        if not inspect.isfunction(function):
+            raise InvalidOption(f"@hf.activity marks a function, not {function!r}")
+        if process and inspect.iscoroutinefunction(function):
+            raise InvalidOption(f"{function.__qualname__}: process=True is for `def`; an `async def` runs in the loop")
+        return Activity(function, checked_name(name or function.__name__, "an activity"), options, process=process)
+
+    return mark if fn is None else mark(fn)

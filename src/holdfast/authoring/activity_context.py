@@ -1,0 +1,53 @@
+"""What the body of an activity may ask: who it is, whether it should stop, and a way to say that it lives."""
+
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple, Protocol
+
+from holdfast.errors import UsageError
+
+
+class ActivityInfo(NamedTuple):
+    """Which attempt of which activity this is. `details`: what the attempt before reported by its last heartbeat."""
+
+    instance_id: str
+    workflow: str
+    activity: str
+    number: int
+    attempt: int
+    queue: str
+    details: Any
+
+
+class ActivityContext(Protocol):
+    """The running attempt, as its body sees it."""
+
+    @property
+    def info(self) -> ActivityInfo: ...
+    @property
+    def idempotency_key(self) -> str: ...
+    def heartbeat(self, details: Any) -> None: ...
+
+
+current_activity: Final[ContextVar[ActivityContext | None]] = ContextVar("holdfast_activity", default=None)
+
+
+def activity_info() -> ActivityInfo:
+    """Which attempt this is."""
+    return _context("hf.activity_info").info
+
+
+def idempotency_key() -> str:
+    """The same for every attempt of this activity, and for no other: hand it to whoever must not act twice."""
+    return _context("hf.idempotency_key").idempotency_key
+
+
+def heartbeat(details: Any = None) -> None:
+    """Say that the body lives. `details` reach the next attempt if this one is lost."""
+    _context("hf.heartbeat").heartbeat(details)
+
+
+def _context(called: str) -> ActivityContext:
+    context = current_activity.get()
+    if context is None:
+        raise UsageError(f"{called} works in the body of an activity only")
+    return context

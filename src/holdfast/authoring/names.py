@@ -1,0 +1,25 @@
+"""Names and ids: short, printable, and without characters that look like others or change how text is shown."""
+
+import unicodedata
+from typing import Final
+
+from holdfast.errors import InvalidId
+
+LONGEST_BYTES: Final = 255
+_CONTROL: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Control, format (bidirectional marks among them), surrogate, private, unassigned, line and paragraph separators."""
+
+
+def checked_name(name: object, what: str) -> str:
+    """`name` itself; an `InvalidId` that says what is wrong with it otherwise."""
+    if not isinstance(name, str):
+        raise InvalidId(f"the name of {what} must be a text, not {type(name).__name__}")
+    if not name or name != name.strip():
+        raise InvalidId(f"the name of {what} must not be empty or have spaces around it: {name!r}")
+    for character in name:
+        if unicodedata.category(character) in _CONTROL:
+            raise InvalidId(f"the name of {what} must not contain {character!a}: {name!a}")
+    length = len(name.encode())
+    if length > LONGEST_BYTES:
+        raise InvalidId(f"the name of {what} must have at most {LONGEST_BYTES} bytes, not {length}: {name[:40]!r}...")
+    return name

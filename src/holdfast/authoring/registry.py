@@ -1,0 +1,79 @@
+"""The workflows and activities that one engine knows. There is no global list: two engines never collide."""
+
+import sys
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any, TypeVar, cast
+
+from holdfast import errors
+from holdfast.authoring.activity import Activity
+from holdfast.authoring.workflow import Workflow
+from holdfast.errors import DuplicateName, UnknownWorkflow, UsageError
+from holdfast.payloads.failures import resolve_builtin
+
+Definition = TypeVar("Definition", Workflow[..., Any], Activity[..., Any])
+
+
+class Registry:
+    """What was given by ``modules=``, ``workflows=`` and ``activities=``, by name."""
+
+    def __init__(
+        self,
+        modules: Iterable[ModuleType] = (),
+        workflows: Iterable[Workflow[..., Any]] = (),
+        activities: Iterable[Activity[..., Any]] = (),
+    ) -> None:
+        self.workflows: dict[str, Workflow[..., Any]] = {}
+        self.activities: dict[str, Activity[..., Any]] = {}
+        self._modules: set[str] = set()
+        for module in modules:
+            self._add_module(module)
+        for workflow in workflows:
+            self._add(self.workflows, workflow, Workflow)
+        for activity in activities:
+            self._add(self.activities, activity, Activity)
+        # Annotations that cannot be stored are found now, not at the first call.
+        self.signatures = [workflow.signature for workflow in self.workflows.values()]
+        self.signatures += [activity.signature for activity in self.activities.values()]
+
+    def workflow(self, name: str) -> Workflow[..., Any]:
+        """The workflow of that name."""
+        try:
+            return self.workflows[name]
+        except KeyError:
+            known = ", ".join(sorted(self.workflows)) or "none"
+            raise UnknownWorkflow(f"no workflow {name!r} is registered here; known: {known}") from None
+
+    def resolve(self, name: str) -> type[BaseException] | None:
+        """The exception type of that qualified name, if registered code, Holdfast or Python itself defines it."""
+        found = resolve_builtin(name)
+        if found is not None:
+            return found
+        module, _, attribute = name.rpartition(".")
+        if module == errors.__name__ or module in self._modules:
+            candidate = getattr(sys.modules.get(module), attribute, None)
+            if isinstance(candidate, type) and issubclass(candidate, BaseException):
+                return candidate
+        return None
+
+    def _add_module(self, module: object) -> None:
+        if not isinstance(module, ModuleType):
+            raise UsageError(f"modules= takes modules, not {module!r}; single ones go into workflows= or activities=")
+        self._modules.add(module.__name__)
+        values: list[Any] = list(vars(module).values())
+        for value in values:
+            if isinstance(value, Workflow):
+                self._add(self.workflows, cast(Workflow[..., Any], value), Workflow)
+            elif isinstance(value, Activity):
+                self._add(self.activities, cast(Activity[..., Any], value), Activity)
+
+    def _add(self, known: dict[str, Definition], definition: Definition, expected: type[Any]) -> None:
+        if not isinstance(definition, expected):
+            raise UsageError(f"{definition!r} is not marked with @hf.{expected.__name__.lower()}")
+        other = known.setdefault(definition.name, definition)
+        if other is not definition:
+            raise DuplicateName(
+                f"two of the name {definition.name!r}: in {other.__module__} and in {definition.__module__}; "
+                "give one of them another name=..."
+            )
+        self._modules.add(definition.fn.__module__)

@@ -1,0 +1,1 @@
+"""What programs talk to: `Engine`, `connect`, `Client` and `Handle`."""

@@ -1,0 +1,235 @@
+"""The client: starts instances and looks at them. Workers may be in this process, in others, or come later."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar, TypeVarTuple, overload
+
+import msgspec
+
+from holdfast.authoring.names import checked_name
+from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import BoundWorkflow, Workflow
+from holdfast.client.handle import Handle
+from holdfast.client.waiting import Waiters
+from holdfast.core.events import Payload, Started, encode_event
+from holdfast.core.gates import IdPolicy
+from holdfast.core.lifecycle import InstanceState
+from holdfast.errors import InstanceConflict, StoreError, UsageError
+from holdfast.payloads.canonical import input_hash
+from holdfast.payloads.encoding import encode
+from holdfast.payloads.failures import Resolver
+from holdfast.payloads.signature import Signature
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.providers import Providers
+from holdfast.runtime.turns import offload
+from holdfast.runtime.wake import WakeUps
+from holdfast.storage.contract import (
+    ClaimAttempts,
+    ClaimInstances,
+    Failed,
+    HeartbeatAttempt,
+    InstanceId,
+    InstanceRecord,
+    LargePayload,
+    Member,
+    Outcome,
+    Rejected,
+    Start,
+    StartedInstance,
+    Store,
+    Turn,
+)
+from holdfast.storage.sqlite.store import SqliteStore
+
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+NEWEST = 2**62
+
+
+class Client:
+    """Made by `holdfast.connect`, and everything a client can do an `Engine` can, too."""
+
+    def __init__(self, store: SqliteStore, registry: Registry, providers: Providers) -> None:
+        self._store = store
+        self._registry = registry
+        self._providers = providers
+        self._committer = Committer(store, providers.commit_id, after_group=self._committed)
+        self._waiters = Waiters(store.find)
+        self._wake_ups: WakeUps | None = None
+
+    async def open(self) -> None:
+        """Open the store and begin to listen for other processes."""
+        await self._store.open()
+        self._wake_ups = WakeUps(self._store.path, self._providers.unique_text(), self._woken)
+        self._wake_ups.open()
+
+    async def close(self) -> None:
+        """Let go of the store. Instances stay; whoever opens the store next finds them."""
+        await self._committer.drain()
+        self._waiters.stop()
+        if self._wake_ups is not None:
+            self._wake_ups.close()
+            self._wake_ups = None
+        await self._store.close()
+
+    # ------------------------------------------------------------ starting
+
+    @overload
+    async def start(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, R]],
+        *args: *Ts,
+        id: str | None = None,
+        policy: IdPolicy | str = IdPolicy.IDEMPOTENT,
+    ) -> Handle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: BoundWorkflow[R],
+        *,
+        id: str | None = None,
+        policy: IdPolicy | str = IdPolicy.IDEMPOTENT,
+    ) -> Handle[R]: ...
+    @overload
+    async def start(
+        self,
+        workflow: str,
+        *args: Any,
+        id: str | None = None,
+        policy: IdPolicy | str = IdPolicy.IDEMPOTENT,
+    ) -> Handle[Any]: ...
+    async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
+        self,
+        workflow: Any,
+        *args: Any,
+        id: str | None = None,  # noqa: A002
+        policy: IdPolicy | str = IdPolicy.IDEMPOTENT,
+    ) -> Handle[Any]:
+        """Start an instance. The same id with the same input is the same instance, however often it is started (G3)."""
+        name, version, encoded, signature = self._call(workflow, args)
+        instance_id = InstanceId(checked_name(self._providers.unique_text() if id is None else id, "an instance"))
+        payloads: list[LargePayload] = []
+        started = Started(
+            time_ms=self._store.now_ms(),
+            workflow=name,
+            version=version,
+            seed=self._providers.seed(),
+            input=Payload(msgspec.Raw(encoded)),
+        )
+        start = Start(
+            id=instance_id,
+            workflow=name,
+            version=version,
+            input=encoded,
+            input_hash=input_hash(encoded),
+            started=encode_event(offload(started, payloads)),
+            policy=IdPolicy(policy),
+            payloads=tuple(payloads),
+        )
+        outcome = await self._commit_start(start, started)
+        match outcome:
+            case StartedInstance():
+                return Handle(self, instance_id, signature)
+            case Rejected():
+                raise InstanceConflict(outcome.reason)
+            case Failed():
+                raise outcome.error
+            case _:
+                raise StoreError(f"the start of {instance_id!r} had the outcome {outcome!r}")
+
+    @overload
+    async def run(
+        self,
+        workflow: Callable[[*Ts], Coroutine[Any, Any, R]],
+        *args: *Ts,
+        id: str | None = None,
+    ) -> R: ...
+    @overload
+    async def run(self, workflow: BoundWorkflow[R], *, id: str | None = None) -> R: ...
+    @overload
+    async def run(self, workflow: str, *args: Any, id: str | None = None) -> Any: ...
+    async def run(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
+        self,
+        workflow: Any,
+        *args: Any,
+        id: str | None = None,  # noqa: A002
+    ) -> Any:
+        """Start an instance, or find it, and wait for its result."""
+        handle: Handle[Any] = await self.start(workflow, *args, id=id)
+        return await handle.result()
+
+    def get(self, id: str) -> Handle[Any]:  # noqa: A002
+        """A handle of the instance with this id. Nothing is asked of the store yet."""
+        return Handle(self, InstanceId(checked_name(id, "an instance")))
+
+    async def list(
+        self,
+        *,
+        status: InstanceState | str | None = None,
+        workflow: str | None = None,
+        limit: int = 100,
+        before: int = NEWEST,
+    ) -> Sequence[InstanceRecord]:
+        """Instances, newest first, a page at a time: the next page is `before` the last one's number."""
+        state = None if status is None else InstanceState(status)
+        return await self._store.list_instances(before=before, limit=limit, state=state, workflow=workflow)
+
+    # ------------------------------------------------------------ for handles
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    @property
+    def resolve(self) -> Resolver:
+        return self._registry.resolve
+
+    async def wait_for_end(self, instance_id: InstanceId) -> None:
+        await self._waiters.wait(instance_id)
+
+    def signature_of(self, workflow: str) -> Signature | None:
+        known = self._registry.workflows.get(workflow)
+        return None if known is None else known.signature
+
+    # ------------------------------------------------------------ inside
+
+    def _call(self, workflow: Any, args: tuple[Any, ...]) -> tuple[str, str, bytes, Signature | None]:
+        match workflow:
+            case Workflow():
+                return workflow.name, workflow.version, workflow.signature.encode_arguments(args), workflow.signature
+            case BoundWorkflow():
+                if args:
+                    raise UsageError("the arguments are bound already; give none besides")
+                bound = workflow.workflow
+                return bound.name, bound.version, workflow.encoded, bound.signature
+            case str():
+                known = self._registry.workflows.get(workflow)
+                if known is not None:
+                    return self._call(known, args)
+                return checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None
+            case _:
+                raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")
+
+    async def _commit_start(self, start: Start, started: Started) -> Outcome:
+        del started
+        return await self._committer.commit(start)
+
+    def _committed(self, members: Sequence[Member]) -> None:
+        """A group is on disk: tell other processes if it has something for them."""
+        if self._wake_ups is not None and any(_is_for_others(member) for member in members):
+            self._wake_ups.notify()
+
+    def _woken(self) -> None:
+        self._waiters.look()
+
+
+def _is_for_others(member: Member) -> bool:
+    match member:
+        case Turn():
+            return member.close is not None or member.release or len(member.attempts) > 0
+        case Start():
+            first = member.first
+            return first is None or first.close is not None or len(first.attempts) > 0
+        case ClaimAttempts() | ClaimInstances() | HeartbeatAttempt():
+            return False
+        case _:
+            return True

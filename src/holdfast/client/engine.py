@@ -1,0 +1,139 @@
+"""The engine: a client and a worker in one process, around one store."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Final, Self
+
+from holdfast.authoring.activity import Activity
+from holdfast.authoring.durations import Duration, timeout_milliseconds
+from holdfast.authoring.names import checked_name
+from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import Workflow
+from holdfast.client.client import Client
+from holdfast.core.events import Started
+from holdfast.core.liveness.lease import WORKER_LEASE_MS
+from holdfast.core.options import DEFAULT_QUEUE
+from holdfast.errors import InvalidOption
+from holdfast.runtime.faults import FaultHook
+from holdfast.runtime.providers import Providers, SystemProviders
+from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
+from holdfast.storage.contract import Outcome, Start
+from holdfast.storage.sqlite.store import SqliteStore
+
+DEFAULT_MAX_ACTIVITIES: Final = 100
+DURABILITIES: Final = ("full", "relaxed")
+
+
+class Engine(Client):
+    """Runs workflows in this process: ``async with Engine("shop.db", modules=[shop]) as engine: ...``
+
+    `store` is a path; ``:memory:`` keeps everything in a private temporary file. `durability="relaxed"` does not wait
+    for the disk: after a power cut the newest steps may be gone, though never inconsistent.
+    """
+
+    def __init__(
+        self,
+        store: str | Path,
+        *,
+        modules: Iterable[ModuleType] = (),
+        workflows: Iterable[Workflow[..., Any]] = (),
+        activities: Iterable[Activity[..., Any]] = (),
+        queues: Iterable[str] = (DEFAULT_QUEUE,),
+        max_activities: int = DEFAULT_MAX_ACTIVITIES,
+        cache_size: int = DEFAULT_CACHE_SIZE,
+        lease: Duration = WORKER_LEASE_MS / 1000,
+        durability: str = "full",
+        providers: Providers | None = None,
+        fault_hook: FaultHook | None = None,
+        judge_same_host: bool = True,
+    ) -> None:
+        if max_activities < 1:
+            raise InvalidOption(f"max_activities must be 1 or more, not {max_activities}")
+        if cache_size < 0:
+            raise InvalidOption(f"cache_size must be 0 or more, not {cache_size}")
+        world = providers or SystemProviders()
+        super().__init__(open_store(store, durability, world), Registry(modules, workflows, activities), world)
+        self._options: dict[str, Any] = {
+            "queues": tuple(checked_name(queue, "a queue") for queue in queues),
+            "max_activities": max_activities,
+            "cache_size": cache_size,
+            "lease_ms": timeout_milliseconds(lease, "lease"),
+            "fault_hook": fault_hook,
+            "judge_same_host": judge_same_host,
+        }
+        self._worker: Worker | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        self._worker = Worker(
+            self._store,
+            self._registry,
+            self._providers,
+            closed=self._waiters.ended,
+            committed=self._committed,
+            **self._options,
+        )
+        self._committer = self._worker.committer
+        await self._worker.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._worker is not None:
+            await self._worker.stop()
+            self._worker = None
+        await self.close()
+
+    async def _commit_start(self, start: Start, started: Started) -> Outcome:
+        """Create the instance together with its first turn where that is possible."""
+        worker = self._worker
+        if worker is not None and start.workflow in self._registry.workflows:
+            decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            if worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
+                return await decided
+        outcome = await self._committer.commit(start)
+        if worker is not None:
+            worker.look()
+        return outcome
+
+    def _woken(self) -> None:
+        super()._woken()
+        if self._worker is not None:
+            self._worker.look()
+
+    @property
+    def worker(self) -> Worker | None:
+        """The worker of this engine, while it runs."""
+        return self._worker
+
+
+def open_store(store: str | Path, durability: str, providers: Providers) -> SqliteStore:
+    """The store that a path or URL names."""
+    if durability not in DURABILITIES:
+        raise InvalidOption(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
+    if isinstance(store, str) and "://" in store:
+        raise InvalidOption(f"{store!r}: only SQLite files are supported so far; give a path")
+    return SqliteStore(store, clock=providers.now_ms, elapsed_ms=providers.elapsed_precise_ms, durability=durability)
+
+
+async def connect(
+    store: str | Path,
+    *,
+    modules: Iterable[ModuleType] = (),
+    workflows: Iterable[Workflow[..., Any]] = (),
+    durability: str = "full",
+    providers: Providers | None = None,
+) -> Client:
+    """A client without a worker. Workers may be other processes, now or later."""
+    world = providers or SystemProviders()
+    client = Client(open_store(store, durability, world), Registry(modules, workflows, ()), world)
+    await client.open()
+    return client
+
+
+def _settle(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
+    if not future.done():
+        future.set_result(outcome)

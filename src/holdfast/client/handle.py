@@ -1,0 +1,98 @@
+"""A handle: one instance, seen from outside."""
+
+import asyncio
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from holdfast.client.views import Description, HistoryEntry, description
+from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event
+from holdfast.core.lifecycle import InstanceState
+from holdfast.errors import InstanceNotFound, WorkflowBlocked, WorkflowCancelled, WorkflowFailed
+from holdfast.payloads.encoding import decode
+from holdfast.payloads.failures import Failure, Resolver, to_exception
+from holdfast.payloads.signature import Signature
+from holdfast.storage.contract import InstanceId, InstanceRecord, Store
+
+R_co = TypeVar("R_co", covariant=True)
+_failure = msgspec.json.Decoder(Failure)
+_payload = msgspec.json.Decoder(Payload)
+
+
+class Reader(Protocol):
+    """What a handle needs of the client that gave it."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def resolve(self) -> Resolver: ...
+    async def wait_for_end(self, instance_id: InstanceId) -> None: ...
+    def signature_of(self, workflow: str) -> Signature | None: ...
+
+
+class Handle(Generic[R_co]):
+    """Names an instance. Making one asks nothing of the store; its methods do."""
+
+    def __init__(self, client: Reader, instance_id: InstanceId, signature: Signature | None = None) -> None:
+        self._client = client
+        self._id = instance_id
+        self._signature = signature
+
+    @property
+    def id(self) -> str:
+        """The id of the instance."""
+        return self._id
+
+    def __repr__(self) -> str:
+        return f"<handle of {self._id!r}>"
+
+    async def result(self, timeout: float | None = None) -> R_co:  # noqa: ASYNC109 - the name is part of the design
+        """Wait for the end. A failure is raised as `WorkflowFailed` with its cause; `TimeoutError` after `timeout`."""
+        async with asyncio.timeout(timeout):
+            while True:
+                record = await self._record()
+                if record.closed_at_ms is not None:
+                    break
+                if record.state is InstanceState.BLOCKED:
+                    raise WorkflowBlocked(f"{self._id} is blocked: {record.blocked}")
+                await self._client.wait_for_end(self._id)
+        data = await self._outcome(record)
+        if record.state is InstanceState.COMPLETED:
+            signature = self._signature or self._client.signature_of(record.workflow)
+            value: R_co = decode(data) if signature is None else signature.decode_result(data)
+            return value
+        if record.state is InstanceState.FAILED:
+            cause = to_exception(_failure.decode(data), self._client.resolve)
+            raise WorkflowFailed(f"{self._id} failed: {type(cause).__name__}: {cause}", cause) from cause
+        raise WorkflowCancelled(f"{self._id} is {record.state}")
+
+    async def describe(self) -> Description:
+        """Where the instance is now."""
+        record = await self._record()
+        events = [event for _, event in await self._events(record)]
+        return description(record, events, await self._client.store.read_attempts(record.number, record.execution))
+
+    async def history(self) -> list[HistoryEntry]:
+        """What happened, in order."""
+        record = await self._record()
+        entries: list[HistoryEntry] = []
+        for number, (turn, event) in enumerate(await self._events(record)):
+            fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
+            entries.append(HistoryEntry(number=number, turn=turn, kind=fields.pop("event"), fields=fields))
+        return entries
+
+    async def _events(self, record: InstanceRecord) -> list[tuple[int, HistoryEvent]]:
+        rows = await self._client.store.read_history(record.number, record.execution)
+        return [(row.turn, event) for row in rows for event in decode_events(row.events)]
+
+    async def _record(self) -> InstanceRecord:
+        record = await self._client.store.find(self._id)
+        if record is None:
+            raise InstanceNotFound(f"no instance has the id {self._id!r}")
+        return record
+
+    async def _outcome(self, record: InstanceRecord) -> bytes:
+        payload = _payload.decode(record.outcome or b"{}")
+        if payload.reference:
+            return (await self._client.store.read_payloads(record.number))[payload.reference]
+        return bytes(payload.data)

@@ -1,0 +1,73 @@
+"""Waiting for instances to end: told at once by this process, and by a look when another process wakes us."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from holdfast.storage.contract import InstanceId, InstanceRecord
+
+LOOK_SECONDS: Final = 1.0
+"""How often is looked for an end that no wake-up told of."""
+PAUSE_SECONDS: Final = 0.005
+"""Between two looks that wake-ups ask for."""
+
+Find = Callable[[InstanceId], Awaitable[InstanceRecord | None]]
+
+
+class Waiters:
+    """The futures of everyone who waits for an end, by instance."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._waiting: dict[InstanceId, list[asyncio.Future[None]]] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+
+    def ended(self, instance_id: InstanceId) -> None:
+        """An instance came to its end, or was parked, in this process."""
+        for future in self._waiting.pop(instance_id, ()):
+            if not future.done():
+                future.set_result(None)
+
+    def look(self) -> None:
+        """Another process has written something."""
+        self._wake.set()
+
+    async def wait(self, instance_id: InstanceId) -> None:
+        """Return when the instance may have ended. The caller looks, and waits again if not."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(instance_id, []).append(future)
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_task(self._look_for_ends(), name="holdfast-waiters")
+        try:
+            await future
+        finally:
+            others = self._waiting.get(instance_id)
+            if others is not None and future in others:
+                others.remove(future)
+                if not others:
+                    del self._waiting[instance_id]
+
+    def stop(self) -> None:
+        """Nobody will tell any more."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        for futures in self._waiting.values():
+            for future in futures:
+                future.cancel()
+        self._waiting.clear()
+
+    async def _look_for_ends(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            for instance_id in list(self._waiting):
+                record = await self._find(instance_id)
+                if record is None or record.closed_at_ms is not None or record.blocked is not None:
+                    self.ended(instance_id)
+            await asyncio.sleep(PAUSE_SECONDS)

@@ -1,0 +1,166 @@
+"""History: what happened to an instance, in the order it was applied (G9-G11).
+
+Two kinds of events alternate. *Inputs* came from outside and were applied to the code: the start, completions, fired
+timers. *Commands* are what the code did in answer. Replay applies the inputs again and compares the commands (G12).
+
+Events are stored one row per turn, as JSON, and never change once they are committed: fields may be added with a
+default, nothing may be taken away or renamed. Payloads stand in them as they were encoded; one that is large lives in
+a table of its own and is named here by its reference.
+"""
+
+from typing import Final
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="event", kw_only=True):
+    """Anything in the history."""
+
+
+class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Encoded data: in place, or, when it is large, by reference."""
+
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    reference: str = ""
+
+
+# ---------------------------------------------------------------- inputs
+
+
+class Started(Event, frozen=True, tag="started"):
+    """An execution begins. Everything random in it grows from `seed`."""
+
+    time_ms: int
+    workflow: str
+    version: str
+    seed: int
+    input: Payload
+    execution: int = 1
+
+
+class ActivityCompleted(Event, frozen=True, tag="activity_completed"):
+    """An activity gave its result."""
+
+    time_ms: int
+    activity: int
+    result: Payload
+    attempt: int = 1
+
+
+class ActivityFailed(Event, frozen=True, tag="activity_failed"):
+    """An activity failed for good: its last attempt did, and no retry follows."""
+
+    time_ms: int
+    activity: int
+    failure: Payload
+    attempt: int = 1
+
+
+class TimerFired(Event, frozen=True, tag="timer_fired"):
+    """A timer was due."""
+
+    time_ms: int
+    timer: int
+
+
+# ---------------------------------------------------------------- commands
+
+
+class ActivityScheduled(Event, frozen=True, tag="activity_scheduled"):
+    """The code called an activity. Its input is kept with its attempts."""
+
+    activity: int
+    name: str
+
+
+class ActivityAbandoned(Event, frozen=True, tag="activity_abandoned"):
+    """The code stopped waiting for an activity, which is cancelled."""
+
+    activity: int
+
+
+class TimerStarted(Event, frozen=True, tag="timer_started"):
+    """The code waits for a time."""
+
+    timer: int
+    due_at_ms: int
+
+
+class TimerCancelled(Event, frozen=True, tag="timer_cancelled"):
+    """The code stopped waiting for a time."""
+
+    timer: int
+
+
+class SideEffectRecorded(Event, frozen=True, tag="side_effect_recorded"):
+    """The code recorded a value that it computed once."""
+
+    number: int
+    value: Payload
+
+
+class WorkflowCompleted(Event, frozen=True, tag="workflow_completed"):
+    """The main function returned."""
+
+    result: Payload
+
+
+class WorkflowFailed(Event, frozen=True, tag="workflow_failed"):
+    """The main function raised."""
+
+    failure: Payload
+
+
+Input = Started | ActivityCompleted | ActivityFailed | TimerFired
+Command = (
+    ActivityScheduled
+    | ActivityAbandoned
+    | TimerStarted
+    | TimerCancelled
+    | SideEffectRecorded
+    | WorkflowCompleted
+    | WorkflowFailed
+)
+HistoryEvent = Input | Command
+
+INPUTS: Final = (Started, ActivityCompleted, ActivityFailed, TimerFired)
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(list[HistoryEvent])
+_one: Final[msgspec.json.Decoder[HistoryEvent]] = msgspec.json.Decoder(HistoryEvent)
+
+
+def encode_events(events: list[HistoryEvent]) -> bytes:
+    """The events of one turn as they are stored."""
+    return _encoder.encode(events)
+
+
+def decode_events(data: bytes) -> list[HistoryEvent]:
+    """The events of one stored turn."""
+    return _decoder.decode(data)
+
+
+def encode_event(event: HistoryEvent) -> bytes:
+    """One event, as it waits in an inbox."""
+    return _encoder.encode(event)
+
+
+def decode_event(data: bytes) -> HistoryEvent:
+    """One event from an inbox."""
+    event: HistoryEvent = _one.decode(data)
+    return event
+
+
+def payload_of(event: HistoryEvent) -> Payload | None:
+    """The data an event carries, if it carries any."""
+    match event:
+        case Started():
+            return event.input
+        case ActivityCompleted() | WorkflowCompleted():
+            return event.result
+        case ActivityFailed() | WorkflowFailed():
+            return event.failure
+        case SideEffectRecorded():
+            return event.value
+        case _:
+            return None

@@ -1,0 +1,62 @@
+"""How an activity is to be run: recorded with every attempt, so that any worker decides alike (A5, A10, G13)."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from holdfast.core.ledger import DEFAULT_LEG1_LIMIT
+from holdfast.core.retry import DEFAULT_MAX_LOSSES, RetryPolicy
+
+DEFAULT_QUEUE: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityOptions:
+    """Everything about an activity that matters after it was scheduled."""
+
+    queue: str = DEFAULT_QUEUE
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    schedule_to_start_ms: int | None = None
+    start_to_close_ms: int | None = None
+    schedule_to_close_ms: int | None = None
+    heartbeat_ms: int | None = None
+    rerun_after_loss: bool = True
+    max_losses: int = DEFAULT_MAX_LOSSES
+    max_claims: int = DEFAULT_LEG1_LIMIT
+
+    def expires_at_ready_ms(self, *, scheduled_at_ms: int, available_at_ms: int) -> int | None:
+        """A5: until when an attempt may wait in its queue. A retry's own delay does not count as waiting."""
+        return _nearest(
+            _after(available_at_ms, self.schedule_to_start_ms), _after(scheduled_at_ms, self.schedule_to_close_ms)
+        )
+
+    def expires_at_running_ms(self, *, scheduled_at_ms: int, started_at_ms: int, heard_at_ms: int) -> int | None:
+        """A5: until when a body may run, given when it was last heard of."""
+        return _nearest(
+            _after(started_at_ms, self.start_to_close_ms),
+            _after(scheduled_at_ms, self.schedule_to_close_ms),
+            _after(heard_at_ms, self.heartbeat_ms),
+        )
+
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(ActivityOptions)
+
+
+def encode_options(options: ActivityOptions) -> bytes:
+    """The options as they are stored with an attempt."""
+    return _encoder.encode(options)
+
+
+def decode_options(data: bytes) -> ActivityOptions:
+    """The options of a stored attempt."""
+    return _decoder.decode(data)
+
+
+def _after(start_ms: int, duration_ms: int | None) -> int | None:
+    return None if duration_ms is None else start_ms + duration_ms
+
+
+def _nearest(*deadlines_ms: int | None) -> int | None:
+    return min((deadline for deadline in deadlines_ms if deadline is not None), default=None)

@@ -1,0 +1,363 @@
+"""Finds where and why a value does not fit its annotated type. It runs only when something is in doubt.
+
+The walk follows the value and the type side by side. It is bounded: a value nested deeper than `MAX_DEPTH`,
+which every cyclic one is, ends it. Messages name the path, the type expected, the type found and what to
+do; they never contain values, which may be secrets.
+
+What counts as fitting is what a reader of the annotation would say: a tuple may stand for a list and the
+other way round, a frozenset for a set, an integer for a float that can hold it exactly. It arrives as the
+annotated type.
+"""
+
+import datetime as dt
+import decimal
+import math
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, NamedTuple, TypeGuard
+
+import msgspec
+from msgspec import inspect
+
+from holdfast.payloads.limits import MAX_DEPTH, MAX_INTEGER_DIGITS, shorten
+from holdfast.payloads.models import is_model_type
+
+_LONGEST_KEY_SHOWN: Final = 60
+_TOO_LARGE_INTEGER: Final = 10**MAX_INTEGER_DIGITS
+_NOTHING: Final = object()
+
+
+class Problem(NamedTuple):
+    """One misfit; `str()` is the sentence for the message."""
+
+    path: str
+    expected: str
+    found: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"at `{self.path}`: expected {self.expected}, found {self.found}; {self.advice}"
+
+
+class Place(NamedTuple):
+    """Where the walk is: the path, and the identities of the containers around it."""
+
+    path: str = "$"
+    around: tuple[int, ...] = ()
+
+    def item(self, container: object, index: int) -> "Place":
+        return Place(f"{self.path}[{index}]", (*self.around, id(container)))
+
+    def member(self, container: object, key: object) -> "Place":
+        if isinstance(key, str):
+            text = shorten(key, _LONGEST_KEY_SHOWN)
+            step = f".{text}" if text.isidentifier() else f"[{text!r}]"
+        else:
+            step = f"[<{type(key).__qualname__}>]"
+        return Place(self.path + step, (*self.around, id(container)))
+
+
+_Check = Callable[[Any, Any, Place], Problem | None]
+
+_ADVICE_FIT: Final = "change the value or the annotation"
+_ADVICE_PLAIN: Final = "without an annotation only JSON types come back as they were: annotate it, or convert it"
+
+
+def find_problem(value: object, node: inspect.Type, place: Place | None = None) -> Problem | None:
+    """The first misfit of `value` to the type that `node` describes, or None."""
+    here = place or Place()
+    if id(value) in here.around:
+        return Problem(here.path, describe(node), f"{name_of(value)} that contains itself", "break the cycle")
+    if len(here.around) > MAX_DEPTH:
+        return Problem(here.path, f"at most {MAX_DEPTH} levels", "a deeper one", "flatten the value")
+    if check := _CHECKS.get(type(node)):
+        return check(value, node, here)
+    return None
+
+
+def name_of(value: object) -> str:
+    """The name of the type of `value`, as messages show it."""
+    return "None" if value is None else type(value).__qualname__
+
+
+def describe(node: inspect.Type) -> str:
+    """The type that `node` stands for, as messages show it."""
+    match node:
+        case inspect.AnyType():
+            return "a JSON type"
+        case inspect.UnionType(types=types):
+            return " or ".join(describe(member) for member in types)
+        case inspect.LiteralType(values=values):
+            return "one of " + ", ".join(repr(value) for value in values)
+        case inspect.NoneType():
+            return "None"
+        case _ if cls := getattr(node, "cls", None):
+            return _plain_class(cls).__qualname__
+        case _:
+            name = type(node).__name__.removesuffix("Type")
+            return {"VarTuple": "tuple", "ByteArray": "bytearray", "UUID": "UUID"}.get(name, name.lower())
+
+
+def _misfit(value: object, node: inspect.Type, place: Place, advice: str = _ADVICE_FIT) -> Problem:
+    return Problem(place.path, describe(node), name_of(value), advice)
+
+
+def _is_dict(value: object) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
+
+
+def _is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, list | tuple)
+
+
+def _is_set(value: object) -> TypeGuard[AbstractSet[Any]]:
+    return isinstance(value, set | frozenset)
+
+
+def _check_any(value: Any, node: Any, place: Place) -> Problem | None:
+    kind: type[Any] = value.__class__
+    if value is None or kind is bool:
+        return None
+    if check := _CHECKS_OF_PLAIN.get(kind):
+        return check(value, node, place)
+    if _is_dict(value):
+        return _check_plain_dict(value, node, place)
+    if _is_sequence(value) and isinstance(value, list):
+        return _check_items(value, _ANY, place)
+    if isinstance(value, str | int):  # an enum that is also a text or a number comes back as just that
+        return None
+    return _misfit(value, node, place, _ADVICE_PLAIN)
+
+
+def _check_plain_dict(value: dict[Any, Any], _node: Any, place: Place) -> Problem | None:
+    for key, item in value.items():
+        inner = place.member(value, key)
+        if not isinstance(key, str):
+            advice = "annotate the dict with its key type, or use str keys"
+            return Problem(inner.path, "a key of type str", f"a key of type {name_of(key)}", advice)
+        if problem := _check_str(key, _STR, inner) or find_problem(item, _ANY, inner):
+            return problem
+    return None
+
+
+def _check_bool(value: Any, node: Any, place: Place) -> Problem | None:
+    return None if type(value) is bool else _misfit(value, node, place)
+
+
+def _check_int(value: Any, node: Any, place: Place) -> Problem | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return _misfit(value, node, place)
+    if abs(value) < _TOO_LARGE_INTEGER:
+        return None
+    advice = "store it as text in base 16, or as bytes"
+    return Problem(place.path, f"at most {MAX_INTEGER_DIGITS:,} digits", "an int with more", advice)
+
+
+def _check_float(value: Any, node: Any, place: Place) -> Problem | None:
+    if type(value) is float:
+        if math.isfinite(value):
+            return None
+        advice = "JSON has no NaN and no infinity: use None, or a str"
+        return Problem(place.path, "a finite float", str(value), advice)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return _misfit(value, node, place)
+    try:
+        exact = float(value) == value
+    except OverflowError:
+        exact = False
+    if exact:
+        return None
+    return Problem(place.path, "float", "an int that no float holds exactly", "annotate it as int")
+
+
+def _check_str(value: Any, node: Any, place: Place) -> Problem | None:
+    if not isinstance(value, str):
+        return _misfit(value, node, place)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        advice = "half a character cannot be stored: decode with errors='replace', or annotate as bytes"
+        return Problem(place.path, "str", "str with a lone surrogate", advice)
+    if "\0" in value:
+        advice = "PostgreSQL has no JSON text with NUL: take it out, or annotate as bytes"
+        return Problem(place.path, "str", "str with a NUL character", advice)
+    return None
+
+
+def _check_exact(*kinds: type) -> _Check:
+    def check(value: Any, node: Any, place: Place) -> Problem | None:
+        return None if type(value) in kinds else _misfit(value, node, place)
+
+    return check
+
+
+def _check_decimal(value: Any, node: Any, place: Place) -> Problem | None:
+    if not isinstance(value, decimal.Decimal):
+        return _misfit(value, node, place)
+    if value.is_finite():
+        return None
+    return Problem(place.path, "a finite Decimal", str(value), "use None, or a str")
+
+
+def _check_instance(value: Any, node: Any, place: Place) -> Problem | None:
+    if node.cls is object:
+        return _check_any(value, node, place)
+    return None if isinstance(value, node.cls) else _misfit(value, node, place)
+
+
+def _check_model(value: Any, node: Any, place: Place) -> Problem | None:
+    if node.cls is object:
+        return _check_any(value, _ANY, place)
+    if type(value) is not node.cls:
+        return _misfit(value, node, place, "a subclass would come back as its base class")
+    if not is_model_type(node.cls):
+        return None
+    try:
+        again = node.cls.model_validate_json(value.model_dump_json(by_alias=True, round_trip=True))
+    except (ValueError, TypeError) as error:
+        return Problem(place.path, describe(node), "a model that cannot read its own JSON", type(error).__name__)
+    if again == value:
+        return None
+    return Problem(place.path, describe(node), "a model that its own JSON changes", "look for NaN and for aliases")
+
+
+def _check_literal(value: Any, node: Any, place: Place) -> Problem | None:
+    fits = any(value == option and type(value) is type(option) for option in node.values)
+    return None if fits else _misfit(value, node, place)
+
+
+def _check_union(value: Any, node: Any, place: Place) -> Problem | None:
+    nearest: Problem | None = None
+    for member in node.types:
+        problem = find_problem(value, member, place)
+        if problem is None:
+            return None
+        if nearest is None or len(problem.path) > len(nearest.path):
+            nearest = problem
+    if nearest is not None and (nearest.path != place.path or nearest.found != name_of(value)):
+        return nearest
+    return _misfit(value, node, place)
+
+
+def _check_items(value: Iterable[Any], item: inspect.Type, place: Place) -> Problem | None:
+    for index, element in enumerate(value):
+        if problem := find_problem(element, item, place.item(value, index)):
+            return problem
+    return None
+
+
+def _check_sequence(value: Any, node: Any, place: Place) -> Problem | None:
+    if not _is_sequence(value):
+        return _misfit(value, node, place)
+    return _check_items(value, node.item_type, place)
+
+
+def _check_set(value: Any, node: Any, place: Place) -> Problem | None:
+    if not _is_set(value):
+        return _misfit(value, node, place)
+    return _check_items(value, node.item_type, place)
+
+
+def _check_tuple(value: Any, node: Any, place: Place) -> Problem | None:
+    if not _is_sequence(value):
+        return _misfit(value, node, place)
+    if len(value) != len(node.item_types):
+        found = f"a {name_of(value)} of length {len(value)}"
+        return Problem(place.path, f"a tuple of length {len(node.item_types)}", found, _ADVICE_FIT)
+    for index, (element, item) in enumerate(zip(value, node.item_types, strict=True)):
+        if problem := find_problem(element, item, place.item(value, index)):
+            return problem
+    return None
+
+
+def _check_dict(value: Any, node: Any, place: Place) -> Problem | None:
+    if not _is_dict(value):
+        return _misfit(value, node, place)
+    if isinstance(node.key_type, inspect.AnyType):
+        return _check_plain_dict(value, node, place)
+    for key, item in value.items():
+        inner = place.member(value, key)
+        if problem := find_problem(key, node.key_type, inner):
+            return problem._replace(expected=f"a key: {problem.expected}")
+        if problem := find_problem(item, node.value_type, inner):
+            return problem
+    return None
+
+
+def _check_typed_dict(value: Any, node: Any, place: Place) -> Problem | None:
+    if not _is_dict(value):
+        return _misfit(value, node, place)
+    fields = {field.encode_name: field for field in node.fields}
+    for key in value:
+        if key not in fields:
+            found = f"a key that {describe(node)} does not have"
+            return Problem(place.member(value, key).path, "no such key", found, _ADVICE_FIT)
+    for name, field in fields.items():
+        inner = place.member(value, name)
+        if name in value:
+            problem = find_problem(value[name], field.type, inner)
+        else:
+            missing = Problem(inner.path, describe(field.type), "nothing", "set the key")
+            problem = missing if field.required else None
+        if problem:
+            return problem
+    return None
+
+
+def _check_record(value: Any, node: Any, place: Place) -> Problem | None:
+    cls = _plain_class(node.cls)
+    if type(value) is not cls:
+        advice = "a subclass would come back as its base class" if isinstance(value, cls) else _ADVICE_FIT
+        return _misfit(value, node, place, advice)
+    for field in node.fields:
+        inner = place.member(value, field.name)
+        item = getattr(value, field.name, _NOTHING)
+        if item is _NOTHING:
+            return Problem(inner.path, describe(field.type), "nothing", "set the field")
+        if item is not msgspec.UNSET and (problem := find_problem(item, field.type, inner)):
+            return problem
+    return None
+
+
+def _plain_class(cls: Any) -> type[Any]:
+    """``Box`` of ``Box[int]``: instances know nothing of their parameters."""
+    origin: type[Any] = getattr(cls, "__origin__", cls)
+    return origin
+
+
+_ANY: Final = inspect.AnyType()
+_STR: Final = inspect.StrType()
+
+_CHECKS_OF_PLAIN: Final[dict[type, _Check]] = {int: _check_int, float: _check_float, str: _check_str}
+
+_CHECKS: Final[dict[type, _Check]] = {
+    inspect.AnyType: _check_any,
+    inspect.NoneType: _check_exact(type(None)),
+    inspect.BoolType: _check_bool,
+    inspect.IntType: _check_int,
+    inspect.FloatType: _check_float,
+    inspect.StrType: _check_str,
+    inspect.BytesType: _check_exact(bytes),
+    inspect.ByteArrayType: _check_exact(bytearray),
+    inspect.DateTimeType: _check_exact(dt.datetime),
+    inspect.DateType: _check_exact(dt.date),
+    inspect.TimeType: _check_exact(dt.time),
+    inspect.TimeDeltaType: _check_exact(dt.timedelta),
+    inspect.UUIDType: _check_exact(uuid.UUID),
+    inspect.DecimalType: _check_decimal,
+    inspect.EnumType: _check_instance,
+    inspect.CustomType: _check_model,
+    inspect.LiteralType: _check_literal,
+    inspect.UnionType: _check_union,
+    inspect.ListType: _check_sequence,
+    inspect.VarTupleType: _check_sequence,
+    inspect.SetType: _check_set,
+    inspect.FrozenSetType: _check_set,
+    inspect.TupleType: _check_tuple,
+    inspect.DictType: _check_dict,
+    inspect.TypedDictType: _check_typed_dict,
+    inspect.NamedTupleType: _check_record,
+    inspect.DataclassType: _check_record,
+    inspect.StructType: _check_record,
+}

@@ -1,0 +1,223 @@
+"""Exceptions as data: recorded where they happen, raised again elsewhere as what they were.
+
+`failure_of` always succeeds and is bounded: endless messages, cyclic causes, huge groups and a ``str()`` that
+raises all give a readable `Failure`. Texts are cleaned of what JSON or a database cannot hold.
+
+`to_exception` gives back the original type where the caller's resolver knows it, so ``except Declined``
+works on the other side of the store, and a `RemoteError` that keeps the name where it does not. It never
+imports a name that comes from data, and it runs none of the user's code: a class with its own ``__init__``
+or ``__new__`` is not called. Such an exception is made by the built-in class it derives from, gets its
+``args``, and gets the attributes that its ``__init__`` had set, as far as JSON can hold them. The result is
+what ``__init__`` had left behind, even if that took other arguments than it passed on to
+``super().__init__``.
+"""
+
+import builtins
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.errors import PayloadError, RemoteError
+from holdfast.payloads.encoding import encode
+from holdfast.payloads.limits import (
+    ARGUMENTS_LIMIT_BYTES,
+    ARGUMENTS_MAX_DEPTH,
+    FAILURES_LIMIT,
+    MESSAGE_LIMIT_CHARACTERS,
+    NOTES_LIMIT,
+    TRACEBACK_LIMIT_CHARACTERS,
+    TRACEBACK_LIMIT_FRAMES,
+    shorten,
+)
+from holdfast.payloads.wire import is_deeper_than
+
+Resolver = Callable[[str], type[BaseException] | None]
+"""Finds a class by its qualified name among registered code and builtins only; it never imports."""
+
+_TYPE_NAME_LIMIT: Final = 500
+_NOTES: Final = "__notes__"
+_NEVER_RAISED_AGAIN: Final = (StopIteration, StopAsyncIteration, BaseExceptionGroup)
+"""Python turns the first two into other errors inside coroutines; a group without members cannot be made."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One exception with its causes. `arguments` is None when JSON could not hold what it was made with."""
+
+    type: str
+    """The qualified name, such as ``builtins.KeyError`` or ``shop.payments.Declined``."""
+    message: str
+    arguments: list[Any] | None = None
+    attributes: dict[str, Any] = {}
+    notes: tuple[str, ...] = ()
+    traceback: str = ""
+    cause: "Failure | None" = None
+    members: tuple["Failure", ...] = ()
+    """Of an exception group."""
+    retryable: bool | None = None
+    """None leaves the decision to the retry policy."""
+    next_delay_seconds: float | None = None
+
+
+def qualified_name(cls: type) -> str:
+    """The name by which a `Failure` keeps a type and a resolver finds it."""
+    return shorten(f"{cls.__module__}.{cls.__qualname__}", _TYPE_NAME_LIMIT)
+
+
+def resolve_builtin(name: str) -> type[BaseException] | None:
+    """The resolver that knows Python's own exceptions, by ``builtins.KeyError``."""
+    module, _, attribute = name.partition(".")
+    found = vars(builtins).get(attribute) if module == builtins.__name__ else None
+    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+
+
+def failure_of(
+    exception: BaseException, *, retryable: bool | None = None, next_delay_seconds: float | None = None
+) -> Failure:
+    """`exception` as data, with its causes, bounded. It never raises."""
+    recorder = _Recorder()
+    failure = recorder.record(exception)
+    if retryable is None and next_delay_seconds is None:
+        return failure
+    return msgspec.structs.replace(failure, retryable=retryable, next_delay_seconds=next_delay_seconds)
+
+
+class _Recorder:
+    """Walks causes and groups; each exception is recorded once, and at most `FAILURES_LIMIT` of them."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def record(self, exception: BaseException) -> Failure:
+        self._seen.add(id(exception))
+        message = _message_of(exception)
+        members: list[Failure] = []
+        notes = _notes_of(exception)
+        if (group := _as_group(exception)) is not None:
+            message = _clean(str(group.message))
+            members = [self.record(member) for member in group.exceptions if self._is_new(member)]
+            if left_out := len(group.exceptions) - len(members):
+                notes.append(f"{left_out} more exceptions of this group were left out")
+        cause = _cause_of(exception)
+        arguments = None if members else _storable_arguments(exception)
+        return Failure(
+            type=_clean(qualified_name(type(exception))),
+            message=message,
+            arguments=arguments,
+            attributes=_storable_attributes(exception),
+            notes=tuple(notes),
+            traceback=_traceback_of(exception),
+            cause=self.record(cause) if cause is not None and self._is_new(cause) else None,
+            members=tuple(members),
+        )
+
+    def _is_new(self, exception: BaseException) -> bool:
+        return id(exception) not in self._seen and len(self._seen) < FAILURES_LIMIT
+
+
+def _as_group(exception: BaseException) -> BaseExceptionGroup[BaseException] | None:
+    return cast(Any, exception) if isinstance(exception, BaseExceptionGroup) else None
+
+
+def _cause_of(exception: BaseException) -> BaseException | None:
+    if exception.__cause__ is not None or exception.__suppress_context__:
+        return exception.__cause__
+    return exception.__context__
+
+
+def _clean(text: str, limit_characters: int = MESSAGE_LIMIT_CHARACTERS) -> str:
+    """`text`, shortened, without lone surrogates and NUL, which could not be stored."""
+    short = shorten(text, limit_characters)
+    return short.encode(errors="replace").decode().replace("\0", "?")
+
+
+def _message_of(exception: BaseException) -> str:
+    try:
+        return _clean(str(exception))
+    except Exception as error:  # noqa: BLE001  str() is the user's code
+        return f"<str() of {type(exception).__qualname__} raised {type(error).__qualname__}>"
+
+
+def _notes_of(exception: BaseException) -> list[str]:
+    notes: Any = getattr(exception, _NOTES, None)
+    if notes.__class__ is not list:
+        return []
+    return [_clean(note) for note in notes[:NOTES_LIMIT] if isinstance(note, str)]
+
+
+def _traceback_of(exception: BaseException) -> str:
+    frames = traceback.extract_tb(exception.__traceback__, limit=-TRACEBACK_LIMIT_FRAMES)
+    return _clean("".join(frames.format()).rstrip(), TRACEBACK_LIMIT_CHARACTERS)
+
+
+def _storable_arguments(exception: BaseException) -> list[Any] | None:
+    arguments: Sequence[Any] = exception.args
+    if isinstance(exception, OSError) and exception.filename is not None:
+        arguments = (exception.errno, exception.strerror, exception.filename)
+    return [*arguments] if all(map(_is_storable, arguments)) and _is_storable([*arguments]) else None
+
+
+def _storable_attributes(exception: BaseException) -> dict[str, Any]:
+    attributes = getattr(exception, "__dict__", {})
+    storable = {
+        name: value
+        for name, value in attributes.items()
+        if name.isidentifier() and name != _NOTES and _is_storable(value)
+    }
+    return storable if _is_storable(storable) else {}
+
+
+def _is_storable(value: object) -> bool:
+    """Whether JSON holds `value` without a type to help, within the limit."""
+    if isinstance(value, str | bytes) and len(value) > ARGUMENTS_LIMIT_BYTES:
+        return False
+    try:
+        data = encode(value, Any)
+    except PayloadError:
+        return False
+    return len(data) <= ARGUMENTS_LIMIT_BYTES and not is_deeper_than(ARGUMENTS_MAX_DEPTH, data)
+
+
+def to_exception(failure: Failure, resolve: Resolver) -> Exception:
+    """The exception that `failure` records, ready to be raised; its causes hang on ``__cause__``."""
+    members = [to_exception(member, resolve) for member in failure.members]
+    exception = _rebuild(failure, resolve(failure.type), members)
+    for note in failure.notes:
+        exception.add_note(note)
+    if failure.traceback:
+        exception.add_note(f"Recorded traceback (most recent call last):\n{failure.traceback}")
+    if failure.cause is not None:
+        exception.__cause__ = to_exception(failure.cause, resolve)
+    return exception
+
+
+def _rebuild(failure: Failure, cls: type[BaseException] | None, members: list[Exception]) -> Exception:
+    if members:
+        return _rebuild_group(failure, cls, members)
+    if cls is not None and issubclass(cls, Exception) and not issubclass(cls, _NEVER_RAISED_AGAIN):
+        arguments = [failure.message] if failure.arguments is None else failure.arguments
+        try:
+            return _make(cls, arguments, failure.attributes)
+        except (TypeError, ValueError, AttributeError):
+            pass  # a built-in that these arguments do not fit: the name and message are kept instead
+    return RemoteError(failure.message, failure.type)
+
+
+def _rebuild_group(failure: Failure, cls: type[BaseException] | None, members: list[Exception]) -> Exception:
+    if cls is not None and issubclass(cls, ExceptionGroup):
+        group_class = cast(type[ExceptionGroup[Exception]], cls)
+        if group_class.__new__ is ExceptionGroup.__new__ and group_class.__init__ is ExceptionGroup.__init__:
+            return group_class(failure.message, members)
+    return ExceptionGroup(failure.message, members)
+
+
+def _make(cls: type[Exception], arguments: Sequence[Any], attributes: dict[str, Any]) -> Exception:
+    """An instance of `cls` as its own ``__init__`` left it, without running code of `cls`."""
+    base = next(ancestor for ancestor in cls.__mro__ if ancestor.__module__ == builtins.__name__)
+    builtin = cast(type[Exception], base)
+    exception = builtin.__new__(cls, *arguments)
+    builtin.__init__(exception, *arguments)
+    if attributes:
+        vars(exception).update(attributes)
+    return exception

@@ -1,0 +1,247 @@
+"""The arguments of a call as one payload, and the result as another, typed by the function's annotations.
+
+Arguments are stored as a JSON object by parameter name: ``{"card": "4242", "cents": 300}``. It does not
+matter whether the caller passed them by position or by name, so equal calls have equal hashes, a parameter
+may move, and a person can read the payload. An array, by position, is understood when reading, for senders
+by hand.
+
+Arguments that the caller left out stay out. The default of the code that runs the call applies, so clients
+that know a function only by name store the same payload as those that import it, and a default may be any
+object, also one that JSON cannot hold. The price: a new default also holds for calls that are under way. It
+is a change of code like any other, and `hf.patched` covers it.
+
+``None`` is a value (``null``) and never the same as an argument left out.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, Final, get_args, get_type_hints
+
+import msgspec
+
+from holdfast.errors import AnnotationError, ArgumentError, PayloadError
+from holdfast.payloads.encoding import PayloadType, payload_type, text_of
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, check_size
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""What a function is called with: ``function(*arguments[0], **arguments[1])``."""
+
+_RETURN: Final = "return"
+_by_name: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_by_position: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_encode_name: Final = msgspec.json.Encoder().encode
+
+
+class _Parameter:
+    """One parameter, with everything that does not change from call to call worked out."""
+
+    __slots__ = ("annotation", "keyword_only", "kind", "label", "name", "positional_only", "required", "what")
+
+    def __init__(self, function_name: str, parameter: inspect.Parameter, annotation: Any) -> None:
+        self.name = parameter.name
+        self.required = parameter.default is inspect.Parameter.empty
+        self.positional_only = parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+        self.keyword_only = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        self.annotation = annotation
+        self.kind = _type_for(annotation, f"{function_name}(): parameter `{self.name}`")
+        self.label = _encode_name(self.name) + b":"
+        self.what = f"{function_name}(): argument `{self.name}`"
+
+
+class Signature:
+    """What a function takes and returns, as payloads. Made once, when the function is registered.
+
+    For a generator, ``async`` or not, "result" means one item that it yields.
+    """
+
+    __slots__ = (
+        "_limit_bytes",
+        "_parameters",
+        "_positional",
+        "_result",
+        "_signature",
+        "_what",
+        "name",
+        "yields",
+    )
+
+    def __init__(self, function: Callable[..., Any], *, limit_bytes: int = PAYLOAD_LIMIT_BYTES) -> None:
+        plain = _plain_function(function)
+        self.name = plain.__qualname__
+        self.yields = inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain)
+        self._limit_bytes = limit_bytes
+        self._signature = inspect.signature(function)
+        self._what = f"the result of {self.name}()"
+        hints = _hints(plain, self.name)
+        self._parameters = {
+            parameter.name: _Parameter(self.name, _storable(parameter, self.name), hints.get(parameter.name, Any))
+            for parameter in self._signature.parameters.values()
+        }
+        self._positional = tuple(entry for entry in self._parameters.values() if not entry.keyword_only)
+        result = hints.get(_RETURN, Any)
+        self._result = _type_for(_item_type(result) if self.yields else result, self._what)
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], *, limit_bytes: int = PAYLOAD_LIMIT_BYTES) -> "Signature":
+        """The signature of `function`; hints that cannot be resolved or stored are an `AnnotationError`."""
+        return cls(function, limit_bytes=limit_bytes)
+
+    def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> bytes:
+        """One payload for the arguments of a call, or an `ArgumentError` that names function and argument."""
+        if kwargs or len(args) != len(self._positional) or len(args) != len(self._parameters):
+            return self._encode_bound(args, kwargs or {})
+        try:
+            if len(args) == 1:  # the most frequent call, worth a line of its own
+                entry = self._positional[0]
+                data = b"{%b%b}" % (entry.label, entry.kind.encode(args[0], entry.what))
+            else:
+                data = b"{%b}" % b",".join(
+                    [
+                        entry.label + entry.kind.encode(value, entry.what)
+                        for entry, value in zip(self._positional, args, strict=True)
+                    ]
+                )
+        except PayloadError as error:
+            raise ArgumentError(str(error)) from error
+        if len(data) > self._limit_bytes:
+            check_size(data, f"{self.name}(): the payload of the arguments", self._limit_bytes)
+        return data
+
+    def _encode_bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentError(f"{self.name}{self._signature}: {error}; correct the call") from error
+        parts: list[bytes] = []
+        for name, value in bound.arguments.items():
+            entry = self._parameters[name]
+            try:
+                parts.append(entry.label + entry.kind.encode(value, entry.what))
+            except PayloadError as error:
+                raise ArgumentError(str(error)) from error
+        data = b"{%b}" % b",".join(parts)
+        check_size(data, f"{self.name}(): the payload of the arguments", self._limit_bytes)
+        return data
+
+    def decode_arguments(self, data: bytes) -> Arguments:
+        """What to call the function with. Unknown, missing and mistyped arguments are an `ArgumentError`."""
+        stored = self._read(data)
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        found = 0
+        for name, entry in self._parameters.items():
+            raw = stored.get(name)
+            if raw is None:
+                if entry.required:
+                    raise ArgumentError(f"{entry.what} is missing and has no default; send it")
+                continue
+            found += 1
+            try:
+                value = entry.kind.decode(raw, entry.what)
+            except PayloadError as error:
+                raise ArgumentError(str(error)) from error
+            if not entry.keyword_only and len(args) == found - 1 and not kwargs and self._is_next(entry, args):
+                args.append(value)
+            elif entry.positional_only:
+                raise ArgumentError(f"{entry.what} is positional, and one before it was left out; send both")
+            else:
+                kwargs[name] = value
+        if found != len(stored):
+            unknown = ", ".join(repr(name) for name in stored if name not in self._parameters)
+            raise ArgumentError(f"{self.name}{self._signature} has no parameter {unknown}; leave it out")
+        return tuple(args), kwargs
+
+    def _is_next(self, entry: _Parameter, args: list[Any]) -> bool:
+        return self._positional[len(args)] is entry
+
+    def _read(self, data: bytes) -> Mapping[str, Any]:
+        """The undecoded arguments by name."""
+        try:
+            if data.lstrip()[:1] != b"[":
+                return _by_name.decode(data)
+            items = _by_position.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ArgumentError(
+                f"{self.name}(): the arguments must be a JSON object by name or an array by position: {error}"
+            ) from error
+        if len(items) > len(self._positional):
+            raise ArgumentError(
+                f"{self.name}{self._signature} takes {len(self._positional)} arguments by position, "
+                f"not {len(items)}; send fewer"
+            )
+        return {entry.name: item for entry, item in zip(self._positional, items, strict=False)}
+
+    def normalise(self, data: bytes) -> bytes:
+        """The payload that this library itself would have written: for JSON that was written by hand."""
+        return self.encode_arguments(*self.decode_arguments(data))
+
+    def encode_result(self, value: Any) -> bytes:
+        """The payload of a result, or of one item that a generator yields."""
+        data = self._result.encode(value, self._what)
+        if len(data) > self._limit_bytes:
+            check_size(data, self._what, self._limit_bytes)
+        return data
+
+    def decode_result(self, data: bytes) -> Any:
+        """The result, of the annotated type."""
+        return self._result.decode(data, self._what)
+
+
+def _plain_function(function: Callable[..., Any]) -> FunctionType:
+    plain = inspect.unwrap(getattr(function, "__func__", function))
+    if not isinstance(plain, FunctionType):
+        raise AnnotationError(f"expected a function or method, found {type(function).__qualname__}; wrap it")
+    return plain
+
+
+def _storable(parameter: inspect.Parameter, function_name: str) -> inspect.Parameter:
+    """`parameter` itself, unless it takes any number of arguments: those have no names to be stored by."""
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        raise AnnotationError(f"{function_name}(): `*{parameter.name}` cannot be stored by name; take a list")
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        raise AnnotationError(f"{function_name}(): `**{parameter.name}` cannot be stored by type; take a dict")
+    return parameter
+
+
+def _hints(function: FunctionType, function_name: str) -> dict[str, Any]:
+    """The annotations, resolved; the error names the parameter whose annotation cannot be."""
+    try:
+        return get_type_hints(function, include_extras=True)
+    except Exception as error:
+        culprit = _unresolvable(function)
+        raise AnnotationError(
+            f"{function_name}(): the annotation of {culprit} cannot be resolved: {error}; "
+            "import the name outside `if TYPE_CHECKING`, and define the class at module level"
+        ) from error
+
+
+def _unresolvable(function: FunctionType) -> str:
+    for name, annotation in function.__annotations__.items():
+        probe = FunctionType(function.__code__, function.__globals__)
+        probe.__annotations__ = {name: annotation}
+        try:
+            get_type_hints(probe)
+        except Exception:  # noqa: BLE001  whatever it is, this is the annotation that raises it
+            return "the result" if name == _RETURN else f"parameter `{name}`"
+    return "a parameter"
+
+
+def _type_for(annotation: Any, what: str) -> PayloadType:
+    try:
+        return payload_type(annotation)
+    except AnnotationError as error:
+        raise AnnotationError(f"{what}: {error}") from error
+
+
+def _item_type(annotation: Any) -> Any:
+    """``T`` of ``AsyncIterator[T]``, ``AsyncGenerator[T, None]`` and their like."""
+    if annotation is Any:
+        return Any
+    arguments = get_args(annotation)
+    if not arguments and getattr(annotation, "__module__", "") not in ("collections.abc", "typing"):
+        raise AnnotationError(
+            "a generator is annotated with the iterator that it returns, such as AsyncIterator[str], "
+            f"not `{text_of(annotation)}`"
+        )
+    return arguments[0] if arguments else Any

@@ -1,0 +1,361 @@
+"""One execution of workflow code: live, or being rebuilt from its history (G8-G12, G14).
+
+The run applies inputs one at a time, lets the code go on until it waits, and collects what it did as commands. It does
+no I/O: what it collected becomes durable when its owner commits the turn, and nothing of it counts before.
+
+Replay is the same with the history as the source of inputs. The commands that the code produces are compared with the
+recorded ones; the first difference is a `HistoryMismatch` that names both.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from holdfast.core import events as ev
+from holdfast.core.events import HistoryEvent, Payload
+from holdfast.core.options import ActivityOptions
+from holdfast.errors import HistoryMismatch, PayloadError
+from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
+from holdfast.payloads.signature import Signature
+from holdfast.replay.evicted import Evicted
+from holdfast.replay.futures import WorkflowFuture
+from holdfast.replay.loop import WorkflowLoop
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode_failure: Final = msgspec.json.Decoder(Failure)
+MILLISECONDS: Final = 1000
+
+
+class WorkflowCode(Protocol):
+    """What a run needs to know of a workflow."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def fn(self) -> Callable[..., Any]: ...
+    @property
+    def signature(self) -> Signature: ...
+
+
+class ActivityCode(Protocol):
+    """What a run needs to know of an activity."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def signature(self) -> Signature: ...
+    @property
+    def options(self) -> ActivityOptions: ...
+    @property
+    def encoded_options(self) -> bytes: ...
+
+
+class Identity(NamedTuple):
+    """Which execution of which instance this is."""
+
+    instance_id: str
+    workflow: str
+    execution: int
+
+
+class ScheduledActivity(NamedTuple):
+    """A call of an activity, to become its first attempt."""
+
+    activity: int
+    name: str
+    input: bytes
+    options: ActivityOptions
+    encoded_options: bytes
+
+
+class LogLine(NamedTuple):
+    """A line that the code logged; written once its turn is committed."""
+
+    level: int
+    message: str
+    arguments: tuple[Any, ...]
+    extra: dict[str, Any]
+
+
+class Output:
+    """What one turn did. `events` is what goes into the history."""
+
+    __slots__ = ("abandoned", "events", "logs", "outcome", "scheduled", "timers_ended", "timers_started")
+
+    def __init__(self) -> None:
+        self.events: list[HistoryEvent] = []
+        self.scheduled: list[ScheduledActivity] = []
+        self.abandoned: list[int] = []
+        self.timers_started: dict[int, int] = {}
+        self.timers_ended: list[int] = []
+        self.logs: list[LogLine] = []
+        self.outcome: ev.WorkflowCompleted | ev.WorkflowFailed | None = None
+
+
+class WorkflowRun:
+    """The code of one execution, with its loop. `guarded` makes a context manager that finds mistakes in it."""
+
+    def __init__(
+        self,
+        code: WorkflowCode,
+        identity: Identity,
+        resolve: Resolver,
+        guarded: Callable[[], AbstractContextManager[Any]],
+        payloads: dict[str, bytes] | None = None,
+    ) -> None:
+        self.identity = identity
+        self.replaying = False
+        self._code = code
+        self._resolve = resolve
+        self._guarded = guarded
+        self._payloads = payloads or {}
+        self._loop = WorkflowLoop(self)
+        self._main: asyncio.Task[Any] | None = None
+        self._random: Random | None = None
+        self._waiting: dict[int, tuple[WorkflowFuture, Signature]] = {}
+        self._next_activity = 0
+        self._next_side_effect = 0
+        self._side_effects: dict[int, Payload] = {}
+        self._output = Output()
+        self._deadline: Callable[[], bool] | None = None
+
+    # ------------------------------------------------------------ driven by the owner
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the code has come to its end and left nothing over."""
+        return self._output.outcome is not None
+
+    def apply(self, event: ev.Input) -> None:
+        """Apply one input and run until the code waits again (G10)."""
+        self._output.events.append(event)
+        self._feed(event)
+
+    def take_output(self) -> Output:
+        """What was done since the last call."""
+        output, self._output = self._output, Output()
+        return output
+
+    def replay(self, history: Iterable[HistoryEvent]) -> None:
+        """Rebuild the run from its history, and compare what the code does with what it did (G12)."""
+        recorded = list(history)
+        self._side_effects = {
+            event.number: event.value for event in recorded if isinstance(event, ev.SideEffectRecorded)
+        }
+        self.replaying = True
+        produced: deque[HistoryEvent] = deque()
+        try:
+            for position, event in enumerate(recorded):
+                if isinstance(event, ev.INPUTS):
+                    if produced:
+                        raise mismatch(position, recorded=event, produced=produced[0])
+                    self._feed(event)
+                    produced.extend(self._output.events)
+                    self._output = Output()
+                elif not produced or not _same(event, produced[0]):
+                    raise mismatch(position, recorded=event, produced=produced[0] if produced else None)
+                else:
+                    produced.popleft()
+            if produced:
+                raise mismatch(len(recorded), recorded=None, produced=produced[0])
+        finally:
+            self.replaying = False
+
+    def evict(self) -> list[str]:
+        """Tear the coroutines down without any effect."""
+        return self._loop.evict()
+
+    def _feed(self, event: ev.Input) -> None:
+        self._loop.advance_to(event.time_ms / MILLISECONDS)
+        match event:
+            case ev.Started():
+                self._begin(event)
+            case ev.ActivityCompleted():
+                self._answer(event.activity, self._result, event.result)
+            case ev.ActivityFailed():
+                self._answer(event.activity, self._failure, event.failure)
+            case ev.TimerFired():
+                self._loop.fire_timer(event.timer)
+        with self._guarded():
+            self._loop.run_until_idle(deadline=self._deadline)
+            if self._main is not None and self._main.done():
+                self._finish(self._main)
+
+    def _begin(self, started: ev.Started) -> None:
+        self._random = Random(started.seed)  # noqa: S311 - reproducible on purpose
+        args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
+        self._main = self._loop.create_task(self._code.fn(*args, **kwargs), name=self._code.name)
+
+    def _answer(
+        self, activity: int, read: Callable[[WorkflowFuture, Signature, Payload], None], payload: Payload
+    ) -> None:
+        waiting = self._waiting.pop(activity, None)
+        if waiting is not None and not waiting[0].done():
+            read(waiting[0], waiting[1], payload)
+
+    def _result(self, future: WorkflowFuture, signature: Signature, payload: Payload) -> None:
+        try:
+            future.set_result(signature.decode_result(self._data(payload)))
+        except PayloadError as error:
+            future.set_exception(error)
+
+    def _failure(self, future: WorkflowFuture, signature: Signature, payload: Payload) -> None:
+        del signature
+        future.set_exception(to_exception(_decode_failure.decode(self._data(payload)), self._resolve))
+
+    def _data(self, payload: Payload) -> bytes:
+        return self._payloads[payload.reference] if payload.reference else bytes(payload.data)
+
+    def _finish(self, main: "asyncio.Task[Any]") -> None:
+        if self._loop.cancel_left_over(main):
+            return  # what is left over cleans up and waits for something; its answers come as further inputs
+        if main.cancelled():
+            error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
+        else:
+            error = main.exception()
+        if error is None:
+            try:
+                data = self._code.signature.encode_result(main.result())
+            except PayloadError as unserialisable:
+                error = unserialisable
+            else:
+                self._end(ev.WorkflowCompleted(result=Payload(msgspec.Raw(data))))
+                return
+        self._end(ev.WorkflowFailed(failure=Payload(msgspec.Raw(_encode(failure_of(error))))))
+
+    def _end(self, outcome: ev.WorkflowCompleted | ev.WorkflowFailed) -> None:
+        self._output.outcome = outcome
+        self._output.events.append(outcome)
+
+    # ------------------------------------------------------------ told by the loop
+
+    def timer_started(self, number: int, due_at: float) -> None:
+        """Rounded up, so that a timer is never early."""
+        due_at_ms = math.ceil(round(due_at * MILLISECONDS, 3))
+        self._output.timers_started[number] = due_at_ms
+        self._output.events.append(ev.TimerStarted(timer=number, due_at_ms=due_at_ms))
+
+    def timer_cancelled(self, number: int) -> None:
+        if self._output.timers_started.pop(number, None) is None:
+            self._output.timers_ended.append(number)
+        self._output.events.append(ev.TimerCancelled(timer=number))
+
+    def unhandled(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self.log(40, "%s: %r", context.get("message", "an exception nobody took"), error)
+
+    # ------------------------------------------------------------ called by workflow code
+
+    async def run_activity(self, activity: ActivityCode, encoded: bytes) -> Any:
+        """Schedule an activity and wait for its answer. Cancelling the wait cancels the activity."""
+        self._loop.check_evicted()
+        number = self._next_activity
+        self._next_activity = number + 1
+        future = self._loop.create_future()
+        self._waiting[number] = (future, activity.signature)
+        output = self._output
+        output.events.append(ev.ActivityScheduled(activity=number, name=activity.name))
+        output.scheduled.append(
+            ScheduledActivity(number, activity.name, encoded, activity.options, activity.encoded_options)
+        )
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self._waiting.pop(number, None) is not None:
+                self._output.events.append(ev.ActivityAbandoned(activity=number))
+                self._output.abandoned.append(number)
+            raise
+
+    def side_effect(
+        self, compute: Callable[[], Any], encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]
+    ) -> Any:
+        """Compute a value once; every replay gets the recorded one."""
+        self._loop.check_evicted()
+        number = self._next_side_effect
+        self._next_side_effect = number + 1
+        recorded = self._side_effects.get(number) if self.replaying else None
+        payload = Payload(msgspec.Raw(encode(compute()))) if recorded is None else recorded
+        self._output.events.append(ev.SideEffectRecorded(number=number, value=payload))
+        return decode(self._data(payload))
+
+    @property
+    def random(self) -> Random:
+        """Random numbers that are the same in every replay."""
+        self._loop.check_evicted()
+        if self._random is None:
+            raise HistoryMismatch("there is no randomness before the start of a workflow")
+        return self._random
+
+    @property
+    def now_ms(self) -> int:
+        """The time of the input being applied."""
+        self._loop.check_evicted()
+        return round(self._loop.time() * MILLISECONDS)
+
+    def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
+        """Log a line, once: not in replay, and not before the turn is committed."""
+        if self._loop.evicting:
+            raise Evicted
+        if not self.replaying:
+            self._output.logs.append(LogLine(level, message, arguments, extra))
+
+
+def current_run() -> WorkflowRun | None:
+    """The run whose code is being executed, or None outside of workflow code."""
+    loop = asyncio._get_running_loop()  # noqa: SLF001 - the documented way raises where there is none
+    if isinstance(loop, WorkflowLoop) and isinstance(loop.host, WorkflowRun):
+        return loop.host
+    return None
+
+
+def mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryEvent | None) -> HistoryMismatch:
+    """The first step in which code and history differ."""
+    return HistoryMismatch(
+        f"the code does not match the history at step {position}: "
+        f"recorded {_step(recorded)}, but the code produced {_step(produced)}"
+    )
+
+
+def _step(event: HistoryEvent | None) -> str:
+    match event:
+        case None:
+            return "nothing"
+        case ev.ActivityScheduled():
+            return f"a call of activity {event.name!r} (number {event.activity})"
+        case ev.ActivityAbandoned():
+            return f"the end of waiting for activity number {event.activity}"
+        case ev.TimerStarted():
+            return f"the start of timer number {event.timer}"
+        case ev.TimerCancelled():
+            return f"the end of waiting for timer number {event.timer}"
+        case ev.SideEffectRecorded():
+            return f"side effect number {event.number}"
+        case ev.WorkflowCompleted():
+            return "the end of the workflow"
+        case ev.WorkflowFailed():
+            return f"the failure of the workflow ({_decode_failure.decode(bytes(event.failure.data)).message})"
+        case ev.Started() | ev.ActivityCompleted() | ev.ActivityFailed() | ev.TimerFired():
+            return "no further step before the next message"
+
+
+def _same(recorded: HistoryEvent, produced: HistoryEvent) -> bool:
+    """Whether two commands are the same step. Arguments and due times may change with the code; steps may not."""
+    match recorded, produced:
+        case ev.ActivityScheduled(), ev.ActivityScheduled():
+            return (recorded.activity, recorded.name) == (produced.activity, produced.name)
+        case ev.ActivityAbandoned(), ev.ActivityAbandoned():
+            return recorded.activity == produced.activity
+        case ev.TimerStarted(), ev.TimerStarted():
+            return recorded.timer == produced.timer
+        case ev.TimerCancelled(), ev.TimerCancelled():
+            return recorded.timer == produced.timer
+        case ev.SideEffectRecorded(), ev.SideEffectRecorded():
+            return recorded.number == produced.number
+        case _:
+            return type(recorded) is type(produced)

@@ -1,0 +1,296 @@
+"""Running the bodies of activities, and turning how they end into what is committed.
+
+A body that returns, raises, exits, hangs or gives back what cannot be stored ends its attempt; the worker lives.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from holdfast.authoring.activity import Activity
+from holdfast.authoring.activity_context import ActivityInfo, current_activity
+from holdfast.authoring.registry import Registry
+from holdfast.core.events import ActivityCompleted, Payload, encode_event
+from holdfast.core.ledger import enter_leg2, exit_leg2
+from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
+from holdfast.core.options import ActivityOptions, decode_options
+from holdfast.errors import ActivityTimedOut, HoldfastError
+from holdfast.payloads.encoding import decode, encode
+from holdfast.payloads.failures import failure_of, qualified_name
+from holdfast.runtime.providers import Providers
+from holdfast.runtime.turns import offload
+from holdfast.storage.contract import AttemptRecord, Completion, HeartbeatAttempt, LargePayload, Retry
+from holdfast.storage.endings import end_by_failure
+
+HEARTBEATS_PER_TIMEOUT: Final = 4
+"""How often within its heartbeat time-out an attempt's beats are written at most; the ones between are skipped."""
+HEARTBEAT_WRITE_MS: Final = 1_000
+
+
+class AttemptEnd(Protocol):
+    """Who is told how an attempt ended."""
+
+    def __call__(self, attempt: AttemptRecord, ended: Completion | Retry, event: ActivityCompleted | None) -> None: ...
+
+
+class RunningAttempt:
+    """One attempt whose body runs here. It is what `hf.heartbeat` and its like talk to."""
+
+    def __init__(
+        self,
+        attempt: AttemptRecord,
+        options: ActivityOptions,
+        now_ms: Callable[[], int],
+        beat: Callable[[HeartbeatAttempt], None],
+    ) -> None:
+        self._now_ms = now_ms
+        self.attempt = attempt
+        self.task: asyncio.Task[None] | None = None
+        self.cancel_requested = False
+        self._options = options
+        self._beat = beat
+        self._loop = asyncio.get_running_loop()
+        self._written_at = -1e9
+
+    @property
+    def info(self) -> ActivityInfo:
+        attempt = self.attempt
+        details = None if attempt.details is None else decode(attempt.details)
+        return ActivityInfo(
+            attempt.instance_id,
+            attempt.workflow,
+            attempt.name,
+            attempt.key.activity,
+            attempt.key.attempt,
+            attempt.queue,
+            details,
+        )
+
+    @property
+    def idempotency_key(self) -> str:
+        key = self.attempt.key
+        return f"{self.attempt.instance_id}/{key.execution}/{key.activity}"
+
+    def heartbeat(self, details: Any) -> None:
+        """Called from the body, on whatever thread it runs."""
+        encoded = None if details is None else encode(details, what="the details of a heartbeat")
+        self._loop.call_soon_threadsafe(self._heartbeat, encoded)
+
+    def _heartbeat(self, details: bytes | None) -> None:
+        now = self._loop.time() * 1000
+        timeout = self._options.heartbeat_ms
+        pause = HEARTBEAT_WRITE_MS if timeout is None else timeout / HEARTBEATS_PER_TIMEOUT
+        if details is None and now - self._written_at < pause:
+            return
+        self._written_at = now
+        attempt = self.attempt
+        if attempt.owner is not None:
+            expires = self._options.expires_at_running_ms(
+                scheduled_at_ms=attempt.scheduled_at_ms,
+                started_at_ms=attempt.started_at_ms or attempt.scheduled_at_ms,
+                heard_at_ms=self._now_ms(),
+            )
+            beat = HeartbeatAttempt(key=attempt.key, owner=attempt.owner, details=details, expires_at_ms=expires)
+            self._beat(beat)
+
+
+class AttemptRunner:
+    """Runs attempts up to a number of slots. Slots are reserved before an attempt is committed as RUNNING."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        providers: Providers,
+        now_ms: Callable[[], int],
+        *,
+        slots: int,
+        ended: AttemptEnd,
+        beat: Callable[[HeartbeatAttempt], None],
+    ) -> None:
+        self._registry = registry
+        self._providers = providers
+        self._now_ms = now_ms
+        self._ended = ended
+        self._beat = beat
+        self._threads = ThreadPoolExecutor(slots, "holdfast-activity")
+        self.running: dict[Any, RunningAttempt] = {}
+        self.slots = slots
+        self.free = slots
+        self.abandoned_threads = 0
+
+    def reserve(self) -> bool:
+        """Take a slot, if one is free."""
+        if self.free <= 0:
+            return False
+        self.free -= 1
+        return True
+
+    def give_back(self, count: int = 1) -> None:
+        """Return slots whose attempts did not come to run."""
+        self.free += count
+
+    def start(self, attempt: AttemptRecord) -> None:
+        """Run an attempt whose slot was reserved and whose RUNNING state is committed."""
+        activity = self._registry.activities[attempt.name]
+        running = RunningAttempt(attempt, decode_options(attempt.options), self._now_ms, self._beat)
+        self.running[attempt.key] = running
+        running.task = asyncio.get_running_loop().create_task(self._run(activity, running))
+
+    def cancel(self, number: int, execution: int, activities: set[int]) -> None:
+        """Ask the bodies of these activities to stop, at once."""
+        for key, running in self.running.items():
+            if key.number == number and key.execution == execution and key.activity in activities:
+                self._cancel(running)
+
+    def cancel_instance(self, number: int) -> None:
+        """Ask all bodies of a closed instance to stop."""
+        for key, running in self.running.items():
+            if key.number == number:
+                self._cancel(running)
+
+    def request_cancel(self, key: Any) -> None:
+        """Ask one body to stop."""
+        running = self.running.get(key)
+        if running is not None:
+            self._cancel(running)
+
+    def _cancel(self, running: RunningAttempt) -> None:
+        if not running.cancel_requested and running.task is not None:
+            running.cancel_requested = True
+            running.attempt = msgspec.structs.replace(running.attempt, state=AttemptState.CANCELLED_RUNNING)
+            running.task.cancel()
+
+    async def stop(self) -> None:
+        """Stop every body. Their attempts stay RUNNING in the store until somebody takes them over."""
+        tasks = [running.task for running in self.running.values() if running.task is not None]
+        self._ended = _nobody
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, activity: Activity[..., Any], running: RunningAttempt) -> None:
+        attempt = running.attempt
+        try:
+            value = await self._body(activity, running)
+            data = activity.signature.encode_result(value)
+        except asyncio.CancelledError as cancelled:
+            self._finish_cancelled(running, cancelled)
+        except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
+            self._finish_failed(running, error)
+        else:
+            self._finish_completed(running, data)
+        finally:
+            self.running.pop(attempt.key, None)
+
+    async def _body(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
+        args, kwargs = activity.signature.decode_arguments(running.attempt.input)
+        token = current_activity.set(running)
+        try:
+            seconds = self._seconds_left(running.attempt)
+            if seconds is None:
+                return await self._call(activity, args, kwargs)
+            try:
+                async with asyncio.timeout(seconds):
+                    return await self._call(activity, args, kwargs)
+            except TimeoutError as error:
+                if self._now_ms() < (running.attempt.expires_at_ms or 0):
+                    raise  # the body's own
+                raise ActivityTimedOut(f"{activity.name} did not answer within {seconds:g} s") from error
+        finally:
+            current_activity.reset(token)
+
+    async def _call(self, activity: Activity[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if activity.is_async:
+            return await activity.fn(*args, **kwargs)
+        context = copy_context()
+        loop = asyncio.get_running_loop()
+        thread = loop.run_in_executor(self._threads, lambda: context.run(activity.fn, *args, **kwargs))
+        try:
+            return await thread
+        except asyncio.CancelledError:
+            if not thread.cancel():
+                self.abandoned_threads += 1
+            raise
+
+    def _seconds_left(self, attempt: AttemptRecord) -> float | None:
+        if attempt.expires_at_ms is None:
+            return None
+        options = decode_options(attempt.options)
+        started = attempt.started_at_ms or attempt.scheduled_at_ms
+        deadlines = [
+            limit
+            for limit in (
+                None if options.start_to_close_ms is None else started + options.start_to_close_ms,
+                None
+                if options.schedule_to_close_ms is None
+                else attempt.scheduled_at_ms + options.schedule_to_close_ms,
+            )
+            if limit is not None
+        ]
+        return None if not deadlines else max(0.0, (min(deadlines) - self._now_ms()) / 1000)
+
+    # ------------------------------------------------------------ endings
+
+    def _finish_completed(self, running: RunningAttempt, data: bytes) -> None:
+        attempt = running.attempt
+        payloads: list[LargePayload] = []
+        event = ActivityCompleted(
+            time_ms=self._now_ms(),
+            activity=attempt.key.activity,
+            attempt=attempt.key.attempt,
+            result=Payload(msgspec.Raw(data)),
+        )
+        stored = offload(event, payloads)
+        entered, _ = enter_leg2(attempt.ledger)
+        completion = Completion(
+            key=attempt.key,
+            owner=attempt.owner,
+            from_state=attempt.state,
+            from_ledger=attempt.ledger,
+            to_state=AttemptState.COMPLETED,
+            entered_ledger=entered,
+            applied_ledger=exit_leg2(entered, final=True),
+            event=encode_event(stored) if attempt.state is AttemptState.RUNNING else b"",
+            payloads=tuple(payloads),
+        )
+        self._ended(attempt, completion, event)
+
+    def _finish_failed(self, running: RunningAttempt, error: BaseException) -> None:
+        attempt = running.attempt
+        timed_out = isinstance(error, ActivityTimedOut)
+        ended = end_by_failure(
+            attempt,
+            failure_of(error),
+            tuple(qualified_name(cls) for cls in type(error).__mro__),
+            event=AttemptEvent.EXPIRE if timed_out else AttemptEvent.FAIL,
+            now_ms=self._now_ms(),
+            random_number=self._providers.random_number(),
+        )
+        self._ended(attempt, ended, None)
+
+    def _finish_cancelled(self, running: RunningAttempt, error: asyncio.CancelledError) -> None:
+        if not running.cancel_requested:
+            self._finish_failed(running, HoldfastError(f"the body cancelled itself: {error}"))
+            return
+        attempt = running.attempt
+        ended = Completion(
+            key=attempt.key,
+            owner=attempt.owner,
+            from_state=attempt.state,
+            from_ledger=attempt.ledger,
+            to_state=next_state(attempt.state, AttemptEvent.STOPPED),
+            entered_ledger=attempt.ledger,
+            applied_ledger=attempt.ledger,
+            event=b"",
+        )
+        self._ended(attempt, ended, None)
+
+
+def _nobody(attempt: AttemptRecord, ended: Completion | Retry, event: ActivityCompleted | None) -> None:
+    del attempt, ended, event

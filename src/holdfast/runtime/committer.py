@@ -1,0 +1,92 @@
+"""Group commit: whatever is ready when the store is free goes to disk together.
+
+A member is handed in with a function that is called with its outcome, after the group is on disk. While one group is
+being written the next one gathers. Nothing is acknowledged before its commit; when a commit fails, every member of the
+group learns it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from holdfast.errors import StoreError, WorkerFenced
+from holdfast.runtime.faults import FaultHook, FaultPoint
+from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Store
+
+MAX_GROUP: Final = 500
+"""Members of one transaction. A longer one would make everybody wait for it."""
+
+Done = Callable[[Outcome], None]
+
+
+class Committer:
+    """Gathers members and commits them, one group at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        new_commit_id: Callable[[], int],
+        *,
+        may_act: Callable[[], bool] = lambda: True,
+        after_group: Callable[[Sequence[Member]], None] = lambda _: None,
+        fault_hook: FaultHook | None = None,
+    ) -> None:
+        self._store = store
+        self._new_commit_id = new_commit_id
+        self._may_act = may_act
+        self._after_group = after_group
+        self._fault_hook = fault_hook
+        self._waiting: list[tuple[Member, Done]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self.groups = 0
+
+    def submit(self, member: Member, done: Done) -> None:
+        """Put a member into the next group."""
+        self._waiting.append((member, done))
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write(), name="holdfast-committer")
+
+    async def commit(self, member: Member) -> Outcome:
+        """Put a member into the next group and wait for its outcome."""
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(result: Outcome) -> None:
+            if not outcome.done():
+                outcome.set_result(result)
+
+        self.submit(member, done)
+        return await outcome
+
+    async def drain(self) -> None:
+        """Wait until everything handed in so far is decided."""
+        while self._writing is not None:
+            await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
+                outcomes = await self._commit_group([member for member, _ in group])
+                for (_, done), outcome in zip(group, outcomes, strict=True):
+                    done(outcome)
+                if self._waiting:
+                    await asyncio.sleep(0)  # let what the outcomes started become ready, and join this group
+        finally:
+            self._writing = None
+
+    async def _commit_group(self, members: list[Member]) -> list[Outcome]:
+        if not self._may_act():
+            fenced = WorkerFenced("this worker's lease has run out by its own clock")
+            return [Failed(error=fenced) for _ in members]
+        hook = self._fault_hook
+        try:
+            if hook is not None:
+                hook(FaultPoint.BEFORE_COMMIT, members)
+            outcomes = await self._store.commit(CommitId(self._new_commit_id()), members)
+            if hook is not None:
+                hook(FaultPoint.AFTER_COMMIT, members)
+        except StoreError as error:
+            return [Failed(error=error) for _ in members]
+        self.groups += 1
+        self._after_group(members)
+        return outcomes

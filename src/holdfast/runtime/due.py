@@ -1,0 +1,54 @@
+"""The times at which something is due, and one timer of the event loop for the nearest of them."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.storage.contract import InstanceNumber
+
+LONGEST_WAIT_SECONDS: Final = 3600.0
+"""The store's clock and the loop's may drift apart; so far apart they are compared again."""
+
+
+class DueTimes:
+    """Calls back once for each time added, never before it. Adding a time twice costs a needless call, no more."""
+
+    def __init__(self, now_ms: Callable[[], int], due: Callable[[InstanceNumber], None]) -> None:
+        self._now_ms = now_ms
+        self._due = due
+        self._heap: list[tuple[int, InstanceNumber]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+
+    def add(self, at_ms: int, number: InstanceNumber) -> None:
+        """Something of this instance is due then."""
+        heapq.heappush(self._heap, (at_ms, number))
+        if self._timer is None or at_ms < self._timer_at_ms:
+            self._arm()
+
+    def stop(self) -> None:
+        """Forget everything."""
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap:
+            self._timer_at_ms = self._heap[0][0]
+            wait = max(0.0, (self._timer_at_ms - self._now_ms()) / 1000)
+            self._timer = asyncio.get_running_loop().call_later(min(wait, LONGEST_WAIT_SECONDS), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now_ms = self._now_ms()
+        numbers: dict[InstanceNumber, None] = {}
+        while self._heap and self._heap[0][0] <= now_ms:
+            numbers[heapq.heappop(self._heap)[1]] = None
+        for number in numbers:
+            self._due(number)
+        self._arm()

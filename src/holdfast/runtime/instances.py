@@ -1,0 +1,382 @@
+"""The instances that this worker owns: their code is live here, and only here their turns are taken (G1, G2).
+
+Turns run on the worker's event loop, one after the other, without I/O; each becomes one member of the next commit. What
+a turn did counts when it is on disk: only then do activities start, results appear and logs get written.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from holdfast.authoring.registry import Registry
+from holdfast.core.events import (
+    ActivityCompleted,
+    ActivityFailed,
+    HistoryEvent,
+    Input,
+    Started,
+    decode_event,
+    decode_events,
+)
+from holdfast.core.liveness import WorkerKey
+from holdfast.errors import HoldfastError, StoreError, WorkerFenced
+from holdfast.replay.guard import Guard
+from holdfast.replay.run import Identity, Output, ScheduledActivity, WorkflowRun
+from holdfast.runtime.attempts import AttemptRunner
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.due import DueTimes
+from holdfast.runtime.live import LiveInstance, Message
+from holdfast.runtime.turns import BuiltTurn, build_turn, exit_of, numbered
+from holdfast.storage.contract import (
+    Applied,
+    AttemptRecord,
+    Block,
+    Completion,
+    Failed,
+    Fence,
+    InboxRow,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    Outcome,
+    Rejected,
+    Release,
+    Retry,
+    Start,
+    StartedInstance,
+    Store,
+)
+
+logger = logging.getLogger("holdfast")
+workflow_logger = logging.getLogger("holdfast.workflow")
+
+FIRST_FENCE: Final = Fence(1)
+STRICT_TURNS: Final = 20
+"""Of every workflow the first so many turns in this process are watched for clocks and randomness, too."""
+NO_NUMBER: Final = InstanceNumber(0)
+
+
+class InstanceOwner:
+    """Takes turns of live instances and bounds how many there are."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        store: Store,
+        committer: Committer,
+        runner: AttemptRunner,
+        key: Callable[[], WorkerKey],
+        *,
+        cache_size: int,
+        serves: Callable[[ScheduledActivity], bool],
+        closed: Callable[[InstanceId], None],
+        work_is_waiting: Callable[[], None],
+    ) -> None:
+        self._registry = registry
+        self._store = store
+        self._committer = committer
+        self._runner = runner
+        self._key = key
+        self._cache_size = cache_size
+        self._serves = serves
+        self._closed = closed
+        self._work_is_waiting = work_is_waiting
+        self._guard = Guard()
+        self._watched: dict[str, int] = {}
+        self._live: OrderedDict[InstanceNumber, LiveInstance] = OrderedDict()
+        self._due = DueTimes(store.now_ms, self._timer_due)
+        self.turns = 0
+
+    # ------------------------------------------------------------ what is live
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    @property
+    def room(self) -> int:
+        """How many more instances may be claimed. One is always worked on, also with a cache of none."""
+        return max(self._cache_size, 1) - len(self._live)
+
+    def owns(self, number: InstanceNumber) -> bool:
+        return number in self._live
+
+    # ------------------------------------------------------------ starting
+
+    def first_turn(self, start: Start, started: Started) -> tuple[LiveInstance, BuiltTurn] | None:
+        """Run the first turn of an instance that is yet to be created; None if its code cannot be run here."""
+        code = self._registry.workflows.get(start.workflow)
+        if code is None:
+            return None
+        live = LiveInstance(
+            number=NO_NUMBER,
+            instance_id=start.id,
+            workflow=start.workflow,
+            execution=1,
+            fence=FIRST_FENCE,
+            turn=0,
+            stamp_ms=started.time_ms,
+            run=self._new_run(start.id, start.workflow, 1, {}),
+        )
+        messages = [Message(started)]
+        try:
+            live.run.apply(started)
+        except HoldfastError:
+            live.run.evict()
+            return None  # created without a turn; whoever claims it parks it with the reason (G12)
+        return live, self._build(live, messages, live.run.take_output())
+
+    def adopt(self, live: LiveInstance, built: BuiltTurn, outcome: Outcome) -> None:
+        """The start of an instance was decided: go on with it, or forget it."""
+        if isinstance(outcome, StartedInstance) and outcome.created:
+            live.number = outcome.instance.number
+            eager = [numbered(attempt, live.number) for attempt in built.eager]
+            self._live[live.number] = live
+            self._committed(live, built._replace(eager=eager), [])
+        else:
+            self._runner.give_back(len(built.eager))
+            live.run.evict()
+
+    # ------------------------------------------------------------ waking
+
+    async def wake(self, record: InstanceRecord) -> None:
+        """Bring a claimed instance to life: replay its history, then take in what waits for it (G8)."""
+        loaded = await self._store.load(record.number, record.execution)
+        live = LiveInstance(
+            number=record.number,
+            instance_id=record.id,
+            workflow=record.workflow,
+            execution=record.execution,
+            fence=record.fence,
+            turn=record.turn,
+            stamp_ms=record.stamp_ms,
+            run=self._new_run(record.id, record.workflow, record.execution, loaded.payloads),
+        )
+        self._live[live.number] = live
+        try:
+            history: list[HistoryEvent] = []
+            for row in loaded.history:
+                history += decode_events(row.events)
+            live.run.replay(history)
+        except Exception as error:  # noqa: BLE001 - whatever it is, this build cannot go on with it
+            self._block(live, error)
+            return
+        live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
+        self._take_in(live, loaded.inbox, loaded.attempts)
+        self._go_on(live)
+
+    def take_in(self, rows: Iterable[InboxRow], attempts: dict[InstanceNumber, list[AttemptRecord]]) -> None:
+        """Messages that others left for instances that are live here."""
+        touched: dict[InstanceNumber, LiveInstance] = {}
+        for row in rows:
+            live = self._live.get(row.number)
+            if live is not None and not any(message.row == row.row for message in live.queue):
+                self._take_in(live, [row], attempts.get(row.number, []))
+                touched[live.number] = live
+        for live in touched.values():
+            self._go_on(live)
+
+    def _take_in(self, live: LiveInstance, rows: Iterable[InboxRow], attempts: Iterable[AttemptRecord]) -> None:
+        by_key = {(attempt.key.activity, attempt.key.attempt): attempt for attempt in attempts}
+        for row in rows:
+            event = decode_event(row.event)
+            if not isinstance(event, Input):
+                continue
+            live.queue.append(Message(event, row=row.row, response=exit_of(event, by_key)))
+
+    # ------------------------------------------------------------ answers of activities
+
+    def attempt_ended(self, attempt: AttemptRecord, ended: Completion | Retry, event: ActivityCompleted | None) -> None:
+        """An attempt that ran here came to its end: with the next turn if its instance is live, else alone."""
+        if isinstance(ended, Retry):
+            self._committer.submit(ended, lambda outcome: self._retried(attempt, outcome))
+            return
+        live = self._live.get(attempt.key.number)
+        if live is None or live.execution != attempt.key.execution or not ended.event:
+            self._commit_alone(ended)
+            return
+        answer = event if event is not None else decode_event(ended.event)
+        if isinstance(answer, ActivityCompleted | ActivityFailed):
+            live.queue.append(Message(answer, completion=ended))
+            self._go_on(live)
+
+    def _commit_alone(self, completion: Completion) -> None:
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, Failed):
+                logger.error("the end of %s was not recorded: %s", completion.key, outcome.error)
+            self._work_is_waiting()
+
+        self._committer.submit(completion, done)
+
+    def _retried(self, attempt: AttemptRecord, outcome: Outcome) -> None:
+        if isinstance(outcome, Failed):
+            logger.error("the failure of %s was not recorded: %s", attempt.key, outcome.error)
+        self._work_is_waiting()
+
+    # ------------------------------------------------------------ turns
+
+    def _go_on(self, live: LiveInstance) -> None:
+        """Take a turn, unless one is on its way to disk already."""
+        if live.busy:
+            return
+        now_ms = self._store.now_ms()
+        messages = live.take_messages(now_ms)
+        if not messages:
+            self._rest(live)
+            return
+        live.busy = True
+        done: list[Message] = []
+        try:
+            for at, message in enumerate(messages):
+                live.run.apply(message.event)
+                done.append(message)
+                if live.run.is_done:
+                    live.queue.extend(messages[at + 1 :])
+                    break
+        except Exception as error:  # noqa: BLE001 - an engine reason parks the instance (G12)
+            live.queue.extendleft(reversed(messages))
+            self._block(live, error)
+            return
+        built = self._build(live, done, live.run.take_output())
+        self._committer.submit(built.turn, lambda outcome: self._decided(live, built, done, outcome))
+
+    def _build(self, live: LiveInstance, messages: list[Message], output: Output) -> BuiltTurn:
+        self.turns += 1
+        return build_turn(
+            live,
+            messages,
+            output,
+            owner=self._key(),
+            now_ms=self._store.now_ms(),
+            reserve=self._reserve,
+            release=self._cache_size == 0,
+        )
+
+    def _reserve(self, scheduled: ScheduledActivity) -> bool:
+        return self._serves(scheduled) and self._runner.reserve()
+
+    def _decided(self, live: LiveInstance, built: BuiltTurn, messages: list[Message], outcome: Outcome) -> None:
+        match outcome:
+            case Applied():
+                self._committed(live, built, messages)
+            case Rejected():
+                # The store kept the completions of this turn; what waits behind it has to be kept, too.
+                self._runner.give_back(len(built.eager))
+                self.forget(live)
+            case Failed():
+                self._runner.give_back(len(built.eager))
+                live.queue.extendleft(message for message in reversed(messages) if message.completion)
+                self._failed(live, outcome.error)
+            case _:
+                logger.error("a turn of %s had the outcome %r", live.id, outcome)
+
+    def _committed(self, live: LiveInstance, built: BuiltTurn, messages: list[Message]) -> None:
+        turn = built.turn
+        live.busy = False
+        if turn.events:
+            live.turn += 1
+        for attempt in built.eager:
+            self._runner.start(attempt)
+        for line in built.logs:
+            workflow_logger.log(line.level, line.message, *line.arguments, extra={"instance": live.id, **line.extra})
+        if turn.abandoned:
+            self._runner.cancel(live.number, live.execution, set(turn.abandoned))
+        if len(built.eager) < len(turn.attempts):
+            self._work_is_waiting()
+        if turn.close is not None:
+            self._runner.cancel_instance(live.number)
+            self.forget(live)
+            self._closed(live.id)
+        elif turn.release:
+            self.forget(live)
+            self._work_is_waiting()
+        elif live.queue or messages:
+            self._live.move_to_end(live.number)
+            self._go_on(live)
+        else:
+            self._rest(live)
+
+    def _rest(self, live: LiveInstance) -> None:
+        """Nothing to do until something comes. What rests longest makes room for others."""
+        due = live.next_due_ms()
+        if due is not None:
+            self._due.add(due, live.number)
+        while len(self._live) > self._cache_size:
+            oldest = next((other for other in self._live.values() if not other.busy and not other.queue), None)
+            if oldest is None:
+                return
+            self._release(oldest)
+
+    def _release(self, live: LiveInstance) -> None:
+        self._live.pop(live.number, None)
+        live.run.evict()
+        release = Release(number=live.number, owner=self._key(), fence=live.fence)
+        self._committer.submit(release, lambda _: self._work_is_waiting())
+
+    def _timer_due(self, number: InstanceNumber) -> None:
+        live = self._live.get(number)
+        if live is not None:
+            self._go_on(live)
+
+    # ------------------------------------------------------------ letting go
+
+    def forget(self, live: LiveInstance) -> None:
+        """Tear the live code down; completions that it had not applied yet commit alone."""
+        self._live.pop(live.number, None)
+        live.run.evict()
+        for message in live.queue:
+            if message.completion is not None:
+                self._commit_alone(message.completion)
+
+    def forget_all(self) -> None:
+        """This worker's lease is gone: somebody else has its instances."""
+        for live in list(self._live.values()):
+            self._live.pop(live.number, None)
+            live.run.evict()
+        self._due.stop()
+
+    async def release_all(self) -> None:
+        """Stop cleanly: everything becomes claimable by others."""
+        for live in list(self._live.values()):
+            self._release(live)
+        self._due.stop()
+        await self._committer.drain()
+
+    def _failed(self, live: LiveInstance, error: Exception) -> None:
+        if isinstance(error, WorkerFenced):
+            self._live.pop(live.number, None)
+            live.run.evict()
+        elif isinstance(error, StoreError):
+            logger.error("a turn of %s could not be stored and will be taken again: %s", live.id, error)
+            self._live.pop(live.number, None)
+            live.run.evict()
+        else:
+            self._block(live, error)
+
+    def _block(self, live: LiveInstance, error: Exception) -> None:
+        """G12: park the instance with the reason. Its history and messages stay."""
+        logger.error("instance %s is blocked: %s", live.id, error)
+        self.forget(live)
+        block = Block(
+            number=live.number,
+            owner=self._key(),
+            fence=live.fence,
+            reason=f"{type(error).__name__}: {error}",
+            build="",
+        )
+        self._committer.submit(block, lambda _: self._closed(live.id))
+
+    def _new_run(self, instance_id: str, workflow: str, execution: int, payloads: dict[str, bytes]) -> WorkflowRun:
+        return WorkflowRun(
+            self._registry.workflow(workflow),
+            Identity(instance_id, workflow, execution),
+            self._registry.resolve,
+            lambda: self._guarded(workflow),
+            payloads,
+        )
+
+    def _guarded(self, workflow: str) -> Any:
+        watched = self._watched.get(workflow, 0)
+        if watched < STRICT_TURNS:
+            self._watched[workflow] = watched + 1
+        return self._guard.turn(strict=watched < STRICT_TURNS)

@@ -1,0 +1,105 @@
+"""Duties that any worker does, safely at the same time as others (C1, C5): lost workers and passed deadlines.
+
+Everything here ends in conditional updates, so two janitors never harm.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.core.lifecycle import AttemptEvent
+from holdfast.core.liveness import WorkerKey, WorkerState
+from holdfast.errors import ActivityTimedOut
+from holdfast.payloads.failures import Failure, qualified_name
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.host import HostIdentity, decode_identity, is_dead
+from holdfast.storage.contract import Applied, AttemptRecord, Completion, Lose, Retry, Store
+from holdfast.storage.endings import end_by_failure
+
+logger = logging.getLogger("holdfast")
+
+BATCH: Final = 500
+"""W6: what is moved in one commit, so that the death of a busy worker never stalls the store."""
+TIMED_OUT_TYPES: Final = tuple(qualified_name(cls) for cls in ActivityTimedOut.__mro__)
+
+
+class Janitor:
+    """Finds what nobody looks after any more."""
+
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        host: HostIdentity,
+        random_number: Callable[[], float],
+        *,
+        judge_same_host: bool = True,
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._host = host
+        self._random_number = random_number
+        self._judge_same_host = judge_same_host
+
+    async def look(self, own: WorkerKey) -> bool:
+        """One round. Whether anything was found that somebody may go on with now."""
+        found = False
+        for worker in await self._store.workers():
+            if worker.state != WorkerState.ACTIVE or worker.key == own:
+                continue
+            overdue = worker.deadline_ms <= self._store.now_ms()
+            if overdue or self._is_dead_here(worker.host):
+                found |= await self.lose(worker.key, at_deadline=overdue)
+        for attempt in await self._store.expired_attempts(BATCH):
+            found |= await self._expire(attempt)
+        return found
+
+    async def lose(self, key: WorkerKey, *, at_deadline: bool) -> bool:
+        """W6: end a worker's lease and move what it had, a batch at a time."""
+        moved = 0
+        while True:
+            outcome = await self._committer.commit(Lose(key=key, at_deadline=at_deadline, limit=BATCH))
+            if not isinstance(outcome, Applied):
+                return moved > 0
+            moved += outcome.changed
+            if outcome.changed == 0:
+                logger.info("worker %s is gone; %d instances and attempts moved on", key, moved)
+                return True
+
+    def _is_dead_here(self, host: bytes) -> bool:
+        identity = decode_identity(host) if self._judge_same_host else None
+        return identity is not None and is_dead(identity, self._host)
+
+    async def _expire(self, attempt: AttemptRecord) -> bool:
+        """A5: a deadline has passed and nobody has said so. The one who runs it may have been faster."""
+        failure = Failure(
+            type=qualified_name(ActivityTimedOut),
+            message=f"{attempt.name} was {attempt.state} beyond its deadline",
+        )
+        ended = end_by_failure(
+            attempt,
+            failure,
+            TIMED_OUT_TYPES,
+            event=AttemptEvent.EXPIRE,
+            now_ms=self._store.now_ms(),
+            random_number=self._random_number(),
+        )
+        outcome = await self._committer.commit(_by_janitor(ended))
+        return isinstance(outcome, Applied)
+
+
+def _by_janitor(ended: Completion | Retry) -> Completion | Retry:
+    if isinstance(ended, Retry):
+        return Retry(ended=ended.ended, next=ended.next, by_owner=False)
+    return Completion(
+        key=ended.key,
+        owner=ended.owner,
+        from_state=ended.from_state,
+        from_ledger=ended.from_ledger,
+        to_state=ended.to_state,
+        entered_ledger=ended.entered_ledger,
+        applied_ledger=ended.applied_ledger,
+        event=ended.event,
+        failure=ended.failure,
+        by_owner=False,
+    )

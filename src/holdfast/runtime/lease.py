@@ -1,0 +1,90 @@
+"""Keeps the worker's lease from a thread of its own, so that a blocking activity does not kill the worker (W1, W7).
+
+The thread sends one heartbeat at a time. It also knows when the worker must stop by itself: `may_act` is asked before
+every commit, and says no as soon as the lease, counted from the sending of the last accepted heartbeat, has run out.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from holdfast.core.liveness import ClientAction, LeaseClient, WorkerKey, lose_reply, may_act, receive, send
+from holdfast.errors import HoldfastError
+from holdfast.runtime.providers import Providers
+from holdfast.storage.contract import Registration, Store
+
+logger = logging.getLogger("holdfast")
+BEATS_PER_LEASE: Final = 4
+MILLISECONDS: Final = 1000
+
+
+class LeaseKeeper:
+    """One key, from its registration to its end."""
+
+    def __init__(
+        self,
+        store: Store,
+        providers: Providers,
+        registration: Registration,
+        *,
+        lease_ms: int,
+        lost: Callable[[], None],
+    ) -> None:
+        self.key = WorkerKey(providers.unique_text())
+        self._store = store
+        self._providers = providers
+        self._registration = registration
+        self._client = LeaseClient(self.key, lease_ms)
+        self._pause_seconds = lease_ms / BEATS_PER_LEASE / MILLISECONDS
+        self._lost = lost
+        self._stop = threading.Event()
+        self._registered = threading.Event()
+        self._refusal: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="holdfast-lease", daemon=True)
+
+    def start(self) -> None:
+        """Register, and beat from then on. Raises what the store raises."""
+        self._thread.start()
+        self._registered.wait()
+        if self._refusal is not None:
+            raise self._refusal
+
+    def stop(self) -> None:
+        """Beat no more. The key stays registered until it is given up or its lease ends."""
+        self._stop.set()
+        self._thread.join()
+
+    def may_act(self) -> bool:
+        """W7: by our own clock, is the lease still running?"""
+        return may_act(self._client, now_ms=self._providers.elapsed_ms())
+
+    def _run(self) -> None:
+        try:
+            go_on = self._beat()
+        except BaseException as error:  # noqa: BLE001 - told to the one who waits for the registration
+            self._refusal = error
+            return
+        finally:
+            self._registered.set()
+        while go_on and not self._stop.wait(self._pause_seconds):
+            go_on = self._beat_and_survive()
+        if not go_on:
+            self._lost()
+
+    def _beat_and_survive(self) -> bool:
+        try:
+            return self._beat()
+        except HoldfastError as error:
+            logger.warning("a heartbeat of worker %s had no answer: %s", self.key, error)
+            return True
+
+    def _beat(self) -> bool:
+        self._client, beat = send(self._client, now_ms=self._providers.elapsed_ms())
+        try:
+            reply = self._store.heartbeat(beat, self._registration)
+        except BaseException:
+            self._client = lose_reply(self._client)
+            raise
+        self._client, action = receive(self._client, reply)
+        return action is ClientAction.GO_ON

@@ -1,0 +1,101 @@
+"""An instance whose code is live in this process, and what it knows between two turns."""
+
+from collections import deque
+from typing import NamedTuple
+
+from holdfast.core.events import ActivityCompleted, ActivityFailed, Input, TimerFired
+from holdfast.core.gates import Arrival, PendingTimer, apply_order
+from holdfast.replay.run import WorkflowRun
+from holdfast.storage.contract import Completion, Fence, InstanceId, InstanceNumber, Transition
+
+
+class Message(NamedTuple):
+    """Something for the instance: with the completion it came with, or the inbox row it waited in."""
+
+    event: Input
+    completion: Completion | None = None
+    row: int = 0
+    response: Transition | None = None
+
+
+class LiveInstance:
+    """One live execution. At most one of its turns is uncommitted at any time (G11)."""
+
+    __slots__ = (
+        "busy",
+        "execution",
+        "fence",
+        "id",
+        "number",
+        "queue",
+        "run",
+        "stamp_ms",
+        "timers",
+        "turn",
+        "workflow",
+    )
+
+    def __init__(
+        self,
+        *,
+        number: InstanceNumber,
+        instance_id: InstanceId,
+        workflow: str,
+        execution: int,
+        fence: Fence,
+        turn: int,
+        stamp_ms: int,
+        run: WorkflowRun,
+    ) -> None:
+        self.number = number
+        self.id = instance_id
+        self.workflow = workflow
+        self.execution = execution
+        self.fence = fence
+        self.turn = turn
+        self.stamp_ms = stamp_ms
+        self.run = run
+        self.busy = False
+        self.queue: deque[Message] = deque()
+        self.timers: dict[int, int] = {}
+
+    def next_due_ms(self) -> int | None:
+        """When the next timer fires."""
+        return min(self.timers.values(), default=None)
+
+    def take_messages(self, now_ms: int) -> list[Message]:
+        """Everything that can be applied now, in the order and with the times of G10."""
+        queued, self.queue = self.queue, deque()
+        due = [PendingTimer(timer, due_at) for timer, due_at in self.timers.items() if due_at <= now_ms]
+        if not due:
+            return [self._stamped(message, message.event.time_ms) for message in queued]
+        waiting = list(queued)
+        arrivals = [Arrival(at, message.event.time_ms) for at, message in enumerate(waiting)]
+        merged: list[Message] = []
+        for applied in apply_order(arrivals, due, previous_ms=self.stamp_ms, now_ms=now_ms):
+            if isinstance(applied.item, Arrival):
+                merged.append(self._stamped(waiting[applied.item.row_id], applied.time_ms))
+            else:
+                self.stamp_ms = applied.time_ms
+                merged.append(Message(TimerFired(time_ms=applied.time_ms, timer=applied.item.number)))
+        return merged
+
+    def _stamped(self, message: Message, time_ms: int) -> Message:
+        """The message with a time that does not go back."""
+        time_ms = max(time_ms, self.stamp_ms)
+        self.stamp_ms = time_ms
+        event = message.event
+        if event.time_ms == time_ms:
+            return message
+        match event:
+            case ActivityCompleted():
+                event = ActivityCompleted(
+                    time_ms=time_ms, activity=event.activity, result=event.result, attempt=event.attempt
+                )
+            case ActivityFailed():
+                event = ActivityFailed(
+                    time_ms=time_ms, activity=event.activity, failure=event.failure, attempt=event.attempt
+                )
+            case _:
+                return message
+        return message._replace(event=event)

@@ -1,0 +1,199 @@
+"""From what the code did in a turn to what is committed: one `Turn`, all or nothing (G11).
+
+Decides which new attempts start here at once (eager dispatch) and which wait for any worker, and moves large payloads
+out of the history.
+"""
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import msgspec
+
+from holdfast.core.events import (
+    ActivityCompleted,
+    ActivityFailed,
+    HistoryEvent,
+    Input,
+    Payload,
+    SideEffectRecorded,
+    Started,
+    TimerFired,
+    WorkflowCompleted,
+    WorkflowFailed,
+    encode_events,
+    payload_of,
+)
+from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, exit_leg2, read
+from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState, InstanceState
+from holdfast.core.liveness import WorkerKey
+from holdfast.payloads.limits import INLINE_LIMIT_BYTES
+from holdfast.replay.run import LogLine, Output, ScheduledActivity
+from holdfast.runtime.live import LiveInstance, Message
+from holdfast.storage.contract import (
+    AttemptKey,
+    AttemptRecord,
+    Close,
+    InstanceNumber,
+    LargePayload,
+    NewAttempt,
+    TimerRow,
+    Transition,
+    Turn,
+)
+
+EAGER_LEDGER: Final = conclude_leg1(enter_leg1(SEED)[0])
+"""A8: entry and conclusion in one commit, because the one who schedules runs it at once."""
+_PAYLOAD_FIELD: Final[dict[type[HistoryEvent], str]] = {
+    Started: "input",
+    ActivityCompleted: "result",
+    ActivityFailed: "failure",
+    SideEffectRecorded: "value",
+    WorkflowCompleted: "result",
+    WorkflowFailed: "failure",
+}
+
+
+class BuiltTurn(NamedTuple):
+    """A turn to be committed, and the attempts that start here once it is."""
+
+    turn: Turn
+    eager: list[AttemptRecord]
+    logs: list[LogLine]
+
+
+def build_turn(
+    live: LiveInstance,
+    messages: list[Message],
+    output: Output,
+    *,
+    owner: WorkerKey,
+    now_ms: int,
+    reserve: Callable[[ScheduledActivity], bool],
+    release: bool,
+) -> BuiltTurn:
+    """Put everything one turn did together. `reserve` says whether an activity may start here at once."""
+    attempts: list[NewAttempt] = []
+    eager: list[AttemptRecord] = []
+    for scheduled in output.scheduled:
+        new = _new_attempt(scheduled, owner if reserve(scheduled) else None, now_ms)
+        attempts.append(new)
+        if new.owner is not None:
+            eager.append(running_record(live, new))
+    payloads: list[LargePayload] = []
+    events = [offload(event, payloads) for event in output.events]
+    fired = [message.event.timer for message in messages if isinstance(message.event, TimerFired)]
+    for timer in (*fired, *output.timers_ended):
+        live.timers.pop(timer, None)
+    live.timers.update(output.timers_started)
+    turn = Turn(
+        number=live.number,
+        execution=live.execution,
+        owner=owner,
+        fence=live.fence,
+        turn=live.turn,
+        stamp_ms=live.stamp_ms,
+        events=encode_events(events) if events else b"",
+        completions=tuple(message.completion for message in messages if message.completion is not None),
+        responses=tuple(message.response for message in messages if message.response is not None),
+        consumed=tuple(message.row for message in messages if message.row),
+        attempts=tuple(attempts),
+        abandoned=tuple(output.abandoned),
+        timers_started=tuple(TimerRow(timer=timer, due_at_ms=due) for timer, due in output.timers_started.items()),
+        timers_ended=(*fired, *output.timers_ended),
+        payloads=tuple(payloads),
+        close=close_of(events, output),
+        release=release,
+    )
+    return BuiltTurn(turn, eager, output.logs)
+
+
+def close_of(events: list[HistoryEvent], output: Output) -> Close | None:
+    """The end of the instance, if the code has come to its end."""
+    if output.outcome is None:
+        return None
+    state = InstanceState.COMPLETED if isinstance(output.outcome, WorkflowCompleted) else InstanceState.FAILED
+    payload = payload_of(events[-1])
+    return Close(state=state, outcome=msgspec.json.encode(payload))
+
+
+def _new_attempt(scheduled: ScheduledActivity, owner: WorkerKey | None, now_ms: int) -> NewAttempt:
+    options = scheduled.options
+    if owner is None:
+        expires = options.expires_at_ready_ms(scheduled_at_ms=now_ms, available_at_ms=now_ms)
+    else:
+        expires = options.expires_at_running_ms(scheduled_at_ms=now_ms, started_at_ms=now_ms, heard_at_ms=now_ms)
+    return NewAttempt(
+        activity=scheduled.activity,
+        attempt=1,
+        name=scheduled.name,
+        queue=options.queue,
+        state=AttemptState.READY if owner is None else AttemptState.RUNNING,
+        ledger=SEED if owner is None else EAGER_LEDGER,
+        input=scheduled.input,
+        options=scheduled.encoded_options,
+        available_at_ms=now_ms,
+        scheduled_at_ms=now_ms,
+        expires_at_ms=expires,
+        owner=owner,
+    )
+
+
+def running_record(live: LiveInstance, new: NewAttempt) -> AttemptRecord:
+    """The attempt as it will be stored, for the one who runs it here."""
+    return AttemptRecord(
+        key=AttemptKey(live.number, live.execution, new.activity, new.attempt),
+        name=new.name,
+        queue=new.queue,
+        state=new.state,
+        ledger=new.ledger,
+        input=new.input,
+        options=new.options,
+        available_at_ms=new.available_at_ms,
+        scheduled_at_ms=new.scheduled_at_ms,
+        started_at_ms=new.scheduled_at_ms,
+        expires_at_ms=new.expires_at_ms,
+        heartbeat_at_ms=new.scheduled_at_ms,
+        owner=new.owner,
+        instance_id=live.id,
+        workflow=live.workflow,
+    )
+
+
+def offload(event: HistoryEvent, payloads: list[LargePayload]) -> HistoryEvent:
+    """`event` itself, or, when its payload is large, with a reference to it instead."""
+    field = _PAYLOAD_FIELD.get(type(event))
+    if field is None:
+        return event
+    payload: Payload = getattr(event, field)
+    data = bytes(payload.data)
+    if payload.reference or len(data) <= INLINE_LIMIT_BYTES:
+        return event
+    reference = sha256(data).hexdigest()
+    payloads.append(LargePayload(reference=reference, data=data))
+    return msgspec.structs.replace(event, **{field: Payload(reference=reference)})
+
+
+def numbered(attempt: AttemptRecord, number: InstanceNumber) -> AttemptRecord:
+    """The attempt of a first turn, now that its instance has a number."""
+    key = msgspec.structs.replace(attempt.key, number=number)
+    return msgspec.structs.replace(attempt, key=key)
+
+
+def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Transition | None:
+    """The leg 2 exit of a response that waited in the inbox (L5, L6); none for an attempt that timed out (A8)."""
+    match event:
+        case ActivityCompleted() | ActivityFailed():
+            attempt = attempts.get((event.activity, event.attempt))
+            if attempt is None or attempt.state not in ATTEMPT_FINAL or not read(attempt.ledger).unapplied_responses:
+                return None
+            return Transition(
+                key=attempt.key,
+                owner=attempt.owner,
+                from_state=attempt.state,
+                from_ledger=attempt.ledger,
+                to_state=attempt.state,
+                to_ledger=exit_leg2(attempt.ledger, final=True),
+            )
+        case _:
+            return None

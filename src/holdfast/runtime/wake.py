@@ -1,0 +1,83 @@
+"""Wake-ups between the processes that share a SQLite file: a datagram socket for each, in a folder beside it.
+
+A wake-up says only "look"; what there is to see is in the store. So one that is lost costs a moment (workers look
+by themselves now and then), and one too many costs a look.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+FOLDER_MODE: Final = 0o700
+DATAGRAM: Final = b"!"
+MOST_DATAGRAMS: Final = 64
+
+
+class WakeUps:
+    """Sends to all others and hears from them. Sockets of processes that died are cleared away."""
+
+    def __init__(self, store: Path, name: str, heard: Callable[[], None]) -> None:
+        self._folder = store.with_name(store.name + "-wake")
+        self._name = name
+        self._heard = heard
+        self._socket: socket.socket | None = None
+        self._descriptor = -1
+        self._seen_ns = -1
+        self._others: list[str] = []
+
+    def open(self) -> None:
+        """Begin to listen."""
+        self._folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+        self._descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._socket.bind(self._address(self._name))
+        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
+
+    def close(self) -> None:
+        """Stop listening, and leave nothing behind."""
+        if self._socket is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        self._socket.close()
+        self._socket = None
+        with suppress(OSError):
+            (self._folder / self._name).unlink()
+        with suppress(OSError):
+            self._folder.rmdir()
+        os.close(self._descriptor)
+
+    def notify(self) -> None:
+        """Tell every other process to look."""
+        if self._socket is None:
+            return
+        for name in self._known():
+            try:
+                self._socket.sendto(DATAGRAM, self._address(name))
+            except BlockingIOError:
+                continue  # its queue is full of wake-ups already
+            except (ConnectionRefusedError, FileNotFoundError):
+                with suppress(OSError):
+                    (self._folder / name).unlink()
+
+    def _known(self) -> list[str]:
+        changed_ns = os.fstat(self._descriptor).st_mtime_ns
+        if changed_ns != self._seen_ns:
+            self._others = [name for name in os.listdir(self._folder) if name != self._name]  # noqa: PTH208 - names only
+            self._seen_ns = changed_ns
+        return self._others
+
+    def _address(self, name: str) -> str:
+        """Through the descriptor, because the path of a socket may have 107 bytes at most."""
+        return f"/proc/self/fd/{self._descriptor}/{name}"
+
+    def _read(self) -> None:
+        with suppress(BlockingIOError):
+            for _ in range(MOST_DATAGRAMS):
+                if self._socket is not None:
+                    self._socket.recv(len(DATAGRAM))
+        self._heard()

@@ -1,0 +1,305 @@
+"""A worker: holds a lease, owns instances, runs attempts, and does its share of the common duties.
+
+Everything runs on one asyncio event loop; only heartbeats, blocking bodies and slow disks have threads of their own.
+Nothing is polled on the hot path: work that appears in this process is taken at once, work from other processes
+when they wake this one, and a slow look now and then mends a lost wake-up.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from holdfast.authoring.registry import Registry
+from holdfast.core.events import Started
+from holdfast.core.liveness import WorkerKey
+from holdfast.errors import StoreError
+from holdfast.replay.run import ScheduledActivity
+from holdfast.runtime.attempts import AttemptRunner
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.faults import FaultHook
+from holdfast.runtime.host import this_process
+from holdfast.runtime.instances import InstanceOwner
+from holdfast.runtime.janitor import Janitor
+from holdfast.runtime.lease import LeaseKeeper
+from holdfast.runtime.providers import Providers
+from holdfast.storage.contract import (
+    Applied,
+    AttemptRecord,
+    ClaimAttempts,
+    ClaimedAttempts,
+    ClaimedInstances,
+    ClaimInstances,
+    Failed,
+    HeartbeatAttempt,
+    InstanceId,
+    InstanceNumber,
+    Member,
+    Outcome,
+    Registration,
+    Start,
+    Store,
+)
+
+logger = logging.getLogger("holdfast")
+
+LOOK_SECONDS: Final = 1.0
+"""How often a worker looks by itself for what no wake-up told it, and does its share of the janitor's work."""
+CLAIM_BATCH: Final = 200
+DEFAULT_CACHE_SIZE: Final = 1_000
+
+
+class Worker:
+    """The worker of one process. It is started once and stopped once."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        providers: Providers,
+        *,
+        queues: tuple[str, ...],
+        max_activities: int,
+        cache_size: int,
+        lease_ms: int,
+        closed: Callable[[InstanceId], None],
+        committed: Callable[[Sequence[Member]], None],
+        fault_hook: FaultHook | None = None,
+        judge_same_host: bool = True,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._providers = providers
+        self._queues = queues
+        self._lease_ms = lease_ms
+        self._names = tuple(registry.activities)
+        self._workflows = tuple(registry.workflows)
+        self._host = this_process()
+        self._wake = asyncio.Event()
+        self._backlog = False
+        self._last_row = 0
+        self._lease: LeaseKeeper | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.committer = Committer(
+            store, providers.commit_id, may_act=self._may_act, after_group=committed, fault_hook=fault_hook
+        )
+        self.runner = AttemptRunner(
+            registry, providers, store.now_ms, slots=max_activities, ended=self._attempt_ended, beat=self._heartbeat
+        )
+        self.instances = InstanceOwner(
+            registry,
+            store,
+            self.committer,
+            self.runner,
+            lambda: self.key,
+            cache_size=cache_size,
+            serves=self._serves,
+            closed=closed,
+            work_is_waiting=self.look,
+        )
+        self._janitor = Janitor(
+            store, self.committer, self._host, providers.random_number, judge_same_host=judge_same_host
+        )
+
+    @property
+    def key(self) -> WorkerKey:
+        """The key under which this worker acts now."""
+        if self._lease is None:
+            raise StoreError("the worker is not running")
+        return self._lease.key
+
+    # ------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Register, take over from those who died on this host, and go to work."""
+        self._register()
+        await self._janitor.look(self.key)
+        self._tasks = [
+            asyncio.create_task(self._work(), name="holdfast-worker"),
+            asyncio.create_task(self._look_after(), name="holdfast-janitor"),
+        ]
+
+    async def stop(self) -> None:
+        """W10: stop cleanly. What is running is given up and moves on without waiting for the lease."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        await self.runner.stop()
+        if self._lease is not None:
+            await self.instances.release_all()
+            await self.committer.drain()
+            await self._janitor.lose(self._lease.key, at_deadline=False)
+            await asyncio.to_thread(self._lease.stop)
+            self._lease = None
+
+    def look(self) -> None:
+        """There may be something to claim."""
+        self._wake.set()
+
+    def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
+        """Create an instance together with its first turn; False if this worker cannot run it now."""
+        if self._lease is None or (self.instances.room <= 0 and len(self.instances) > 0):
+            return False
+        begun = self.instances.first_turn(start, started)
+        if begun is None:
+            return False
+        live, built = begun
+
+        def decided(outcome: Outcome) -> None:
+            self.instances.adopt(live, built, outcome)
+            done(outcome)
+
+        self.committer.submit(_with_first_turn(start, built.turn), decided)
+        return True
+
+    # ------------------------------------------------------------ lease
+
+    def _register(self) -> None:
+        loop = asyncio.get_running_loop()
+        registration = Registration(host=self._host.encode(), queues=",".join(self._queues), build="")
+        lease = LeaseKeeper(
+            self._store,
+            self._providers,
+            registration,
+            lease_ms=self._lease_ms,
+            lost=lambda: _ignore(loop.call_soon_threadsafe(self._fenced)),
+        )
+        lease.start()
+        self._lease = lease
+
+    def _may_act(self) -> bool:
+        return self._lease is None or self._lease.may_act()
+
+    def _fenced(self) -> None:
+        """W5, W7: the key is dead. Let go of everything, and begin again under a new one."""
+        logger.warning("worker %s lost its lease; its work has moved on, and it takes a new key", self.key)
+        self.instances.forget_all()
+        for running in list(self.runner.running.values()):
+            if running.task is not None:
+                running.task.cancel()
+        self._register()
+        self.look()
+
+    # ------------------------------------------------------------ work
+
+    async def _work(self) -> None:
+        while True:
+            self._wake.clear()
+            claimed = await self._claim()
+            if not claimed:
+                await self._wait()
+
+    async def _wait(self) -> None:
+        due_ms = await self._store.next_wake_ms(self._queues)
+        wait = LOOK_SECONDS
+        if due_ms is not None:
+            ahead = (due_ms - self._store.now_ms()) / 1000
+            if ahead > 0:
+                wait = min(wait, ahead)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await self._wake.wait()
+
+    async def _claim(self) -> bool:
+        """Take what there is to take. Whether anything was taken."""
+        await self._take_messages()
+        now_ms = self._store.now_ms()
+        due_ms = await self._store.next_wake_ms(self._queues)
+        if due_ms is None or due_ms > now_ms:
+            self._backlog = False
+            return False
+        instances = await self._claim_instances()
+        attempts = await self._claim_attempts()
+        return instances or attempts
+
+    async def _take_messages(self) -> None:
+        if not len(self.instances):
+            return
+        rows = await self._store.messages_for(self.key, self._last_row)
+        if not rows:
+            return
+        self._last_row = rows[-1].row
+        attempts: dict[InstanceNumber, list[AttemptRecord]] = {}
+        for row in rows:
+            if row.number not in attempts:
+                attempts[row.number] = await self._store.read_attempts(row.number, row.execution)
+        self.instances.take_in(rows, attempts)
+
+    async def _claim_instances(self) -> bool:
+        limit = min(self.instances.room, CLAIM_BATCH)
+        if limit <= 0 or not self._workflows:
+            return False
+        outcome = await self.committer.commit(ClaimInstances(owner=self.key, workflows=self._workflows, limit=limit))
+        if not isinstance(outcome, ClaimedInstances):
+            return False
+        for record in outcome.instances:
+            await self.instances.wake(record)
+        return bool(outcome.instances)
+
+    async def _claim_attempts(self) -> bool:
+        limit = min(self.runner.free, CLAIM_BATCH)
+        if limit <= 0 or not self._names:
+            return False
+        for _ in range(limit):
+            self.runner.reserve()
+        outcome = await self.committer.commit(
+            ClaimAttempts(owner=self.key, queues=self._queues, names=self._names, limit=limit)
+        )
+        taken = outcome.attempts if isinstance(outcome, ClaimedAttempts) else []
+        self.runner.give_back(limit - len(taken))
+        self._backlog = len(taken) == limit
+        for attempt in taken:
+            self.runner.start(attempt)
+        return bool(taken)
+
+    def _serves(self, scheduled: ScheduledActivity) -> bool:
+        """Whether a new attempt may start here at once: nobody who waits longer is overtaken."""
+        mine = scheduled.options.queue in self._queues and scheduled.name in self._registry.activities
+        if mine and self._backlog:
+            return False
+        if mine and self.runner.free <= 0:
+            self._backlog = True
+        return mine
+
+    def _attempt_ended(self, attempt: AttemptRecord, ended: object, event: object) -> None:
+        self.runner.give_back()
+        self.instances.attempt_ended(attempt, ended, event)  # type: ignore[arg-type]  # the runner's own types
+        if self._backlog:
+            self.look()
+
+    def _heartbeat(self, beat: HeartbeatAttempt) -> None:
+        def done(outcome: Outcome) -> None:
+            if not isinstance(outcome, Applied | Failed):
+                self.runner.request_cancel(beat.key)
+
+        self.committer.submit(beat, done)
+
+    async def _look_after(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                if await self._janitor.look(self.key):
+                    self.look()
+            except StoreError as error:
+                logger.warning("the janitor's round failed and is repeated: %s", error)
+
+
+def _ignore(_: object) -> None:
+    """A result that nobody needs."""
+
+
+def _with_first_turn(start: Start, turn: object) -> Start:
+    return Start(
+        id=start.id,
+        workflow=start.workflow,
+        version=start.version,
+        input=start.input,
+        input_hash=start.input_hash,
+        started=start.started,
+        policy=start.policy,
+        first=turn,  # type: ignore[arg-type]  # a Turn
+        payloads=start.payloads,
+    )

@@ -1,0 +1,205 @@
+"""Members of a group, each with its own guard, and what can come of them.
+
+A member says which rows it expects and what it makes of them. It is applied as a whole or not at all.
+"""
+
+from holdfast.core.gates import IdPolicy
+from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.liveness import WorkerKey
+from holdfast.storage.records import (
+    AttemptKey,
+    AttemptRecord,
+    Fence,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    NewAttempt,
+    Record,
+    TimerRow,
+)
+
+
+class LargePayload(Record, frozen=True):
+    """A payload for the side table."""
+
+    reference: str
+    data: bytes
+
+
+class Transition(Record, frozen=True):
+    """One guarded change of an attempt (A2): from the state, ledger and owner it expects to the next."""
+
+    key: AttemptKey
+    owner: WorkerKey | None
+    from_state: AttemptState
+    from_ledger: int
+    to_state: AttemptState
+    to_ledger: int
+    failure: bytes | None = None
+
+
+class Completion(Record, frozen=True):
+    """An attempt came to its end, and the activity with it.
+
+    Applied with a turn, its response enters and leaves leg 2 in one commit (`applied_ledger`). Alone, it enters
+    (`entered_ledger`) and the event waits in the inbox. Without an event nobody waits for the answer any more.
+    """
+
+    key: AttemptKey
+    owner: WorkerKey | None
+    from_state: AttemptState
+    from_ledger: int
+    to_state: AttemptState
+    entered_ledger: int
+    applied_ledger: int
+    event: bytes
+    failure: bytes | None = None
+    payloads: tuple[LargePayload, ...] = ()
+    by_owner: bool = True
+    """False when somebody else ends the attempt: a janitor at its deadline, or whoever found its worker dead."""
+
+
+class Close(Record, frozen=True):
+    """The end of an instance."""
+
+    state: InstanceState
+    outcome: bytes
+
+
+class Turn(Record, frozen=True):
+    """All or nothing (G11): history, activities, timers and consumed messages of one turn."""
+
+    number: InstanceNumber
+    execution: int
+    owner: WorkerKey
+    fence: Fence
+    turn: int
+    stamp_ms: int
+    events: bytes = b""
+    completions: tuple[Completion, ...] = ()
+    responses: tuple[Transition, ...] = ()
+    consumed: tuple[int, ...] = ()
+    attempts: tuple[NewAttempt, ...] = ()
+    abandoned: tuple[int, ...] = ()
+    timers_started: tuple[TimerRow, ...] = ()
+    timers_ended: tuple[int, ...] = ()
+    payloads: tuple[LargePayload, ...] = ()
+    close: Close | None = None
+    release: bool = False
+
+
+class Start(Record, frozen=True):
+    """Create an instance, with its first turn if its creator can run it (G3)."""
+
+    id: InstanceId
+    workflow: str
+    version: str
+    input: bytes
+    input_hash: bytes
+    started: bytes
+    policy: IdPolicy = IdPolicy.IDEMPOTENT
+    first: Turn | None = None
+    payloads: tuple[LargePayload, ...] = ()
+
+
+class Retry(Record, frozen=True):
+    """An attempt failed, timed out or was lost, and the next one opens in the same commit (G13)."""
+
+    ended: Transition
+    next: NewAttempt
+    by_owner: bool = True
+
+
+class ClaimInstances(Record, frozen=True):
+    """Take instances that have something to do; each claim raises the fence (G1)."""
+
+    owner: WorkerKey
+    workflows: tuple[str, ...]
+    limit: int
+
+
+class ClaimAttempts(Record, frozen=True):
+    """Take READY attempts of these queues, and run them at once."""
+
+    owner: WorkerKey
+    queues: tuple[str, ...]
+    names: tuple[str, ...]
+    limit: int
+
+
+class Release(Record, frozen=True):
+    """Let go of an instance; it becomes claimable when it has something to do (G2)."""
+
+    number: InstanceNumber
+    owner: WorkerKey
+    fence: Fence
+
+
+class Block(Record, frozen=True):
+    """Park an instance whose turn cannot be taken by this build (G12)."""
+
+    number: InstanceNumber
+    owner: WorkerKey
+    fence: Fence
+    reason: str
+    build: str
+
+
+class HeartbeatAttempt(Record, frozen=True):
+    """A running body says that it lives (A6)."""
+
+    key: AttemptKey
+    owner: WorkerKey
+    details: bytes | None
+    expires_at_ms: int | None
+
+
+class Lose(Record, frozen=True):
+    """A worker is gone: it becomes INACTIVE, and a batch of what it had moves on (W6)."""
+
+    key: WorkerKey
+    at_deadline: bool
+    limit: int
+
+
+Member = Start | Turn | Completion | Retry | ClaimInstances | ClaimAttempts | Release | Block | HeartbeatAttempt | Lose
+
+
+class Applied(Record, frozen=True):
+    """The change is on disk."""
+
+    changed: int = 1
+
+
+class Rejected(Record, frozen=True):
+    """A guard did not hold; nothing was changed, except where the member says so."""
+
+    reason: str
+
+
+class Failed(Record, frozen=True):
+    """The database refused this member for a reason that no guard foresaw. Nothing of it was kept."""
+
+    error: Exception
+
+
+class StartedInstance(Record, frozen=True):
+    """The instance that has the id, new or not."""
+
+    instance: InstanceRecord
+    created: bool
+
+
+class ClaimedInstances(Record, frozen=True):
+    """What was taken."""
+
+    instances: list[InstanceRecord]
+
+
+class ClaimedAttempts(Record, frozen=True):
+    """What was taken, RUNNING in the claimer's name."""
+
+    attempts: list[AttemptRecord]
+
+
+Outcome = Applied | Rejected | Failed | StartedInstance | ClaimedInstances | ClaimedAttempts

@@ -1,0 +1,172 @@
+"""What a store must do: a few verbs around groups of guarded changes, and the records they carry.
+
+`Store.commit` writes a *group* of members in one transaction. Members are isolated: each is conditional on its own
+guard (owner, fence, turn, state, digits), so that a stale member changes nothing and the others go on. A member that
+was applied is on disk when the call returns. Each group has an id that is stored with it, so that an unknown outcome
+is settled by asking `Store.was_committed`, never by applying twice.
+
+All times are the store's own, in milliseconds. A store's clock never goes back (W9).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from holdfast.core.lifecycle import InstanceState
+from holdfast.core.liveness import Heartbeat, Reply, WorkerKey
+from holdfast.storage.changes import (
+    Applied,
+    Block,
+    ClaimAttempts,
+    ClaimedAttempts,
+    ClaimedInstances,
+    ClaimInstances,
+    Close,
+    Completion,
+    Failed,
+    HeartbeatAttempt,
+    LargePayload,
+    Lose,
+    Member,
+    Outcome,
+    Rejected,
+    Release,
+    Retry,
+    Start,
+    StartedInstance,
+    Transition,
+    Turn,
+)
+from holdfast.storage.records import (
+    AttemptKey,
+    AttemptRecord,
+    CommitId,
+    Fence,
+    HistoryRow,
+    InboxRow,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    Loaded,
+    NewAttempt,
+    Record,
+    TimerRow,
+    WorkerRow,
+)
+
+__all__ = [
+    "Applied",
+    "AttemptKey",
+    "AttemptRecord",
+    "Block",
+    "ClaimAttempts",
+    "ClaimInstances",
+    "ClaimedAttempts",
+    "ClaimedInstances",
+    "Close",
+    "CommitId",
+    "Completion",
+    "Failed",
+    "Fence",
+    "HeartbeatAttempt",
+    "HistoryRow",
+    "InboxRow",
+    "InstanceId",
+    "InstanceNumber",
+    "InstanceRecord",
+    "LargePayload",
+    "Loaded",
+    "Lose",
+    "Member",
+    "NewAttempt",
+    "Outcome",
+    "Record",
+    "Registration",
+    "Rejected",
+    "Release",
+    "Retry",
+    "Start",
+    "StartedInstance",
+    "Store",
+    "TimerRow",
+    "Transition",
+    "Turn",
+    "WorkerRow",
+]
+
+
+class Registration(Record, frozen=True):
+    """What a worker says about itself when it registers."""
+
+    host: bytes
+    queues: str
+    build: str
+
+
+class Store(Protocol):
+    """The only meeting point of workers and clients (C1)."""
+
+    def now_ms(self) -> int:
+        """The store's clock. It never goes back."""
+        ...
+
+    async def open(self) -> None:
+        """Connect, check the schema and migrate it if it is older."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything. Closing twice is fine."""
+        ...
+
+    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        """Write a group in one transaction. Outcomes are in the order of the members."""
+        ...
+
+    async def was_committed(self, commit_id: CommitId) -> bool:
+        """Whether a group is on disk: for a caller that does not know (a connection lost at commit)."""
+        ...
+
+    async def find(self, instance_id: InstanceId) -> InstanceRecord | None:
+        """The instance that has an id."""
+        ...
+
+    async def load(self, number: InstanceNumber, execution: int) -> Loaded:
+        """Everything about an instance that a turn needs."""
+        ...
+
+    async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
+        """The committed turns, in order."""
+        ...
+
+    async def read_attempts(self, number: InstanceNumber, execution: int) -> list[AttemptRecord]:
+        """Every attempt of an execution."""
+        ...
+
+    async def read_payloads(self, number: InstanceNumber) -> dict[str, bytes]:
+        """The large payloads of an instance, by reference."""
+        ...
+
+    async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
+        """What waits for the instances that a worker holds, beyond a row it has seen."""
+        ...
+
+    async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
+        """Attempts whose nearest deadline has passed (A5)."""
+        ...
+
+    async def next_wake_ms(self, queues: Sequence[str]) -> int | None:
+        """The next time at which something becomes claimable, available or overdue by itself."""
+        ...
+
+    async def list_instances(
+        self, *, before: int, limit: int, state: InstanceState | None = None, workflow: str | None = None
+    ) -> list[InstanceRecord]:
+        """A page of instances, newest first, of numbers below `before`."""
+        ...
+
+    async def workers(self) -> list[WorkerRow]:
+        """Every worker that is known."""
+        ...
+
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+        """Judge and record one heartbeat (W1-W5). Called from the worker's own heartbeat thread; it may block."""
+        ...

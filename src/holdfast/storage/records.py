@@ -1,0 +1,142 @@
+"""Records of what a store holds, and the types of the ids and numbers in them."""
+
+from typing import NewType
+
+import msgspec
+
+from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.liveness import WorkerKey
+
+InstanceId = NewType("InstanceId", str)
+InstanceNumber = NewType("InstanceNumber", int)
+Fence = NewType("Fence", int)
+CommitId = NewType("CommitId", int)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that goes into a store or comes out of it."""
+
+
+class AttemptKey(msgspec.Struct, frozen=True):
+    """Names one attempt for ever: instance numbers are never reused (G1)."""
+
+    number: InstanceNumber
+    execution: int
+    activity: int
+    attempt: int
+    dimension: str = ""
+
+
+class NewAttempt(Record, frozen=True):
+    """An attempt to be inserted: READY for anyone, or RUNNING here at once (eager dispatch)."""
+
+    activity: int
+    attempt: int
+    name: str
+    queue: str
+    state: AttemptState
+    ledger: int
+    input: bytes
+    options: bytes
+    available_at_ms: int
+    scheduled_at_ms: int
+    expires_at_ms: int | None = None
+    owner: WorkerKey | None = None
+    failures: int = 0
+    losses: int = 0
+    details: bytes | None = None
+
+
+class AttemptRecord(Record, frozen=True):
+    """An attempt as it is stored."""
+
+    key: AttemptKey
+    name: str
+    queue: str
+    state: AttemptState
+    ledger: int
+    input: bytes
+    options: bytes
+    available_at_ms: int
+    scheduled_at_ms: int
+    started_at_ms: int | None = None
+    closed_at_ms: int | None = None
+    expires_at_ms: int | None = None
+    heartbeat_at_ms: int | None = None
+    owner: WorkerKey | None = None
+    failures: int = 0
+    losses: int = 0
+    details: bytes | None = None
+    failure: bytes | None = None
+    instance_id: str = ""
+    workflow: str = ""
+
+
+class InstanceRecord(Record, frozen=True):
+    """An instance as it is stored."""
+
+    number: InstanceNumber
+    id: InstanceId
+    workflow: str
+    version: str
+    state: InstanceState
+    execution: int
+    turn: int
+    fence: Fence
+    owner: WorkerKey | None
+    claimable_at_ms: int | None
+    stamp_ms: int
+    input: bytes
+    input_hash: bytes
+    outcome: bytes | None
+    blocked: str | None
+    created_at_ms: int
+    closed_at_ms: int | None
+
+
+class InboxRow(Record, frozen=True):
+    """A message that waits for its instance."""
+
+    row: int
+    number: InstanceNumber
+    execution: int
+    stamp_ms: int
+    event: bytes
+
+
+class TimerRow(Record, frozen=True):
+    """A timer that has not fired."""
+
+    timer: int
+    due_at_ms: int
+
+
+class HistoryRow(Record, frozen=True):
+    """The events of one turn."""
+
+    turn: int
+    events: bytes
+
+
+class Loaded(Record, frozen=True):
+    """Everything that is needed to bring an instance back to life."""
+
+    history: list[HistoryRow]
+    inbox: list[InboxRow]
+    timers: list[TimerRow]
+    attempts: list[AttemptRecord]
+    payloads: dict[str, bytes]
+
+
+class WorkerRow(Record, frozen=True):
+    """A worker as it is stored. `host` says where it runs, for W11."""
+
+    key: WorkerKey
+    state: str
+    token: int
+    deadline_ms: int
+    lease_ms: int
+    host: bytes
+    queues: str
+    build: str
+    registered_at_ms: int

@@ -1,0 +1,278 @@
+"""Changes of attempts: completions, retries, claims, heartbeats. Every one is conditional (A2, L13)."""
+
+import json
+
+import msgspec
+
+from holdfast.core.events import HistoryEvent, Started, decode_event, encode_event
+from holdfast.core.gates import Delivery, MessageKind, deliver, stamp_ms
+from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1
+from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
+from holdfast.core.options import decode_options
+from holdfast.core.require import require
+from holdfast.payloads.failures import Failure
+from holdfast.storage.contract import (
+    Applied,
+    AttemptKey,
+    AttemptRecord,
+    ClaimAttempts,
+    ClaimedAttempts,
+    Completion,
+    HeartbeatAttempt,
+    InstanceNumber,
+    LargePayload,
+    NewAttempt,
+    Outcome,
+    Rejected,
+    Retry,
+    Transition,
+)
+from holdfast.storage.endings import end_by_failure
+from holdfast.storage.sqlite.rows import attempt_of
+from holdfast.storage.sqlite.statements import statements as sql
+from holdfast.storage.sqlite.transaction import Transaction
+
+
+def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: int, new: NewAttempt) -> None:
+    """Open an attempt, READY or running at once."""
+    transaction.change(
+        sql.insert_attempt,
+        number,
+        execution,
+        new.activity,
+        new.attempt,
+        new.name,
+        new.queue,
+        new.state.value,
+        new.ledger,
+        new.owner,
+        new.input,
+        new.options,
+        new.available_at_ms,
+        new.scheduled_at_ms,
+        transaction.now_ms if new.owner is not None else None,
+        new.expires_at_ms,
+        new.failures,
+        new.losses,
+        new.details,
+    )
+
+
+def insert_payloads(transaction: Transaction, number: InstanceNumber, payloads: tuple[LargePayload, ...]) -> None:
+    """Put large payloads into their own table."""
+    for payload in payloads:
+        transaction.change(sql.insert_payload, payload.reference, number, payload.data)
+
+
+def close_by_completion(transaction: Transaction, completion: Completion, ledger: int) -> bool:
+    """Move the attempt to its final state with the digits given; False if it was not as expected."""
+    key = completion.key
+    changed = transaction.change(
+        sql.move_attempt,
+        completion.to_state.value,
+        ledger,
+        completion.failure,
+        transaction.now_ms,
+        key.number,
+        key.execution,
+        key.activity,
+        key.dimension,
+        key.attempt,
+        completion.owner,
+        completion.from_state.value,
+        completion.from_ledger,
+    )
+    if changed:
+        insert_payloads(transaction, key.number, completion.payloads)
+    return bool(changed)
+
+
+def apply_completion(transaction: Transaction, completion: Completion) -> Outcome:
+    """A completion alone: the response enters leg 2 and waits in the inbox for its turn (L4, L14, G5)."""
+    kept = bool(completion.event) and _gate(transaction, completion.key) is not Delivery.DROP
+    ledger = completion.entered_ledger if kept else completion.applied_ledger
+    if not close_by_completion(transaction, completion, ledger):
+        return Rejected(reason="the attempt is closed, or somebody else's")
+    if kept:
+        keep_in_inbox(transaction, completion)
+    return Applied()
+
+
+def keep_in_inbox(transaction: Transaction, completion: Completion) -> None:
+    """Put the answer into the instance's inbox, stamped now, and make the instance claimable."""
+    key = completion.key
+    event = decode_event(completion.event)
+    transaction.change(
+        sql.insert_inbox, key.number, key.execution, transaction.now_ms, _stamped(event, transaction.now_ms)
+    )
+    transaction.change(sql.wake_instance, key.number)
+
+
+def reopen_for_inbox(transaction: Transaction, completion: Completion) -> None:
+    """A turn that was to apply this completion was rejected: take the exit from leg 2 back, keep the response."""
+    key = completion.key
+    gate = _gate(transaction, key)
+    if gate is Delivery.DROP:
+        return
+    move_digits(transaction, key, completion.applied_ledger, completion.entered_ledger)
+    keep_in_inbox(transaction, completion)
+
+
+def move_digits(transaction: Transaction, key: AttemptKey, before: int, after: int) -> None:
+    """Change the digits of an attempt whose row this transaction has seen."""
+    changed = transaction.change(
+        sql.exit_response, after, key.number, key.execution, key.activity, key.dimension, key.attempt, before
+    )
+    require(changed == 1, f"attempt {key} does not have the ledger {before:015d} that its response needs")
+
+
+def apply_retry(transaction: Transaction, retry: Retry) -> Outcome:
+    """One attempt ends and the next opens, in one commit (G13)."""
+    if not move_attempt(transaction, retry.ended):
+        return Rejected(reason="the attempt is closed, or somebody else's")
+    key = retry.ended.key
+    if _gate(transaction, key) is not Delivery.DROP:
+        insert_attempt(transaction, key.number, key.execution, retry.next)
+    return Applied()
+
+
+def move_attempt(transaction: Transaction, move: Transition) -> bool:
+    """One guarded transition; False if the attempt was not as expected."""
+    key = move.key
+    return bool(
+        transaction.change(
+            sql.move_attempt,
+            move.to_state.value,
+            move.to_ledger,
+            move.failure,
+            transaction.now_ms,
+            key.number,
+            key.execution,
+            key.activity,
+            key.dimension,
+            key.attempt,
+            move.owner,
+            move.from_state.value,
+            move.from_ledger,
+        )
+    )
+
+
+def release(transaction: Transaction, attempt: AttemptRecord) -> None:
+    """The claimer was lost before the body began: the same attempt waits again; its next entry is a rerun (W6)."""
+    key = attempt.key
+    expires = decode_options(attempt.options).expires_at_ready_ms(
+        scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=transaction.now_ms
+    )
+    transaction.change(
+        sql.release_attempt, expires, key.number, key.execution, key.activity, key.dimension, key.attempt
+    )
+
+
+def claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
+    """Take READY attempts in the order they became available, each by a conditional update (L2, L3, L8)."""
+    taken: list[AttemptRecord] = []
+    names = json.dumps(claim.names)
+    for queue in claim.queues:
+        left = claim.limit - len(taken)
+        if left <= 0:
+            break
+        for row in transaction.rows(sql.ready_attempts, queue, transaction.now_ms, names, left):
+            claimed = _claim(transaction, claim, attempt_of(row))
+            if claimed is not None:
+                taken.append(claimed)
+    return ClaimedAttempts(attempts=taken)
+
+
+def _claim(transaction: Transaction, claim: ClaimAttempts, ready: AttemptRecord) -> AttemptRecord | None:
+    options = decode_options(ready.options)
+    now_ms = transaction.now_ms
+    entered, verdict = enter_leg1(ready.ledger, limit=options.max_claims)
+    if verdict is Leg1Verdict.EXHAUSTED:
+        _dead_letter(transaction, ready)
+        return None
+    ledger = conclude_leg1(entered)
+    expires = options.expires_at_running_ms(
+        scheduled_at_ms=ready.scheduled_at_ms, started_at_ms=now_ms, heard_at_ms=now_ms
+    )
+    key = ready.key
+    transaction.change(
+        sql.run_attempt,
+        ledger,
+        claim.owner,
+        now_ms,
+        now_ms,
+        expires,
+        key.number,
+        key.execution,
+        key.activity,
+        key.dimension,
+        key.attempt,
+        ready.ledger,
+    )
+    return msgspec.structs.replace(
+        ready,
+        state=AttemptState.RUNNING,
+        ledger=ledger,
+        owner=claim.owner,
+        started_at_ms=now_ms,
+        heartbeat_at_ms=now_ms,
+        expires_at_ms=expires,
+    )
+
+
+def _dead_letter(transaction: Transaction, ready: AttemptRecord) -> None:
+    """L8: too many claims were lost before the body began. READY -> QUEUED -> FAILED in one commit."""
+    claims = decode_options(ready.options).max_claims
+    failure = Failure(
+        type="holdfast.errors.ClaimsExhausted",
+        message=f"{ready.name} was claimed {claims} times and each claimer was lost before it began",
+        retryable=False,
+    )
+    queued = msgspec.structs.replace(ready, state=AttemptState.QUEUED)
+    ended = end_by_failure(queued, failure, (), event=AttemptEvent.FAIL, now_ms=transaction.now_ms, random_number=0.0)
+    require(isinstance(ended, Completion), "a failure that must not be retried was retried")
+    if isinstance(ended, Completion):
+        apply_completion(transaction, msgspec.structs.replace(ended, from_state=AttemptState.READY))
+
+
+def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome:
+    """A6: accepted for the living attempt of this owner; the answer carries the request to cancel."""
+    key = beat.key
+    rows = transaction.rows(
+        sql.heartbeat_attempt,
+        transaction.now_ms,
+        beat.details,
+        beat.expires_at_ms,
+        key.number,
+        key.execution,
+        key.activity,
+        key.dimension,
+        key.attempt,
+        beat.owner,
+    )
+    if not rows:
+        return Rejected(reason="the attempt is closed, or somebody else's")
+    return Rejected(reason="cancel requested") if rows[0][0] == AttemptState.CANCELLED_RUNNING else Applied()
+
+
+def _gate(transaction: Transaction, key: AttemptKey) -> Delivery:
+    """G4, G5: does the instance still want the answer of this attempt?"""
+    rows = transaction.rows(sql.instance_gate, key.number)
+    if not rows:
+        return Delivery.DROP
+    state, execution, owner = rows[0]
+    return deliver(
+        MessageKind.COMPLETION,
+        state=InstanceState(state),
+        loop_is_active=owner is not None,
+        addressed_to=key.execution,
+        execution=execution,
+    )
+
+
+def _stamped(event: HistoryEvent, now_ms: int) -> bytes:
+    """G10: a message is stamped when it arrives, and never before the one that the sender saw."""
+    if isinstance(event, Started):
+        return encode_event(event)
+    return encode_event(msgspec.structs.replace(event, time_ms=stamp_ms(getattr(event, "time_ms", 0), now_ms)))

@@ -1,0 +1,117 @@
+"""Opening a SQLite file: the library's version, file mode, pragmas, and the schema's migrations.
+
+Fails closed: a file that is damaged, read-only, from a newer release or not a database is refused with a sentence, and
+nothing in it is changed.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final, cast
+
+import apsw
+
+from holdfast.errors import StoreError
+from holdfast.storage.sqlite.statements import migrations
+from holdfast.storage.sqlite.transaction import Connection
+
+OLDEST_SQLITE: Final = (3, 51, 3)
+"""Versions before this one can corrupt a database when two connections reset the WAL at once."""
+APPLICATION_ID: Final = 0x486F6C64
+"""Marks the file as Holdfast's ("Hold"), so that somebody else's database is never migrated."""
+FILE_MODE: Final = 0o600
+STATEMENT_CACHE: Final = 200
+BUSY_TIMEOUT_MS: Final = 60_000
+"""Only a foreign program can make us wait here: our own processes queue on a lock of their own."""
+
+
+def check_library() -> None:
+    """Refuse a SQLite that is known to lose data."""
+    found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if found < OLDEST_SQLITE:
+        raise StoreError(
+            f"SQLite {apsw.sqlite_lib_version()} can corrupt a database in WAL mode; "
+            f"{'.'.join(map(str, OLDEST_SQLITE))} or newer is needed: upgrade apsw"
+        )
+
+
+def open_writer(path: Path, *, durable: bool) -> Connection:
+    """The one connection of this process that writes. Creates the file, readable by its owner only."""
+    check_library()
+    _create(path)
+    try:
+        connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
+        _configure(connection, durable=durable)
+    except apsw.Error as error:
+        raise StoreError(f"{path} cannot be used as a store: {error}") from error
+    return connection
+
+
+def open_reader(path: Path) -> Connection:
+    """A connection that sees committed data and can change none."""
+    try:
+        connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
+        connection.execute("PRAGMA query_only = ON")
+    except apsw.Error as error:
+        raise StoreError(f"{path} cannot be read as a store: {error}") from error
+    return connection
+
+
+def migrate(connection: Connection, path: Path) -> None:
+    """Bring the schema up to this release. The caller holds the write lock."""
+    known = migrations()
+    newest = known[-1][0]
+    version = _pragma(connection, "user_version")
+    mark = _pragma(connection, "application_id")
+    if version > newest:
+        raise StoreError(f"{path} was written by a newer release (schema {version}, this one knows {newest}): upgrade")
+    if mark not in (0, APPLICATION_ID) or (mark == 0 and _has_tables(connection)):
+        raise StoreError(f"{path} is a database of something else; name another file")
+    for number, script in known:
+        if number > version:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.execute(script)
+                connection.execute(f"PRAGMA user_version = {number}")
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+
+
+def _connect(path: Path, flags: int) -> Connection:
+    connection = apsw.Connection(str(path), flags=flags, statementcachesize=STATEMENT_CACHE)
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    return cast(Connection, connection)
+
+
+def _configure(connection: Connection, *, durable: bool) -> None:
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
+    if mode != "wal":
+        raise StoreError(f"the file system does not support SQLite's WAL mode (it chose {mode!r})")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    connection.execute("PRAGMA temp_store = MEMORY")
+
+
+def _create(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise StoreError(f"{path} is not a file; name one for the store")
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened for writing: {error.strerror}") from error
+
+
+def _pragma(connection: Connection, name: str) -> int:
+    value = connection.execute(f"PRAGMA {name}").fetchall()[0][0]
+    return int(str(value))
+
+
+def _has_tables(connection: Connection) -> bool:
+    return bool(connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall())

@@ -1,0 +1,258 @@
+"""How each member of a group changes the tables. Runs inside the group's transaction, one member after the other.
+
+A member whose guard does not hold is `Rejected` and leaves nothing behind, except that completions which were to be
+applied by a rejected turn are kept: they commit alone, into the inbox (G5).
+"""
+
+import json
+from collections.abc import Sequence
+from typing import assert_never
+
+from holdfast.core.gates import Existing, StartIdentity, StartVerdict, decide_start
+from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
+from holdfast.core.liveness import LOSS_EVENT, WorkerKey, WorkerState
+from holdfast.core.require import require
+from holdfast.storage.contract import (
+    Applied,
+    Block,
+    ClaimAttempts,
+    ClaimedInstances,
+    ClaimInstances,
+    Completion,
+    HeartbeatAttempt,
+    InstanceNumber,
+    Lose,
+    Member,
+    Outcome,
+    Rejected,
+    Release,
+    Retry,
+    Start,
+    StartedInstance,
+    Turn,
+)
+from holdfast.storage.endings import end_by_loss, transition
+from holdfast.storage.sqlite import attempts
+from holdfast.storage.sqlite.rows import attempt_of, instance_of
+from holdfast.storage.sqlite.statements import statements as sql
+from holdfast.storage.sqlite.transaction import Transaction
+
+NO_DEADLINE_MS = 2**62
+"""W10, W11: a worker that left or is seen dead is lost whatever its deadline."""
+
+
+def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[Outcome]:
+    """Apply a group, member by member. What a dead worker sends is refused as a whole (W6, W7)."""
+    alive: dict[WorkerKey, bool] = {}
+    outcomes: list[Outcome] = []
+    for member in members:
+        actor = _actor(member)
+        if actor is not None and actor not in alive:
+            alive[actor] = _is_active(transaction, actor)
+        if actor is not None and not alive[actor]:
+            outcomes.append(Rejected(reason=f"worker {actor} is not active"))
+        else:
+            outcomes.append(_apply(transaction, member))
+    return outcomes
+
+
+def _actor(member: Member) -> WorkerKey | None:
+    """In whose name a member acts. Janitors and clients act in nobody's."""
+    match member:
+        case Start():
+            return member.first.owner if member.first else None
+        case Lose():
+            return None
+        case Retry():
+            return member.ended.owner if member.by_owner else None
+        case Completion():
+            return member.owner if member.by_owner else None
+        case _:
+            return member.owner
+
+
+def _is_active(transaction: Transaction, key: WorkerKey) -> bool:
+    rows = transaction.rows(sql.worker_state, key)
+    return bool(rows) and rows[0][0] == WorkerState.ACTIVE
+
+
+def _apply(transaction: Transaction, member: Member) -> Outcome:
+    match member:
+        case Turn():
+            return _apply_turn(transaction, member)
+        case Start():
+            return _apply_start(transaction, member)
+        case Completion():
+            return attempts.apply_completion(transaction, member)
+        case Retry():
+            return attempts.apply_retry(transaction, member)
+        case ClaimAttempts():
+            return attempts.claim_attempts(transaction, member)
+        case ClaimInstances():
+            return _claim_instances(transaction, member)
+        case Release():
+            return _changed(transaction.change(sql.release_instance, member.number, member.fence, member.owner))
+        case Block():
+            return _apply_block(transaction, member)
+        case HeartbeatAttempt():
+            return attempts.apply_heartbeat(transaction, member)
+        case Lose():
+            return _apply_lose(transaction, member)
+        case _:
+            assert_never(member)
+
+
+def _changed(count: int) -> Outcome:
+    return Applied(changed=count) if count else Rejected(reason="the fence or the owner has moved on")
+
+
+# ---------------------------------------------------------------- turns
+
+
+def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
+    """Completions first, then the instance's guard, then what the turn did. A rejected turn keeps its completions."""
+    done: list[Completion] = []
+    stale = False
+    for completion in turn.completions:
+        if attempts.close_by_completion(transaction, completion, completion.applied_ledger):
+            done.append(completion)
+        else:
+            stale = True
+    if not stale and _advance(transaction, turn):
+        _write_turn(transaction, turn, turn.number)
+        return Applied()
+    for completion in done:
+        attempts.reopen_for_inbox(transaction, completion)
+    return Rejected(reason="a completion was stale" if stale else "the fence, the owner or the turn has moved on")
+
+
+def _advance(transaction: Transaction, turn: Turn) -> bool:
+    after = turn.turn + 1 if turn.events else turn.turn
+    changed = transaction.change(
+        sql.commit_turn,
+        after,
+        turn.stamp_ms,
+        turn.number,
+        turn.fence,
+        turn.owner,
+        turn.turn,
+    )
+    return bool(changed)
+
+
+def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> None:
+    execution = turn.execution
+    change = transaction.change
+    if turn.events:
+        change(sql.append_history, number, execution, turn.turn, turn.events)
+    if turn.payloads:
+        attempts.insert_payloads(transaction, number, turn.payloads)
+    for row in turn.consumed:
+        require(change(sql.delete_inbox, row, number) == 1, f"message {row} of instance {number} was gone")
+    for response in turn.responses:
+        attempts.move_digits(transaction, response.key, response.from_ledger, response.to_ledger)
+    for new in turn.attempts:
+        attempts.insert_attempt(transaction, number, execution, new)
+    for activity in turn.abandoned:
+        change(sql.cancel_activity, transaction.now_ms, number, execution, activity)
+    for timer in turn.timers_started:
+        change(sql.start_timer, number, execution, timer.timer, timer.due_at_ms)
+    for ended in turn.timers_ended:
+        change(sql.end_timer, number, execution, ended)
+    if turn.close is not None:
+        change(sql.clear_inbox, number)
+        change(sql.clear_timers, number)
+        change(sql.cancel_activities, transaction.now_ms, number)
+        change(sql.close_instance, turn.close.state.value, turn.close.outcome, transaction.now_ms, number)
+    elif turn.release:
+        change(sql.release_instance, number, turn.fence, turn.owner)
+
+
+# ---------------------------------------------------------------- instances
+
+
+def _apply_start(transaction: Transaction, start: Start) -> Outcome:
+    """G3: create, or find what has the id. The first turn rides along if the row is new."""
+    number = _insert_instance(transaction, start)
+    if number is not None:
+        attempts.insert_payloads(transaction, number, start.payloads)
+        if start.first is not None:
+            _write_turn(transaction, start.first, number)
+        else:
+            transaction.change(sql.insert_inbox, number, 1, transaction.now_ms, start.started)
+    rows = transaction.rows(sql.find_instance, start.id)
+    existing = instance_of(rows[0])
+    if number is not None:
+        return StartedInstance(instance=existing, created=True)
+    verdict = decide_start(
+        StartIdentity(start.workflow, start.input_hash),
+        Existing(StartIdentity(existing.workflow, existing.input_hash), existing.state),
+        start.policy,
+    )
+    if verdict is StartVerdict.SAME:
+        return StartedInstance(instance=existing, created=False)
+    return Rejected(reason=_conflict(start, existing.workflow))
+
+
+def _conflict(start: Start, workflow: str) -> str:
+    if workflow != start.workflow:
+        return f"the id {start.id!r} is taken by an instance of {workflow!r}, not {start.workflow!r}"
+    return f"the id {start.id!r} is taken by an instance of {workflow!r} with a different input"
+
+
+def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber | None:
+    first = start.first
+    rows = transaction.rows(
+        sql.start_instance,
+        start.id,
+        start.workflow,
+        start.version,
+        InstanceState.RUNNING.value if first else InstanceState.REQUESTED.value,
+        1 if first else 0,
+        first.fence if first else 0,
+        first.owner if first else None,
+        None if first else 0,
+        first.stamp_ms if first else transaction.now_ms,
+        start.input,
+        start.input_hash,
+        transaction.now_ms,
+    )
+    return InstanceNumber(rows[0][0]) if rows else None
+
+
+def _claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome:
+    rows = transaction.rows(
+        sql.claim_instances, claim.owner, transaction.now_ms, json.dumps(claim.workflows), claim.limit
+    )
+    return ClaimedInstances(instances=[instance_of(row) for row in rows])
+
+
+def _apply_block(transaction: Transaction, block: Block) -> Outcome:
+    return _changed(transaction.change(sql.block_instance, block.reason, block.number, block.fence, block.owner))
+
+
+# ---------------------------------------------------------------- lost workers
+
+
+def _apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
+    """W6: flip the worker, then move a batch of what it had. Repeated until nothing is left."""
+    now_ms = transaction.now_ms
+    flipped = transaction.change(sql.lose_worker, lose.key, now_ms if lose.at_deadline else NO_DEADLINE_MS)
+    if not flipped and _is_active(transaction, lose.key):
+        return Rejected(reason=f"worker {lose.key} has renewed its lease")
+    moved = transaction.change(sql.disown_instances, lose.key, lose.limit)
+    for row in transaction.rows(sql.held_attempts, lose.key, lose.limit):
+        attempt = attempt_of(row)
+        event = LOSS_EVENT[attempt.state]
+        moved += 1
+        if attempt.state is AttemptState.RUNNING:
+            ended = end_by_loss(attempt, now_ms=now_ms)
+            if isinstance(ended, Retry):
+                attempts.apply_retry(transaction, ended)
+            else:
+                attempts.apply_completion(transaction, ended)
+        elif event is AttemptEvent.RELEASE:
+            attempts.release(transaction, attempt)
+        else:
+            attempts.move_attempt(transaction, transition(attempt, event))
+    return Applied(changed=moved)

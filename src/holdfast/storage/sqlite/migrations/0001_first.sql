@@ -1,0 +1,109 @@
+-- The first schema. Later migrations add; they take nothing away that the release before them uses.
+
+CREATE TABLE instances (
+    number          INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused, so an old fence can never fit again (G1)
+    id              TEXT    NOT NULL UNIQUE,
+    workflow        TEXT    NOT NULL,
+    version         TEXT    NOT NULL,
+    state           TEXT    NOT NULL,
+    execution       INTEGER NOT NULL,
+    turn            INTEGER NOT NULL,
+    fence           INTEGER NOT NULL,
+    owner           TEXT,                               -- a worker's key; null: nobody has it in memory (G2)
+    claimable_at_ms INTEGER,                            -- when unowned: when it has something to do; null: never
+    stamp_ms        INTEGER NOT NULL,                   -- the time of the last message applied (G10)
+    input           BLOB    NOT NULL,
+    input_hash      BLOB    NOT NULL,
+    outcome         BLOB,
+    blocked         TEXT,
+    created_at_ms   INTEGER NOT NULL,
+    closed_at_ms    INTEGER
+);
+
+CREATE INDEX instances_claimable ON instances (claimable_at_ms) WHERE claimable_at_ms IS NOT NULL;
+CREATE INDEX instances_owned ON instances (owner) WHERE owner IS NOT NULL;
+
+CREATE TABLE history (
+    number    INTEGER NOT NULL,
+    execution INTEGER NOT NULL,
+    turn      INTEGER NOT NULL,
+    events    BLOB    NOT NULL,
+    PRIMARY KEY (number, execution, turn)
+);
+
+CREATE TABLE inbox (
+    row       INTEGER PRIMARY KEY AUTOINCREMENT,
+    number    INTEGER NOT NULL,
+    execution INTEGER NOT NULL,
+    stamp_ms  INTEGER NOT NULL,
+    event     BLOB    NOT NULL
+);
+
+CREATE INDEX inbox_of_instance ON inbox (number);
+
+CREATE TABLE timers (
+    number    INTEGER NOT NULL,
+    execution INTEGER NOT NULL,
+    timer     INTEGER NOT NULL,
+    due_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (number, execution, timer)
+);
+
+CREATE TABLE attempts (
+    number          INTEGER NOT NULL,
+    execution       INTEGER NOT NULL,
+    activity        INTEGER NOT NULL,
+    dimension       TEXT    NOT NULL DEFAULT '',
+    attempt         INTEGER NOT NULL,
+    name            TEXT    NOT NULL,
+    queue           TEXT    NOT NULL,
+    state           TEXT    NOT NULL,
+    ledger          INTEGER NOT NULL,
+    owner           TEXT,
+    input           BLOB    NOT NULL,
+    options         BLOB    NOT NULL,
+    available_at_ms INTEGER NOT NULL,
+    scheduled_at_ms INTEGER NOT NULL,
+    started_at_ms   INTEGER,
+    closed_at_ms    INTEGER,
+    expires_at_ms   INTEGER,                            -- the nearest of its deadlines (A5)
+    heartbeat_at_ms INTEGER,
+    details         BLOB,
+    failures        INTEGER NOT NULL DEFAULT 0,
+    losses          INTEGER NOT NULL DEFAULT 0,
+    failure         BLOB,
+    PRIMARY KEY (number, execution, activity, dimension, attempt)
+);
+
+CREATE INDEX attempts_ready ON attempts (queue, available_at_ms) WHERE state = 'READY';
+CREATE INDEX attempts_held ON attempts (owner)
+    WHERE state IN ('QUEUED', 'PREPARING', 'RUNNING', 'CANCELLED_RUNNING');
+CREATE INDEX attempts_expiring ON attempts (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
+
+CREATE TABLE payloads (
+    number    INTEGER NOT NULL,
+    reference TEXT    NOT NULL,                         -- a hash of the data
+    data      BLOB    NOT NULL,
+    PRIMARY KEY (number, reference)
+);
+
+CREATE TABLE workers (
+    key              TEXT PRIMARY KEY,
+    state            TEXT    NOT NULL,
+    token            INTEGER NOT NULL,
+    deadline_ms      INTEGER NOT NULL,
+    lease_ms         INTEGER NOT NULL,
+    host             BLOB    NOT NULL,
+    queues           TEXT    NOT NULL,
+    build            TEXT    NOT NULL,
+    registered_at_ms INTEGER NOT NULL
+);
+
+CREATE TABLE commits (
+    id    INTEGER PRIMARY KEY,
+    at_ms INTEGER NOT NULL
+);
+
+-- One row. The clock's high-water mark (W9): a store's time never goes back, whatever the machine's clock does.
+CREATE TABLE clock (now_ms INTEGER NOT NULL);
+INSERT INTO clock VALUES (0);

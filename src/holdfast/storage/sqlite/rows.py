@@ -1,0 +1,89 @@
+"""Rows of SQLite as records of the contract, in the order of the columns in the statements."""
+
+from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.storage.contract import (
+    AttemptKey,
+    AttemptRecord,
+    HistoryRow,
+    InboxRow,
+    InstanceRecord,
+    TimerRow,
+    WorkerRow,
+)
+from holdfast.storage.sqlite.transaction import Row
+
+OWN_COLUMNS = 22
+"""Of an attempt. Where it is to be run, the id and the workflow of its instance follow."""
+
+
+def instance_of(row: Row) -> InstanceRecord:
+    return InstanceRecord(
+        number=row[0],
+        id=row[1],
+        workflow=row[2],
+        version=row[3],
+        state=InstanceState(row[4]),
+        execution=row[5],
+        turn=row[6],
+        fence=row[7],
+        owner=row[8],
+        claimable_at_ms=row[9],
+        stamp_ms=row[10],
+        input=row[11],
+        input_hash=row[12],
+        outcome=row[13],
+        blocked=row[14],
+        created_at_ms=row[15],
+        closed_at_ms=row[16],
+    )
+
+
+def attempt_of(row: Row) -> AttemptRecord:
+    return AttemptRecord(
+        key=AttemptKey(row[0], row[1], row[2], row[4], row[3]),
+        name=row[5],
+        queue=row[6],
+        state=AttemptState(row[7]),
+        ledger=row[8],
+        owner=row[9],
+        input=row[10],
+        options=row[11],
+        available_at_ms=row[12],
+        scheduled_at_ms=row[13],
+        started_at_ms=row[14],
+        closed_at_ms=row[15],
+        expires_at_ms=row[16],
+        heartbeat_at_ms=row[17],
+        details=row[18],
+        failures=row[19],
+        losses=row[20],
+        failure=row[21],
+        instance_id=row[22] if len(row) > OWN_COLUMNS else "",
+        workflow=row[23] if len(row) > OWN_COLUMNS else "",
+    )
+
+
+def inbox_of(row: Row) -> InboxRow:
+    return InboxRow(row=row[0], number=row[1], execution=row[2], stamp_ms=row[3], event=row[4])
+
+
+def timer_of(row: Row) -> TimerRow:
+    return TimerRow(timer=row[0], due_at_ms=row[1])
+
+
+def history_of(row: Row) -> HistoryRow:
+    return HistoryRow(turn=row[0], events=row[1])
+
+
+def worker_of(row: Row) -> WorkerRow:
+    return WorkerRow(
+        key=row[0],
+        state=row[1],
+        token=row[2],
+        deadline_ms=row[3],
+        lease_ms=row[4],
+        host=row[5],
+        queues=row[6],
+        build=row[7],
+        registered_at_ms=row[8],
+    )

@@ -1,0 +1,2 @@
+-- Nothing waits for a closed instance; in the transaction that closes it.
+DELETE FROM timers WHERE number = ?

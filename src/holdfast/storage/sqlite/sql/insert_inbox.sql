@@ -1,0 +1,2 @@
+-- Row ids only grow: they are the order of arrival (G10).
+INSERT INTO inbox (number, execution, stamp_ms, event) VALUES (?, ?, ?, ?)

@@ -1,0 +1,4 @@
+-- Conditional on owner, state and digits: whoever lost the race changes nothing and learns it (A2, L13).
+UPDATE attempts SET state = ?, ledger = ?, failure = ?, closed_at_ms = ?, expires_at_ms = NULL
+WHERE number = ? AND execution = ? AND activity = ? AND dimension = ? AND attempt = ?
+  AND owner IS ? AND state = ? AND ledger = ?

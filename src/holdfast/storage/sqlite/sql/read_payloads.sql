@@ -1,0 +1,2 @@
+-- A read: payloads never change.
+SELECT reference, data FROM payloads WHERE number = ?

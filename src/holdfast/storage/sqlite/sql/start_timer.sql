@@ -1,0 +1,2 @@
+-- Part of a guarded turn.
+INSERT INTO timers (number, execution, timer, due_at_ms) VALUES (?, ?, ?, ?)

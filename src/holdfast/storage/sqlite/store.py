@@ -1,0 +1,192 @@
+"""The SQLite store: reads on the caller's thread, heartbeats on the beater's, and writes where they cost least.
+
+While commits are quick and nobody else writes, a group is written right here: a hop to another thread and back costs
+more than such a commit, and beside busy Python code a writing thread starves for the interpreter. When the disk is slow
+or another process is writing, the group waits on a thread instead, and the worker goes on gathering.
+
+``:memory:`` is a file in a private temporary folder that goes with the store: the same code, without durability.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from holdfast.core.lifecycle import InstanceState
+from holdfast.core.liveness import Heartbeat, Reply, WorkerKey
+from holdfast.errors import StoreError
+from holdfast.storage.contract import (
+    AttemptRecord,
+    CommitId,
+    HistoryRow,
+    InboxRow,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    Loaded,
+    Member,
+    Outcome,
+    Registration,
+    WorkerRow,
+)
+from holdfast.storage.sqlite.connection import open_reader
+from holdfast.storage.sqlite.rows import attempt_of, history_of, inbox_of, instance_of, timer_of, worker_of
+from holdfast.storage.sqlite.statements import statements as sql
+from holdfast.storage.sqlite.transaction import Connection, Row
+from holdfast.storage.sqlite.writer import SqliteWriter
+
+IN_MEMORY: Final = ":memory:"
+Value = TypeVar("Value")
+
+SLOW_COMMIT_MS: Final = 5.0
+"""Groups that take longer than this, smoothed, are written on the writer's thread."""
+PROBE_EVERY: Final = 32
+"""Every so many groups the disk is tried again from the worker's own thread."""
+SMOOTHING: Final = 0.2
+LONGEST_COUNTED_MS: Final = 50.0
+"""One outlier must not keep a fast disk on the slow path for long."""
+
+
+class SqliteStore:
+    """A store on one file. Any number of processes of one machine may use it at the same time."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        clock: Callable[[], int],
+        elapsed_ms: Callable[[], float] = lambda: 0.0,
+        durability: str = "full",
+    ) -> None:
+        self._temporary: str | None = None
+        self._named = str(path)
+        self._path = Path(path)
+        self._clock = clock
+        self._elapsed_ms = elapsed_ms
+        self._durable = durability == "full" and self._named != IN_MEMORY
+        self._executor = ThreadPoolExecutor(1, "holdfast-writer")
+        self._writer: SqliteWriter | None = None
+        self._beater: SqliteWriter | None = None
+        self._reader: Connection | None = None
+        self._mark_ms = 0
+        self._commit_ms = 0.0
+        self._groups = 0
+
+    @property
+    def path(self) -> Path:
+        """The file. Processes that share it share the store."""
+        return self._path
+
+    async def open(self) -> None:
+        if self._named == IN_MEMORY:
+            self._temporary = tempfile.mkdtemp(prefix="holdfast-")
+            self._path = Path(self._temporary) / "memory.db"
+        self._writer = await self._on_writer_thread(self._open_writer)
+        self._reader = open_reader(self._path)
+        self._mark_ms = self._read(sql.read_clock)[0][0]
+
+    def _open_writer(self) -> SqliteWriter:
+        writer = SqliteWriter(self._path, self._clock, durable=self._durable)
+        try:
+            writer.migrate()
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    async def close(self) -> None:
+        writer, self._writer = self._writer, None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        if self._beater is not None:
+            self._beater.close()
+            self._beater = None
+        if writer is not None:
+            await self._on_writer_thread(writer.close)
+        self._executor.shutdown()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+    def now_ms(self) -> int:
+        self._mark_ms = max(self._mark_ms, self._clock())
+        return self._mark_ms
+
+    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        writer = self._open(self._writer)
+        self._groups += 1
+        if self._commit_ms < SLOW_COMMIT_MS or self._groups % PROBE_EVERY == 0:
+            before_ms = self._elapsed_ms()
+            outcomes = writer.try_write(commit_id, members)
+            if outcomes is not None:
+                took_ms = min(self._elapsed_ms() - before_ms, LONGEST_COUNTED_MS)
+                self._commit_ms += (took_ms - self._commit_ms) * SMOOTHING
+                return outcomes
+        return await self._on_writer_thread(lambda: writer.write(commit_id, members))
+
+    async def was_committed(self, commit_id: CommitId) -> bool:
+        return bool(self._read(sql.find_commit, commit_id))
+
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+        if self._beater is None:
+            self._beater = SqliteWriter(self._path, self._clock, durable=self._durable)
+        return self._beater.heartbeat(beat, registration)
+
+    # ------------------------------------------------------------ reads
+
+    async def find(self, instance_id: InstanceId) -> InstanceRecord | None:
+        rows = self._read(sql.find_instance, instance_id)
+        return instance_of(rows[0]) if rows else None
+
+    async def load(self, number: InstanceNumber, execution: int) -> Loaded:
+        return Loaded(
+            history=[history_of(row) for row in self._read(sql.read_history, number, execution)],
+            inbox=[inbox_of(row) for row in self._read(sql.read_inbox, number)],
+            timers=[timer_of(row) for row in self._read(sql.read_timers, number, execution)],
+            attempts=[attempt_of(row) for row in self._read(sql.read_attempts, number, execution)],
+            payloads=await self.read_payloads(number),
+        )
+
+    async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
+        return [history_of(row) for row in self._read(sql.read_history, number, execution)]
+
+    async def read_attempts(self, number: InstanceNumber, execution: int) -> list[AttemptRecord]:
+        return [attempt_of(row) for row in self._read(sql.read_attempts, number, execution)]
+
+    async def read_payloads(self, number: InstanceNumber) -> dict[str, bytes]:
+        return dict(self._read(sql.read_payloads, number))
+
+    async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
+        return [inbox_of(row) for row in self._read(sql.read_inbox_of_owner, owner, after_row)]
+
+    async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
+        return [attempt_of(row) for row in self._read(sql.expired_attempts, self.now_ms(), limit)]
+
+    async def next_wake_ms(self, queues: Sequence[str]) -> int | None:
+        times = [self._read(sql.next_claimable)[0][0], self._read(sql.next_expiry)[0][0]]
+        times += [self._read(sql.next_ready, queue)[0][0] for queue in queues]
+        return min((time for time in times if time is not None), default=None)
+
+    async def list_instances(
+        self, *, before: int, limit: int, state: InstanceState | None = None, workflow: str | None = None
+    ) -> list[InstanceRecord]:
+        rows = self._read(sql.list_instances, before, None if state is None else state.value, workflow, limit)
+        return [instance_of(row) for row in rows]
+
+    async def workers(self) -> list[WorkerRow]:
+        return [worker_of(row) for row in self._read(sql.read_workers)]
+
+    def _read(self, statement: str, *bindings: Any) -> list[Row]:
+        return self._open(self._reader).execute(statement, bindings).fetchall()
+
+    def _open(self, part: Value | None) -> Value:
+        if part is None:
+            raise StoreError(f"the store {self._named} is not open")
+        return part
+
+    async def _on_writer_thread(self, work: Callable[[], Value]) -> Value:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)

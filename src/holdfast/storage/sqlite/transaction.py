@@ -1,0 +1,48 @@
+"""The few things asked of the SQLite library, and one write transaction with its time."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+Row = tuple[Any, ...]
+
+
+class Cursor(Protocol):
+    """Runs statements, and is run again and again: making one costs more than a statement."""
+
+    def execute(self, statements: str, bindings: tuple[Any, ...] | None = None, /) -> "Cursor": ...
+    def fetchall(self) -> list[Row]: ...
+
+
+class Connection(Protocol):
+    """One connection of the one SQLite library that this process uses."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+    def cursor(self) -> Cursor: ...
+    def execute(self, statements: str, bindings: tuple[Any, ...] | None = None, /) -> Cursor: ...
+    def changes(self) -> int: ...
+    def close(self) -> None: ...
+    def set_wal_hook(self, callback: Callable[[Any, str, int], int] | None, /) -> None: ...
+    def wal_checkpoint(self, dbname: str | None = None, mode: int = 0) -> tuple[int, int]: ...
+
+
+class Transaction:
+    """Statements of one group, between its BEGIN and its COMMIT."""
+
+    __slots__ = ("_changes", "_execute", "_fetch", "now_ms")
+
+    def __init__(self, connection: Connection, cursor: Cursor, now_ms: int) -> None:
+        self._execute = cursor.execute
+        self._fetch = cursor.fetchall
+        self._changes = connection.changes
+        self.now_ms = now_ms
+
+    def change(self, statement: str, *bindings: Any) -> int:
+        """Run a statement that changes rows; the answer is how many."""
+        self._execute(statement, bindings)
+        return self._changes()
+
+    def rows(self, statement: str, *bindings: Any) -> list[Row]:
+        """Run a statement that gives rows."""
+        self._execute(statement, bindings)
+        return self._fetch()

@@ -1,0 +1,156 @@
+"""The one writer of a process: takes a group, writes it in one transaction, and keeps the WAL short.
+
+It is used from one thread at a time, which may be the worker's own (`try_write`, when nobody else is writing) or
+one that waits for its turn (`write`). An error that no guard foresaw is one member's fault: the group is rolled back
+and its halves are tried by themselves, until the member stands alone. A disk that is full or broken is everybody's:
+nothing of the group is kept and the error is raised.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey, WorkerRecord, WorkerState, heartbeat
+from holdfast.errors import StoreError
+from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Registration
+from holdfast.storage.sqlite.connection import migrate, open_writer
+from holdfast.storage.sqlite.lock import WriteLock
+from holdfast.storage.sqlite.members import apply_members
+from holdfast.storage.sqlite.rows import worker_of
+from holdfast.storage.sqlite.statements import statements as sql
+from holdfast.storage.sqlite.transaction import Transaction
+
+CHECKPOINT_PAGES: Final = 2_000
+"""WAL pages after which a checkpoint moves them into the database."""
+COMMITS_KEPT_MS: Final = 3_600_000
+"""How long the ids of commits are kept for those who do not know whether theirs went through."""
+FORGET_EVERY: Final = 10_000
+"""Groups between two looks for commit ids that nobody needs any more."""
+
+
+class SqliteWriter:
+    """A connection that writes. Not shared between threads."""
+
+    def __init__(self, path: Path, clock: Callable[[], int], *, durable: bool) -> None:
+        self._path = path
+        self._clock = clock
+        self._connection = open_writer(path, durable=durable)
+        self._lock = WriteLock(path)
+        self._cursor = self._connection.cursor()
+        self._wal_pages = 0
+        self._groups = 0
+        self._connection.set_wal_hook(self._count_pages)
+
+    def close(self) -> None:
+        """Move the WAL into the database, as far as readers allow, and let go of the file."""
+        try:
+            with self._lock.held():
+                self._checkpoint()
+        finally:
+            self._connection.close()
+            self._lock.close()
+
+    def migrate(self) -> None:
+        """Bring the schema up to this release."""
+        with self._lock.held():
+            migrate(self._connection, self._path)
+
+    def write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        """Wait for our turn and write a group. When it returns, what was applied is on disk."""
+        self._lock.take(wait=True)
+        return self._write_and_release(commit_id, members)
+
+    def try_write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome] | None:
+        """Write a group if nobody else is writing; None if somebody is."""
+        if not self._lock.take(wait=False):
+            return None
+        return self._write_and_release(commit_id, members)
+
+    def _write_and_release(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        try:
+            outcomes = self._write_group(commit_id, members)
+            self._groups += 1
+            if self._wal_pages >= CHECKPOINT_PAGES:
+                self._checkpoint()
+            return outcomes
+        finally:
+            self._lock.release()
+
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+        """Judge one heartbeat and record the lease (W1-W5)."""
+        with self._lock.held():
+            transaction = self._begin()
+            try:
+                reply = self._judge(transaction, beat, registration)
+                self._cursor.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+            return reply
+
+    def _write_group(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        transaction = self._begin()
+        try:
+            outcomes = apply_members(transaction, members)
+            transaction.change(sql.insert_commit, commit_id, transaction.now_ms)
+            if self._groups % FORGET_EVERY == 0:
+                transaction.change(sql.forget_commits, transaction.now_ms - COMMITS_KEPT_MS)
+            self._cursor.execute("COMMIT")
+        except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError) as error:
+            self._roll_back()
+            raise StoreError(f"{self._path} could not be written: {error}") from error
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the member that caused it
+            self._roll_back()
+            if len(members) == 1:
+                return [Failed(error=error)]
+            middle = len(members) // 2
+            first = self._write_group(commit_id, members[:middle])
+            return first + self._write_group(CommitId(commit_id + 1), members[middle:])
+        return outcomes
+
+    def _begin(self) -> Transaction:
+        self._cursor.execute("BEGIN IMMEDIATE")
+        self._cursor.execute(sql.advance_clock, (self._clock(),))
+        return Transaction(self._connection, self._cursor, self._cursor.fetchall()[0][0])
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._cursor.execute("ROLLBACK")
+
+    def _judge(self, transaction: Transaction, beat: Heartbeat, registration: Registration) -> Reply:
+        rows = transaction.rows(sql.read_worker, beat.key)
+        record: WorkerRecord | None = None
+        if rows:
+            row = worker_of(rows[0])
+            record = WorkerRecord(WorkerKey(row.key), WorkerState(row.state), row.token, row.deadline_ms)
+        _, reply = heartbeat(record, beat, now_ms=transaction.now_ms)
+        if isinstance(reply, Renewed):
+            if record is None:
+                transaction.change(
+                    sql.register_worker,
+                    beat.key,
+                    reply.token,
+                    reply.deadline_ms,
+                    reply.lease_ms,
+                    registration.host,
+                    registration.queues,
+                    registration.build,
+                    transaction.now_ms,
+                )
+            else:
+                transaction.change(
+                    sql.renew_lease, reply.token, reply.deadline_ms, reply.lease_ms, beat.key, record.token
+                )
+        return reply
+
+    def _count_pages(self, connection: object, database: str, pages: int) -> int:
+        del connection, database
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Readers may hold some of the WAL back; what they hold is moved by a later checkpoint."""
+        self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        self._wal_pages = 0

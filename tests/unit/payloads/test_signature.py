@@ -1,0 +1,239 @@
+"""Calls as payloads: bound, typed, and back."""
+
+import datetime as dt
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import AnnotationError, ArgumentError, PayloadError, PayloadTooLarge
+from holdfast.payloads import Signature, input_hash
+
+NOT_JSON = object()
+
+
+@dataclass
+class Order:
+    card: str
+    cents: int
+
+
+async def charge(card: str, cents: int) -> str:
+    return f"{card}{cents}"
+
+
+async def ship(order: Order, /, when: dt.date, *, fast: bool = False, tag: Any = NOT_JSON) -> Order | None: ...
+
+
+def optional(first: int, second: int | None = 2, third: int = 3) -> tuple[int, ...]:
+    return (first, second or 0, third)
+
+
+async def tokens(topic: str) -> AsyncIterator[dt.date]:
+    yield dt.date(2026, 1, len(topic))
+
+
+async def generated() -> AsyncGenerator[tuple[int, str], None]:
+    yield (1, "a")
+
+
+def items() -> Iterator[int]:
+    yield 1
+
+
+def make_bare() -> Any:
+    def bare(anything: Any, other: Any = None) -> Any:
+        return anything, other
+
+    bare.__annotations__.clear()
+    return bare
+
+
+bare = make_bare()
+
+
+async def no_arguments() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "data"),
+    [
+        (no_arguments, (), {}, b"{}"),
+        (charge, ("42", 7), {}, b'{"card":"42","cents":7}'),
+        (charge, ("42",), {"cents": 7}, b'{"card":"42","cents":7}'),
+        (charge, (), {"cents": 7, "card": "42"}, b'{"card":"42","cents":7}'),
+        (optional, (1,), {}, b'{"first":1}'),
+        (optional, (1, None), {}, b'{"first":1,"second":null}'),
+        (optional, (1,), {"third": 5}, b'{"first":1,"third":5}'),
+        (bare, ({"a": [1]},), {}, b'{"anything":{"a":[1]}}'),
+        (
+            ship,
+            (Order("42", 7), dt.date(2026, 1, 2)),
+            {"fast": True},
+            b'{"order":{"card":"42","cents":7},"when":"2026-01-02","fast":true}',
+        ),
+    ],
+)
+def test_arguments_are_stored_by_name_and_come_back_typed(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], data: bytes
+) -> None:
+    signature = Signature.of(function)
+    assert signature.encode_arguments(args, kwargs) == data
+    again_args, again_kwargs = signature.decode_arguments(data)
+    assert signature._signature.bind(*again_args, **again_kwargs) == signature._signature.bind(*args, **kwargs)
+
+
+def test_an_argument_left_out_stays_out_and_none_does_not() -> None:
+    signature = Signature.of(optional)
+    args, kwargs = signature.decode_arguments(b'{"first":1}')
+    assert optional(*args, **kwargs) == (1, 2, 3)
+    args, kwargs = signature.decode_arguments(b'{"first":1,"second":null}')
+    assert optional(*args, **kwargs) == (1, 0, 3)
+    assert input_hash(b'{"first":1}') != input_hash(b'{"first":1,"second":null}')
+
+
+@given(st.text("ab"), st.integers())
+def test_the_same_call_has_the_same_hash_however_it_was_written(card: str, cents: int) -> None:
+    signature = Signature.of(charge)
+    by_position = signature.encode_arguments((card, cents))
+    by_name = signature.encode_arguments((), {"cents": cents, "card": card})
+    by_hand = signature.normalise(f' ["{card}", {cents}]'.encode())
+    assert input_hash(by_position) == input_hash(by_name) == input_hash(by_hand)
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs", "parts"),
+    [
+        (charge, ("42",), {}, ("charge", "missing", "cents")),
+        (charge, ("42", 1, 2), {}, ("charge", "too many")),
+        (charge, ("42", 1), {"cent": 2}, ("charge", "cent")),
+        (charge, ("42", 1), {"cents": 2}, ("charge", "multiple values", "cents")),
+        (charge, (42, 1), {}, ("charge()", "argument `card`", "expected str, found int")),
+        (charge, ("42", float("nan")), {}, ("charge()", "argument `cents`", "found float")),
+        (
+            ship,
+            (Order("4", cast(int, "x")), dt.date(2026, 1, 1)),
+            {},
+            ("ship()", "`order`", "`$.cents`", "found str"),
+        ),
+        (charge, (), {"card": "4", "cents": "x"}, ("charge()", "`cents`", "found str")),
+        (bare, ({1, 2},), {}, ("bare()", "`anything`", "found set")),
+    ],
+)
+def test_wrong_arguments_are_refused_with_function_and_argument(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], parts: tuple[str, ...]
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        Signature.of(function).encode_arguments(args, kwargs)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "data", "parts"),
+    [
+        (charge, b'{"card":"4"}', ("charge()", "`cents`", "missing")),
+        (charge, b'{"card":"4","cents":1,"tip":2}', ("charge", "no parameter 'tip'")),
+        (charge, b'{"card":"4","cents":"x"}', ("charge()", "`cents`", "Expected `int`, got `str`")),
+        (ship, b'{"order":{"card":"4","cents":"x"},"when":"2026-01-01"}', ("`order`", "`$.cents`")),
+        (charge, b'["4",1,2]', ("charge", "takes 2", "not 3")),
+        (charge, b"3", ("charge()", "object by name")),
+        (charge, b"", ("charge()", "object by name")),
+        (charge, b"\x80\x04\x95", ("charge()", "object by name")),
+        (charge, b'{"card":"\xff","cents":1}', ("charge()",)),
+    ],
+)
+def test_a_payload_that_does_not_fit_the_function_is_refused(
+    function: Any, data: bytes, parts: tuple[str, ...]
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        Signature.of(function).decode_arguments(data)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_positional_argument_after_one_left_out_is_refused() -> None:
+    def function(first: int = 1, second: int = 2, /) -> None: ...
+
+    with pytest.raises(ArgumentError, match="`second` is positional"):
+        Signature.of(function).decode_arguments(b'{"second":3}')
+
+
+def test_results_are_typed_by_the_return_annotation() -> None:
+    signature = Signature.of(optional)
+    assert signature.decode_result(signature.encode_result((1, 2))) == (1, 2)
+    with pytest.raises(PayloadError, match=r"the result of charge\(\).*expected str, found int"):
+        Signature.of(charge).encode_result(3)
+    with pytest.raises(PayloadError, match=r"the result of charge\(\) cannot be read"):
+        Signature.of(charge).decode_result(b"3")
+    assert Signature.of(no_arguments).encode_result(None) == b"null"
+
+
+@pytest.mark.parametrize(("function", "item"), [(tokens, dt.date(2026, 1, 2)), (generated, (1, "a")), (items, 1)])
+def test_the_result_of_a_generator_is_an_item(function: Any, item: Any) -> None:
+    signature = Signature.of(function)
+    assert signature.yields
+    assert signature.decode_result(signature.encode_result(item)) == item
+
+
+def test_a_generator_annotated_with_its_item_is_refused() -> None:
+    async def wrong() -> AsyncIterator[str]:
+        yield "a"
+
+    wrong.__annotations__["return"] = str
+    with pytest.raises(AnnotationError, match="AsyncIterator"):
+        Signature.of(wrong)
+
+
+def unresolvable(good: int, bad: int) -> None: ...
+
+
+unresolvable.__annotations__["bad"] = "Nowhere"
+
+
+def unstorable(good: int, bad: list[complex]) -> None: ...
+
+
+def many(*numbers: int) -> None: ...
+
+
+def named(**numbers: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "parts"),
+    [
+        (unresolvable, ("unresolvable()", "parameter `bad`", "Nowhere")),
+        (unstorable, ("unstorable()", "parameter `bad`", "complex")),
+        (many, ("many()", "*numbers", "list")),
+        (named, ("named()", "**numbers", "dict")),
+        (print, ("function or method",)),
+    ],
+)
+def test_a_function_that_cannot_be_stored_is_refused_at_registration(function: Any, parts: tuple[str, ...]) -> None:
+    with pytest.raises(AnnotationError) as caught:
+        Signature.of(function)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_payloads_above_the_limit_are_refused_with_name_and_sizes() -> None:
+    signature = Signature.of(charge, limit_bytes=100)
+    for attempt in (("x" * 100, 1), ("x" * 99, 1)):
+        with pytest.raises(PayloadTooLarge, match=r"charge\(\): the payload of the arguments has 1"):
+            signature.encode_arguments(attempt)
+    with pytest.raises(PayloadTooLarge, match=r"charge\(\): the payload of the arguments"):
+        signature.encode_arguments((), {"card": "x" * 100, "cents": 1})
+    with pytest.raises(PayloadTooLarge, match=r"the result of charge\(\) has 102 bytes and the limit is 100"):
+        signature.encode_result("x" * 100)
+
+
+def test_a_method_is_bound_without_self() -> None:
+    class Shop:
+        async def sell(self, cents: int) -> int:
+            return cents
+
+    assert Signature.of(Shop().sell).encode_arguments((3,)) == b'{"cents":3}'
