@@ -2,7 +2,6 @@
 
 import os
 import random  # noqa: TID251 - orders of firing are made from seeds
-import shutil
 import subprocess
 import sys
 from itertools import zip_longest
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.interpreters import interpreter
 from tests.unit.replay import programs
 
 FIRST_SEED = 0
@@ -43,22 +43,12 @@ def test_G10_a_program_takes_the_same_steps_when_it_is_run_again(program: Any, s
     del litter
 
 
-def _python(minor: str) -> str:
-    """Find an interpreter by its name: one that answers, not the stub of a version manager."""
-    name = f"python{minor}"
-    managed = sorted(Path.home().glob(f".pyenv/versions/{minor}.*/bin/{name}"))
-    for candidate in (shutil.which(name), *map(str, managed)):
-        if candidate is not None:
-            probe = subprocess.run([candidate, "-c", ""], capture_output=True, check=False)
-            if probe.returncode == 0:
-                return candidate
-    pytest.skip(f"{name} is not installed here")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("minor", OTHER_PYTHONS)
 def test_G10_programs_take_the_same_steps_on_another_python(minor: str) -> None:
-    python = _python(minor)
+    python = interpreter(minor)
+    if python is None:
+        pytest.skip(f"python{minor} is not installed here")
     root = Path(__file__).parents[3]
     environment = {
         **os.environ,
