@@ -36,11 +36,10 @@ def _installed(minor: str) -> str | None:
 def _make(python: str, folder: Path) -> None:
     """Several test processes may want it at once: each makes its own, and the first to finish is kept."""
     draft = folder.with_name(f"{folder.name}.{os.getpid()}")
-    subprocess.run([python, "-m", "venv", draft], check=True, capture_output=True)
-    install = [draft / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run(
-        [*install, "--constraint", ROOT / "constraints.txt", "msgspec", "apsw"], check=True, capture_output=True
-    )
+    subprocess.run([python, "-m", "venv", str(draft)], check=True, capture_output=True)
+    install = [str(draft / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pins = str(ROOT / "constraints.txt")
+    subprocess.run([*install, "--constraint", pins, "msgspec", "apsw"], check=True, capture_output=True)
     (draft / "ready").touch()
     try:
         draft.rename(folder)

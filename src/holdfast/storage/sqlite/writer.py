@@ -90,11 +90,13 @@ class SqliteWriter:
                 raise
             return reply
 
-    def _write_group(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+    def _write_group(self, commit_id: CommitId | None, members: Sequence[Member]) -> list[Outcome]:
+        """One transaction; of a group that had to be halved, the last one carries its id."""
         transaction = self._begin()
         try:
             outcomes = apply_members(transaction, members)
-            transaction.change(sql.insert_commit, commit_id, transaction.now_ms)
+            if commit_id is not None:
+                transaction.change(sql.insert_commit, commit_id, transaction.now_ms)
             if self._groups % FORGET_EVERY == 0:
                 transaction.change(sql.forget_commits, transaction.now_ms - COMMITS_KEPT_MS)
             self._cursor.execute("COMMIT")
@@ -106,8 +108,7 @@ class SqliteWriter:
             if len(members) == 1:
                 return [Failed(error=error)]
             middle = len(members) // 2
-            first = self._write_group(commit_id, members[:middle])
-            return first + self._write_group(CommitId(commit_id + 1), members[middle:])
+            return self._write_group(None, members[:middle]) + self._write_group(commit_id, members[middle:])
         return outcomes
 
     def _begin(self) -> Transaction:

@@ -1,0 +1,19 @@
+"""The conformance kit: what every store must do, as tests that any store's own test suite can run.
+
+Derive from `StoreConformance`, say how a store is made, and let pytest collect it::
+
+    class TestMyStore(StoreConformance):
+        def make_store(self, clock):
+            return MyStore(clock=clock)
+"""
+
+from holdfast.testing.conformance.attempts import AttemptRules
+from holdfast.testing.conformance.groups import GroupRules
+from holdfast.testing.conformance.instances import InstanceRules
+from holdfast.testing.conformance.workers import WorkerRules
+
+__all__ = ["StoreConformance"]
+
+
+class StoreConformance(InstanceRules, AttemptRules, GroupRules, WorkerRules):
+    """All of the rules."""

@@ -1,0 +1,179 @@
+"""Attempts: completions, retries, claims and heartbeats, each accepted once and from its owner only."""
+
+from holdfast.core.events import decode_event
+from holdfast.core.ledger import SEED
+from holdfast.core.lifecycle import AttemptEvent, AttemptState
+from holdfast.core.options import ActivityOptions
+from holdfast.storage.contract import (
+    AttemptKey,
+    AttemptRecord,
+    ClaimAttempts,
+    ClaimedAttempts,
+    ClaimedInstances,
+    ClaimInstances,
+    HeartbeatAttempt,
+    Rejected,
+    Release,
+    Retry,
+)
+from holdfast.storage.endings import transition
+from holdfast.testing.conformance.bench import (
+    ANNA,
+    BERT,
+    Bench,
+    Rules,
+    applied,
+    check,
+    closing,
+    completion,
+    new_attempt,
+    turn,
+)
+
+
+class AttemptRules(Rules):
+    """L9, L13, L14, A2, A6, A8, G4, G5, G13."""
+
+    def test_L13_a_completion_with_its_turn_enters_and_leaves_leg_2_in_one_commit(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(turn(record, completions=(completion(record),)))))
+            attempt = (await bench.store.read_attempts(record.number, 1))[0]
+            check((attempt.state, attempt.ledger) == (AttemptState.COMPLETED, 888_000_001_000_001))
+
+        self.on_bench(case)
+
+    def test_L14_a_completion_alone_waits_in_the_inbox_and_wakes_the_instance(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
+            check((await bench.instance("a")).claimable_at_ms is None)
+            check(applied(await bench.one(completion(record))))
+            loaded = await bench.store.load(record.number, 1)
+            check((loaded.attempts[0].state, loaded.attempts[0].ledger) == ("COMPLETED", 889_000_001_000_000))
+            check([decode_event(row.event).__class__.__name__ for row in loaded.inbox] == ["ActivityCompleted"])
+            claimed = await bench.one(ClaimInstances(owner=BERT, workflows=("flow",), limit=1))
+            check(isinstance(claimed, ClaimedInstances) and len(claimed.instances) == 1)
+
+        self.on_bench(case)
+
+    def test_G5_a_rejected_turn_does_not_lose_the_completions_it_was_to_apply(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=2)
+            stale = turn(record, turn=77, completions=(completion(record, 0), completion(record, 1)))
+            check(isinstance(await bench.one(stale), Rejected))
+            loaded = await bench.store.load(record.number, 1)
+            check([attempt.ledger for attempt in loaded.attempts] == [889_000_001_000_000] * 2)
+            check(len(loaded.inbox) == 2)
+            check(len(loaded.history) == 1)
+
+        self.on_bench(case)
+
+    def test_L9_a_completion_counts_once(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            outcomes = await bench.commit(completion(record), completion(record))
+            check(applied(outcomes[0]) and isinstance(outcomes[1], Rejected))
+            check(len((await bench.store.load(record.number, 1)).inbox) == 1)
+            again = turn(record, completions=(completion(record),))
+            check(isinstance(await bench.one(again), Rejected), "a turn applied a completion that was recorded before")
+            check((await bench.instance("a")).turn == record.turn)
+
+        self.on_bench(case)
+
+    def test_A2_only_the_owner_ends_an_attempt(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            for wrong in (
+                completion(record, owner=BERT),
+                completion(record, from_ledger=789_000_000_000_000),
+                completion(record, from_state=AttemptState.CANCELLED_RUNNING),
+            ):
+                check(isinstance(await bench.one(wrong), Rejected))
+            check((await bench.store.read_attempts(record.number, 1))[0].state == "RUNNING")
+
+        self.on_bench(case)
+
+    def test_G4_a_late_completion_of_a_closed_instance_is_recorded_and_goes_nowhere(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(closing(record))))
+            late = completion(record, from_state=AttemptState.CANCELLED_RUNNING)
+            check(applied(await bench.one(late)))
+            loaded = await bench.store.load(record.number, 1)
+            check((loaded.attempts[0].state, loaded.attempts[0].ledger) == ("COMPLETED", 888_000_001_000_001))
+            check(not loaded.inbox)
+
+        self.on_bench(case)
+
+    def test_G13_a_failure_and_the_next_attempt_are_one_commit(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            first = (await bench.store.read_attempts(record.number, 1))[0]
+            again = new_attempt(0, attempt=2, failures=1, available_at_ms=bench.clock.now_ms + 100)
+            retry = Retry(ended=transition(first, AttemptEvent.FAIL, failure=b"{}"), next=again)
+            outcomes = await bench.commit(retry, retry)
+            check(applied(outcomes[0]) and isinstance(outcomes[1], Rejected))
+            attempts = await bench.store.read_attempts(record.number, 1)
+            check([(each.state, each.ledger) for each in attempts] == [("FAILED", first.ledger), ("READY", SEED)])
+            check(not await self._claim_attempts(bench), "it was claimed before its delay was over")
+            bench.clock.now_ms += 100
+            check([each.key.attempt for each in await self._claim_attempts(bench)] == [2])
+
+        self.on_bench(case)
+
+    def test_A2_ready_attempts_are_claimed_once_in_the_order_they_became_available(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            ready = tuple(new_attempt(number, available_at_ms=bench.clock.now_ms - number) for number in range(6))
+            check(applied(await bench.one(turn(record, attempts=ready))))
+            claim = ClaimAttempts(owner=BERT, queues=("default",), names=("step",), limit=4)
+            outcomes = await bench.commit(claim, claim)
+            taken = [
+                attempt for outcome in outcomes if isinstance(outcome, ClaimedAttempts) for attempt in outcome.attempts
+            ]
+            check([attempt.key.activity for attempt in taken] == [5, 4, 3, 2, 1, 0])
+            check({(each.state, each.ledger, each.owner) for each in taken} == {("RUNNING", 889_000_000_000_000, BERT)})
+            check(taken[0].instance_id == "a")
+
+        self.on_bench(case)
+
+    def test_attempts_are_claimed_by_queue_and_by_what_the_worker_knows(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            ready = (new_attempt(0, queue="gpu"), new_attempt(1, name="other"), new_attempt(2))
+            check(applied(await bench.one(turn(record, attempts=ready))))
+            check([each.key.activity for each in await self._claim_attempts(bench)] == [2])
+
+        self.on_bench(case)
+
+    def test_L8_an_attempt_whose_claimers_were_lost_too_often_is_given_up_with_a_reason(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            worn = new_attempt(0, ledger=499_000_000_000_000, options=ActivityOptions(max_claims=5))
+            check(applied(await bench.one(turn(record, attempts=(worn,)))))
+            check(not await self._claim_attempts(bench))
+            loaded = await bench.store.load(record.number, 1)
+            check((loaded.attempts[0].state, loaded.attempts[0].ledger) == ("FAILED", 499_000_000_000_000))
+            check(b"claimed 5 times" in (loaded.attempts[0].failure or b""))
+            check(len(loaded.inbox) == 1)
+
+        self.on_bench(case)
+
+    def test_A6_a_heartbeat_is_accepted_from_the_owner_of_a_living_attempt_and_says_when_to_stop(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            key = AttemptKey(record.number, 1, 0, 1)
+            beat = HeartbeatAttempt(key=key, owner=ANNA, details=b"7", expires_at_ms=None)
+            check(applied(await bench.one(beat)))
+            check((await bench.store.read_attempts(record.number, 1))[0].details == b"7")
+            stranger = HeartbeatAttempt(key=key, owner=BERT, details=b"8", expires_at_ms=None)
+            check(isinstance(await bench.one(stranger), Rejected))
+            check(applied(await bench.one(closing(record))))
+            check(await bench.one(beat) == Rejected(reason="cancel requested"))
+
+        self.on_bench(case)
+
+    async def _claim_attempts(self, bench: Bench) -> list[AttemptRecord]:
+        outcome = await bench.one(ClaimAttempts(owner=BERT, queues=("default",), names=("step",), limit=10))
+        return outcome.attempts if isinstance(outcome, ClaimedAttempts) else []

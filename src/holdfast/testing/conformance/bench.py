@@ -1,0 +1,219 @@
+"""A store on the bench: a clock that only moves when told, two workers, and short ways to write members."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from holdfast.core.events import (
+    ActivityCompleted,
+    ActivityScheduled,
+    HistoryEvent,
+    Payload,
+    Started,
+    WorkflowCompleted,
+    encode_event,
+    encode_events,
+)
+from holdfast.core.ledger import SEED, enter_leg2, exit_leg2
+from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey
+from holdfast.core.options import ActivityOptions, encode_options
+from holdfast.core.require import require
+from holdfast.storage.contract import (
+    Applied,
+    AttemptKey,
+    Close,
+    CommitId,
+    Completion,
+    Fence,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    Member,
+    NewAttempt,
+    Outcome,
+    Registration,
+    Start,
+    StartedInstance,
+    Store,
+    Turn,
+)
+
+RUNNING_LEDGER = 889_000_000_000_000
+FIRST_TIME_MS = 1_000_000
+HERE = Registration(host=b"{}", queues="default", build="")
+ANNA, BERT = WorkerKey("anna"), WorkerKey("bert")
+
+
+class ManualClock:
+    """Stands still until it is told to move. It may be set back, as clocks of machines are."""
+
+    def __init__(self) -> None:
+        self.now_ms = FIRST_TIME_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class Bench:
+    """One store, and what a test says to it."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.store = store
+        self.clock = clock
+        self._ids = count(1)
+        self.tokens: dict[WorkerKey, int] = {}
+
+    # ------------------------------------------------------------ verbs
+
+    async def commit(self, *members: Member) -> list[Outcome]:
+        return await self.store.commit(CommitId(next(self._ids)), members)
+
+    async def one(self, member: Member) -> Outcome:
+        return (await self.commit(member))[0]
+
+    def beat(self, key: WorkerKey, *, lease_ms: int = 10_000) -> Reply:
+        reply = self.store.heartbeat(Heartbeat(key, self.tokens.get(key), lease_ms), HERE)
+        if isinstance(reply, Renewed):
+            self.tokens[key] = reply.token
+        return reply
+
+    async def instance(self, instance_id: str) -> InstanceRecord:
+        record = await self.store.find(InstanceId(instance_id))
+        require(record is not None, f"{instance_id} is not there")
+        return record  # type: ignore[return-value]  # required above
+
+    async def started(self, instance_id: str, *, owner: WorkerKey = ANNA, activities: int = 1) -> InstanceRecord:
+        """An instance whose first turn scheduled some activities, running with its owner."""
+        outcome = await self.one(start(instance_id, first=first_turn(owner, activities=activities)))
+        require(isinstance(outcome, StartedInstance) and outcome.created, f"{instance_id} was not created: {outcome}")
+        return await self.instance(instance_id)
+
+
+def start(
+    instance_id: str, *, first: Turn | None = None, given: bytes = b"{}", workflow: str = "flow", **more: Any
+) -> Start:
+    """The start of an instance."""
+    begun = Started(time_ms=0, workflow=workflow, version="", seed=1, input=Payload(msgspec.Raw(given)))
+    return Start(
+        id=InstanceId(instance_id),
+        workflow=workflow,
+        version="",
+        input=given,
+        input_hash=given,
+        started=encode_event(begun),
+        first=first,
+        **more,
+    )
+
+
+def first_turn(owner: WorkerKey = ANNA, *, activities: int = 1) -> Turn:
+    """Turn 0 of an instance that is yet to be created, with activities that run at once."""
+    events: list[HistoryEvent] = [ActivityScheduled(activity=number, name="step") for number in range(activities)]
+    return Turn(
+        number=InstanceNumber(0),
+        execution=1,
+        owner=owner,
+        fence=Fence(1),
+        turn=0,
+        stamp_ms=FIRST_TIME_MS,
+        events=encode_events(events),
+        attempts=tuple(new_attempt(number, owner=owner) for number in range(activities)),
+    )
+
+
+def turn(record: InstanceRecord, **more: Any) -> Turn:
+    """The next turn of an instance, by its owner."""
+    fields: dict[str, Any] = {
+        "number": record.number,
+        "execution": record.execution,
+        "owner": record.owner,
+        "fence": record.fence,
+        "turn": record.turn,
+        "stamp_ms": record.stamp_ms,
+        "events": encode_events([ActivityScheduled(activity=99, name="step")]),
+    }
+    return Turn(**(fields | more))
+
+
+def closing(record: InstanceRecord, **more: Any) -> Turn:
+    """The last turn of an instance."""
+    done = WorkflowCompleted(result=Payload(msgspec.Raw(b"1")))
+    close = Close(state=InstanceState.COMPLETED, outcome=b'{"data":1}')
+    return turn(record, events=encode_events([done]), close=close, **more)
+
+
+def new_attempt(
+    activity: int, *, owner: WorkerKey | None = None, options: ActivityOptions | None = None, **more: Any
+) -> NewAttempt:
+    """A first attempt: running with its owner, or READY for anyone."""
+    fields: dict[str, Any] = {
+        "activity": activity,
+        "attempt": 1,
+        "name": "step",
+        "queue": "default",
+        "state": AttemptState.READY if owner is None else AttemptState.RUNNING,
+        "ledger": SEED if owner is None else RUNNING_LEDGER,
+        "input": b"{}",
+        "options": encode_options(options or ActivityOptions()),
+        "available_at_ms": FIRST_TIME_MS,
+        "scheduled_at_ms": FIRST_TIME_MS,
+        "owner": owner,
+    }
+    return NewAttempt(**(fields | more))
+
+
+def completion(record: InstanceRecord, activity: int = 0, *, owner: WorkerKey = ANNA, **more: Any) -> Completion:
+    """The end of a running attempt, with the result 1."""
+    answer = ActivityCompleted(time_ms=0, activity=activity, result=Payload(msgspec.Raw(b"1")))
+    entered, _ = enter_leg2(RUNNING_LEDGER)
+    fields: dict[str, Any] = {
+        "key": AttemptKey(record.number, record.execution, activity, 1),
+        "owner": owner,
+        "from_state": AttemptState.RUNNING,
+        "from_ledger": RUNNING_LEDGER,
+        "to_state": AttemptState.COMPLETED,
+        "entered_ledger": entered,
+        "applied_ledger": exit_leg2(entered, final=True),
+        "event": encode_event(answer),
+    }
+    return Completion(**(fields | more))
+
+
+def applied(outcome: Outcome) -> bool:
+    """Whether a member's change is on disk."""
+    return isinstance(outcome, Applied)
+
+
+class Rules(ABC):
+    """Tests about one store. What derives from this says how it is made."""
+
+    @abstractmethod
+    def make_store(self, clock: Callable[[], int]) -> Store:
+        """A new, empty store that takes its time from `clock`."""
+
+    def on_bench(self, case: Callable[[Bench], Awaitable[None]]) -> None:
+        """Run a case on a new store in which two workers are registered."""
+
+        async def run() -> None:
+            clock = ManualClock()
+            store = self.make_store(clock)
+            await store.open()
+            try:
+                bench = Bench(store, clock)
+                bench.beat(ANNA)
+                bench.beat(BERT)
+                await case(bench)
+            finally:
+                await store.close()
+
+        asyncio.run(run())
+
+
+def check(condition: bool, why: str = "the store breaks the rule that this test is named after") -> None:
+    """Like ``assert``, and also when Python runs with ``-O``."""
+    require(condition, why)

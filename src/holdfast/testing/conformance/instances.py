@@ -1,0 +1,173 @@
+"""Instances: who creates them, who may take their turns, and what a turn leaves behind."""
+
+from holdfast.core.lifecycle import InstanceState
+from holdfast.core.liveness import WorkerKey
+from holdfast.storage.contract import (
+    ClaimedInstances,
+    ClaimInstances,
+    Fence,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    Rejected,
+    Release,
+    StartedInstance,
+    TimerRow,
+)
+from holdfast.testing.conformance.bench import (
+    ANNA,
+    BERT,
+    Bench,
+    Rules,
+    applied,
+    check,
+    closing,
+    first_turn,
+    new_attempt,
+    start,
+    turn,
+)
+
+
+class InstanceRules(Rules):
+    """G1-G3, G9-G11."""
+
+    def test_G3_one_id_is_one_instance_however_often_it_is_started(self) -> None:
+        async def case(bench: Bench) -> None:
+            outcomes = await bench.commit(start("a"), start("a"), start("a", first=first_turn()))
+            numbers = [outcome.instance.number for outcome in outcomes if isinstance(outcome, StartedInstance)]
+            created = [outcome.created for outcome in outcomes if isinstance(outcome, StartedInstance)]
+            check(created == [True, False, False])
+            check(len(set(numbers)) == 1)
+            check(not await bench.store.read_attempts(numbers[0], 1), "the first turn of a duplicate left something")
+
+        self.on_bench(case)
+
+    def test_G3_another_input_or_workflow_for_the_same_id_is_a_conflict(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.one(start("a", given=b"1"))
+            for other in (start("a", given=b"2"), start("a", given=b"1", workflow="other")):
+                outcome = await bench.one(other)
+                check(isinstance(outcome, Rejected) and "'a'" in outcome.reason)
+
+        self.on_bench(case)
+
+    def test_G1_every_claim_raises_the_fence_and_a_stale_turn_changes_nothing(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.one(start("a"))
+            first = await self._claim_instance(bench, ANNA)
+            check(first.fence == 1)
+            check(applied(await bench.one(Release(number=first.number, owner=ANNA, fence=first.fence))))
+            second = await self._claim_instance(bench, BERT)
+            check(second.fence == Fence(2))
+            stale = await bench.one(turn(first, attempts=(new_attempt(0),)))
+            check(isinstance(stale, Rejected))
+            now = await bench.instance("a")
+            check((now.turn, now.owner) == (0, BERT))
+            check(not await bench.store.read_history(now.number, 1))
+            check(not await bench.store.read_attempts(now.number, 1))
+
+        self.on_bench(case)
+
+    def test_G1_two_claimers_never_get_the_same_instance(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.commit(*(start(f"i{number}") for number in range(10)))
+            outcomes = await bench.commit(
+                *(ClaimInstances(owner=owner, workflows=("flow",), limit=4) for owner in (ANNA, BERT, ANNA, BERT))
+            )
+            numbers = [
+                record.number
+                for outcome in outcomes
+                if isinstance(outcome, ClaimedInstances)
+                for record in outcome.instances
+            ]
+            check(len(numbers) == 10)
+            check(len(set(numbers)) == 10)
+
+        self.on_bench(case)
+
+    def test_G12_only_workflows_that_the_claimer_knows_are_claimed(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.commit(start("a", workflow="mine"), start("b", workflow="other"))
+            outcome = await bench.one(ClaimInstances(owner=ANNA, workflows=("mine",), limit=10))
+            check(isinstance(outcome, ClaimedInstances) and [each.id for each in outcome.instances] == ["a"])
+
+        self.on_bench(case)
+
+    def test_G9_a_turn_is_taken_once_from_the_turn_it_saw(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            outcomes = await bench.commit(turn(record), turn(record))
+            check(applied(outcomes[0]) and isinstance(outcomes[1], Rejected))
+            rows = await bench.store.read_history(record.number, 1)
+            check([row.turn for row in rows] == [0, 1])
+            check((await bench.instance("a")).turn == 2)
+
+        self.on_bench(case)
+
+    def test_G9_a_turn_without_events_leaves_the_number(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(turn(record, events=b""))))
+            check((await bench.instance("a")).turn == record.turn)
+
+        self.on_bench(case)
+
+    def test_G11_a_turns_parts_are_all_there_or_none(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            timer = TimerRow(timer=1, due_at_ms=5)
+            whole = turn(record, attempts=(new_attempt(0),), timers_started=(timer,))
+            twice = turn(record, turn=record.turn + 1, attempts=(new_attempt(0),), timers_started=(timer,))
+            outcomes = await bench.commit(whole, twice)
+            check(applied(outcomes[0]), "the first turn is fine")
+            check(not applied(outcomes[1]), "the second opens an attempt that is there already")
+            loaded = await bench.store.load(record.number, 1)
+            check(len(loaded.history) == 2)
+            check(len(loaded.attempts) == len(loaded.timers) == 1)
+            check((await bench.instance("a")).turn == record.turn + 1)
+
+        self.on_bench(case)
+
+    def test_G2_a_released_instance_is_claimable_when_its_timer_is_due_and_not_before(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            due = TimerRow(timer=1, due_at_ms=bench.clock.now_ms + 500)
+            check(applied(await bench.one(turn(record, timers_started=(due,), release=True))))
+            claim = ClaimInstances(owner=BERT, workflows=("flow",), limit=1)
+            early = await bench.one(claim)
+            check(isinstance(early, ClaimedInstances) and not early.instances, "it was claimed before its time")
+            bench.clock.now_ms += 500
+            late = await bench.one(claim)
+            check(isinstance(late, ClaimedInstances) and [each.id for each in late.instances] == ["a"])
+
+        self.on_bench(case)
+
+    def test_A9_nothing_pending_belongs_to_a_closed_instance(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=1)
+            timer = TimerRow(timer=1, due_at_ms=5)
+            check(applied(await bench.one(turn(record, attempts=(new_attempt(1),), timers_started=(timer,)))))
+            record = await bench.instance("a")
+            check(applied(await bench.one(closing(record))))
+            closed = await bench.instance("a")
+            check((closed.state, closed.owner, closed.outcome) == (InstanceState.COMPLETED, None, b'{"data":1}'))
+            loaded = await bench.store.load(record.number, 1)
+            check(not loaded.timers)
+            check([attempt.state for attempt in loaded.attempts] == ["CANCELLED_RUNNING", "CANCELLED"])
+            check(isinstance(await bench.one(turn(closed, owner=ANNA)), Rejected))
+
+        self.on_bench(case)
+
+    def test_G7_what_is_not_there_is_not_found(self) -> None:
+        async def case(bench: Bench) -> None:
+            check(await bench.store.find(InstanceId("nobody")) is None)
+            loaded = await bench.store.load(InstanceNumber(77), 1)
+            check(not loaded.history and not loaded.inbox)
+
+        self.on_bench(case)
+
+    async def _claim_instance(self, bench: Bench, owner: WorkerKey) -> InstanceRecord:
+        outcome = await bench.one(ClaimInstances(owner=owner, workflows=("flow",), limit=1))
+        check(isinstance(outcome, ClaimedInstances) and len(outcome.instances) == 1)
+        return outcome.instances[0]  # type: ignore[union-attr]  # checked above

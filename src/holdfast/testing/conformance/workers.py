@@ -1,0 +1,107 @@
+"""Workers: leases in the store, and what becomes of a lost worker's work."""
+
+from holdfast.core.liveness import Heartbeat, Renewed, TokenMismatch, WorkerInactive, WorkerKey
+from holdfast.core.options import ActivityOptions
+from holdfast.storage.contract import Applied, ClaimedInstances, ClaimInstances, Lose, Rejected, Release
+from holdfast.testing.conformance.bench import (
+    ANNA,
+    BERT,
+    HERE,
+    Bench,
+    Rules,
+    applied,
+    check,
+    completion,
+    new_attempt,
+    turn,
+)
+
+EVERYTHING = 1_000
+
+
+class WorkerRules(Rules):
+    """W1-W7, W10, A10."""
+
+    def test_W1_W3_W4_W5_heartbeats_are_judged_by_state_and_token(self) -> None:
+        async def case(bench: Bench) -> None:
+            key = WorkerKey("carl")
+            check(bench.store.heartbeat(Heartbeat(key, 1), HERE) == WorkerInactive(), "unknown, with a token")
+            reply = bench.store.heartbeat(Heartbeat(key, None, 5_000), HERE)
+            check(reply == Renewed(1, bench.clock.now_ms + 5_000, 5_000))
+            check(bench.store.heartbeat(Heartbeat(key, None, 5_000), HERE) == TokenMismatch(1))
+            check(isinstance(bench.store.heartbeat(Heartbeat(key, 1, 5_000), HERE), Renewed))
+            check(applied(await bench.one(Lose(key=key, at_deadline=False, limit=EVERYTHING))))
+            check(bench.store.heartbeat(Heartbeat(key, 2, 5_000), HERE) == WorkerInactive())
+
+        self.on_bench(case)
+
+    def test_W6_expiry_acts_at_the_deadline_and_not_on_a_lease_that_was_renewed(self) -> None:
+        async def case(bench: Bench) -> None:
+            lose = Lose(key=ANNA, at_deadline=True, limit=EVERYTHING)
+            check(isinstance(await bench.one(lose), Rejected), "its lease was still running")
+            bench.clock.now_ms += 9_999
+            bench.beat(ANNA)
+            bench.clock.now_ms += 9_999
+            check(isinstance(await bench.one(lose), Rejected), "it was renewed meanwhile")
+            bench.clock.now_ms += 1
+            check(applied(await bench.one(lose)))
+
+        self.on_bench(case)
+
+    def test_W6_what_a_lost_worker_ran_is_timed_out_and_goes_on_elsewhere(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=2)
+            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            attempts = await bench.store.read_attempts(record.number, 1)
+            states = [(each.key.activity, each.key.attempt, str(each.state), each.losses) for each in attempts]
+            check(states == [(0, 1, "TIMED_OUT", 0), (0, 2, "READY", 1), (1, 1, "TIMED_OUT", 0), (1, 2, "READY", 1)])
+            claimed = await bench.one(ClaimInstances(owner=BERT, workflows=("flow",), limit=1))
+            check(isinstance(claimed, ClaimedInstances) and claimed.instances[0].fence == record.fence + 1)
+
+        self.on_bench(case)
+
+    def test_W6_losses_are_moved_in_batches_until_nothing_is_left(self) -> None:
+        async def case(bench: Bench) -> None:
+            for number in range(5):
+                await bench.started(f"i{number}", activities=1)
+            moved: list[int] = []
+            while not moved or moved[-1]:
+                outcome = await bench.one(Lose(key=ANNA, at_deadline=False, limit=2))
+                check(isinstance(outcome, Applied))
+                moved.append(outcome.changed if isinstance(outcome, Applied) else 0)
+            check(sum(moved) == 10)
+            check(max(moved) <= 4, "a batch is bounded")
+
+        self.on_bench(case)
+
+    def test_W7_a_zombie_changes_nothing(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            for late in (
+                turn(record, completions=(completion(record),)),
+                completion(record),
+                Release(number=record.number, owner=ANNA, fence=record.fence),
+                ClaimInstances(owner=ANNA, workflows=("flow",), limit=1),
+            ):
+                check(isinstance(await bench.one(late), Rejected))
+            now = await bench.instance("a")
+            check((now.turn, now.owner) == (record.turn, None))
+            attempts = await bench.store.read_attempts(record.number, 1)
+            check([str(each.state) for each in attempts] == ["TIMED_OUT", "READY"])
+
+        self.on_bench(case)
+
+    def test_A10_an_activity_that_may_not_run_twice_fails_with_its_worker(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            once = new_attempt(0, owner=ANNA, options=ActivityOptions(rerun_after_loss=False))
+            worn = new_attempt(1, owner=ANNA, losses=5)
+            check(applied(await bench.one(turn(record, attempts=(once, worn)))))
+            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            loaded = await bench.store.load(record.number, 1)
+            check([str(each.state) for each in loaded.attempts] == ["TIMED_OUT", "TIMED_OUT"])
+            check(len(loaded.inbox) == 2)
+            check(all(b"WorkerLost" in row.event for row in loaded.inbox))
+
+        self.on_bench(case)
