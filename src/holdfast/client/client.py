@@ -19,9 +19,8 @@ from holdfast.payloads.encoding import encode
 from holdfast.payloads.failures import Resolver
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.providers import Providers
+from holdfast.runtime.surroundings import Bell, Surroundings
 from holdfast.runtime.turns import offload
-from holdfast.runtime.wake import WakeUps
 from holdfast.storage.contract import (
     ClaimAttempts,
     ClaimInstances,
@@ -48,27 +47,28 @@ NEWEST = 2**62
 class Client:
     """Made by `holdfast.connect`, and everything a client can do an `Engine` can, too."""
 
-    def __init__(self, store: SqliteStore, registry: Registry, providers: Providers) -> None:
+    def __init__(self, store: SqliteStore, registry: Registry, surroundings: Surroundings) -> None:
         self._store = store
         self._registry = registry
-        self._providers = providers
+        self._surroundings = surroundings
+        self._providers = providers = surroundings.providers
         self._committer = Committer(store, providers.commit_id, after_group=self._committed)
         self._waiters = Waiters(store.find)
-        self._wake_ups: WakeUps | None = None
+        self._bell: Bell | None = None
 
     async def open(self) -> None:
         """Open the store and begin to listen for other processes."""
         await self._store.open()
-        self._wake_ups = WakeUps(self._store.path, self._providers.unique_text(), self._woken)
-        self._wake_ups.open()
+        self._bell = self._surroundings.make_bell(self._store.path, self._providers.unique_text(), self._woken)
+        self._bell.open()
 
     async def close(self) -> None:
         """Let go of the store. Instances stay; whoever opens the store next finds them."""
         await self._committer.drain()
         self._waiters.stop()
-        if self._wake_ups is not None:
-            self._wake_ups.close()
-            self._wake_ups = None
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
         await self._store.close()
 
     # ------------------------------------------------------------ starting
@@ -215,8 +215,8 @@ class Client:
 
     def _committed(self, members: Sequence[Member]) -> None:
         """A group is on disk: tell other processes if it has something for them."""
-        if self._wake_ups is not None and any(_is_for_others(member) for member in members):
-            self._wake_ups.notify()
+        if self._bell is not None and any(_is_for_others(member) for member in members):
+            self._bell.notify()
 
     def _woken(self) -> None:
         self._waiters.look()

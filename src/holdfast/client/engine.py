@@ -16,8 +16,7 @@ from holdfast.core.events import Started
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import InvalidOption
-from holdfast.runtime.faults import FaultHook
-from holdfast.runtime.providers import Providers, SystemProviders
+from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
 from holdfast.storage.contract import Outcome, Start
 from holdfast.storage.sqlite.store import SqliteStore
@@ -45,23 +44,19 @@ class Engine(Client):
         cache_size: int = DEFAULT_CACHE_SIZE,
         lease: Duration = WORKER_LEASE_MS / 1000,
         durability: str = "full",
-        providers: Providers | None = None,
-        fault_hook: FaultHook | None = None,
-        judge_same_host: bool = True,
+        surroundings: Surroundings | None = None,
     ) -> None:
         if max_activities < 1:
             raise InvalidOption(f"max_activities must be 1 or more, not {max_activities}")
         if cache_size < 0:
             raise InvalidOption(f"cache_size must be 0 or more, not {cache_size}")
-        world = providers or SystemProviders()
+        world = surroundings or Surroundings()
         super().__init__(open_store(store, durability, world), Registry(modules, workflows, activities), world)
         self._options: dict[str, Any] = {
             "queues": tuple(checked_name(queue, "a queue") for queue in queues),
             "max_activities": max_activities,
             "cache_size": cache_size,
             "lease_ms": timeout_milliseconds(lease, "lease"),
-            "fault_hook": fault_hook,
-            "judge_same_host": judge_same_host,
         }
         self._worker: Worker | None = None
 
@@ -70,7 +65,7 @@ class Engine(Client):
         self._worker = Worker(
             self._store,
             self._registry,
-            self._providers,
+            self._surroundings,
             closed=self._waiters.ended,
             committed=self._committed,
             **self._options,
@@ -110,12 +105,13 @@ class Engine(Client):
         return self._worker
 
 
-def open_store(store: str | Path, durability: str, providers: Providers) -> SqliteStore:
+def open_store(store: str | Path, durability: str, surroundings: Surroundings) -> SqliteStore:
     """The store that a path or URL names."""
     if durability not in DURABILITIES:
         raise InvalidOption(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
     if isinstance(store, str) and "://" in store:
         raise InvalidOption(f"{store!r}: only SQLite files are supported so far; give a path")
+    providers = surroundings.providers
     return SqliteStore(store, clock=providers.now_ms, elapsed_ms=providers.elapsed_precise_ms, durability=durability)
 
 
@@ -125,10 +121,10 @@ async def connect(
     modules: Iterable[ModuleType] = (),
     workflows: Iterable[Workflow[..., Any]] = (),
     durability: str = "full",
-    providers: Providers | None = None,
+    surroundings: Surroundings | None = None,
 ) -> Client:
     """A client without a worker. Workers may be other processes, now or later."""
-    world = providers or SystemProviders()
+    world = surroundings or Surroundings()
     client = Client(open_store(store, durability, world), Registry(modules, workflows, ()), world)
     await client.open()
     return client

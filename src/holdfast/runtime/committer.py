@@ -38,10 +38,13 @@ class Committer:
         self._fault_hook = fault_hook
         self._waiting: list[tuple[Member, Done]] = []
         self._writing: asyncio.Task[None] | None = None
+        self._dead = False
         self.groups = 0
 
     def submit(self, member: Member, done: Done) -> None:
         """Put a member into the next group."""
+        if self._dead:
+            return
         self._waiting.append((member, done))
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write(), name="holdfast-committer")
@@ -56,6 +59,13 @@ class Committer:
 
         self.submit(member, done)
         return await outcome
+
+    def kill(self) -> None:
+        """Stop as a process stops that is killed: nothing more is committed, and nobody is told anything."""
+        self._dead = True
+        self._waiting.clear()
+        if self._writing is not None:
+            self._writing.cancel()
 
     async def drain(self) -> None:
         """Wait until everything handed in so far is decided."""

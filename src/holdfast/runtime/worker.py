@@ -18,12 +18,10 @@ from holdfast.errors import StoreError
 from holdfast.replay.run import ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.faults import FaultHook
 from holdfast.runtime.host import this_process
 from holdfast.runtime.instances import InstanceOwner
 from holdfast.runtime.janitor import Janitor
-from holdfast.runtime.lease import LeaseKeeper
-from holdfast.runtime.providers import Providers
+from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.storage.contract import (
     Applied,
     AttemptRecord,
@@ -57,7 +55,7 @@ class Worker:
         self,
         store: Store,
         registry: Registry,
-        providers: Providers,
+        surroundings: Surroundings,
         *,
         queues: tuple[str, ...],
         max_activities: int,
@@ -65,9 +63,9 @@ class Worker:
         lease_ms: int,
         closed: Callable[[InstanceId], None],
         committed: Callable[[Sequence[Member]], None],
-        fault_hook: FaultHook | None = None,
-        judge_same_host: bool = True,
     ) -> None:
+        providers = surroundings.providers
+        self._surroundings = surroundings
         self._store = store
         self._registry = registry
         self._providers = providers
@@ -79,10 +77,10 @@ class Worker:
         self._wake = asyncio.Event()
         self._backlog = False
         self._last_row = 0
-        self._lease: LeaseKeeper | None = None
+        self._lease: Lease | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.committer = Committer(
-            store, providers.commit_id, may_act=self._may_act, after_group=committed, fault_hook=fault_hook
+            store, providers.commit_id, may_act=self._may_act, after_group=committed, fault_hook=surroundings.fault_hook
         )
         self.runner = AttemptRunner(
             registry, providers, store.now_ms, slots=max_activities, ended=self._attempt_ended, beat=self._heartbeat
@@ -99,7 +97,11 @@ class Worker:
             work_is_waiting=self.look,
         )
         self._janitor = Janitor(
-            store, self.committer, self._host, providers.random_number, judge_same_host=judge_same_host
+            store,
+            self.committer,
+            self._host,
+            providers.random_number,
+            judge_same_host=surroundings.judge_same_host,
         )
 
     @property
@@ -160,7 +162,7 @@ class Worker:
     def _register(self) -> None:
         loop = asyncio.get_running_loop()
         registration = Registration(host=self._host.encode(), queues=",".join(self._queues), build="")
-        lease = LeaseKeeper(
+        lease = self._surroundings.make_lease(
             self._store,
             self._providers,
             registration,

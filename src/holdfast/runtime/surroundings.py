@@ -1,0 +1,60 @@
+"""What a worker takes from its surroundings, in one value: the real world, or a simulated one.
+
+A simulation replaces clocks and randomness, the thread that keeps the lease, and the wake-ups between processes. All
+else runs as it is.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from holdfast.core.liveness import WorkerKey
+from holdfast.runtime.faults import FaultHook
+from holdfast.runtime.lease import LeaseKeeper
+from holdfast.runtime.providers import Providers, SystemProviders
+from holdfast.runtime.wake import WakeUps
+from holdfast.storage.contract import Registration, Store
+
+
+class Lease(Protocol):
+    """One key of a worker, from its registration to its end."""
+
+    @property
+    def key(self) -> WorkerKey: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def may_act(self) -> bool: ...
+
+
+class Bell(Protocol):
+    """Wakes the others who use the store, and is woken by them."""
+
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def notify(self) -> None: ...
+
+
+class LeaseMaker(Protocol):
+    """Makes the keeper of a lease."""
+
+    def __call__(
+        self,
+        store: Store,
+        providers: Providers,
+        registration: Registration,
+        *,
+        lease_ms: int,
+        lost: Callable[[], None],
+    ) -> Lease: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The world around one worker or client."""
+
+    providers: Providers = field(default_factory=SystemProviders)
+    make_lease: LeaseMaker = LeaseKeeper
+    make_bell: Callable[[Path, str, Callable[[], None]], Bell] = WakeUps
+    fault_hook: FaultHook | None = None
+    judge_same_host: bool = True
