@@ -34,7 +34,7 @@ class Engine(Client):
 
     def __init__(
         self,
-        store: str | Path,
+        store: str | Path | SqliteStore,
         *,
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[Workflow[..., Any]] = (),
@@ -82,6 +82,15 @@ class Engine(Client):
             self._worker = None
         await self.close()
 
+    async def abandon(self) -> None:
+        """Let go of the store without a word, as a killed process does. For tests."""
+        self._worker = None
+        self._waiters.stop()
+        if self._bell is not None:
+            self._bell.close()
+            self._bell = None
+        await self._store.close()
+
     async def _commit_start(self, start: Start, started: Started) -> Outcome:
         """Create the instance together with its first turn where that is possible."""
         worker = self._worker
@@ -105,10 +114,12 @@ class Engine(Client):
         return self._worker
 
 
-def open_store(store: str | Path, durability: str, surroundings: Surroundings) -> SqliteStore:
+def open_store(store: str | Path | SqliteStore, durability: str, surroundings: Surroundings) -> SqliteStore:
     """The store that a path or URL names."""
     if durability not in DURABILITIES:
         raise InvalidOption(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
+    if isinstance(store, SqliteStore):
+        return store
     if isinstance(store, str) and "://" in store:
         raise InvalidOption(f"{store!r}: only SQLite files are supported so far; give a path")
     providers = surroundings.providers

@@ -4,6 +4,7 @@ The thread sends one heartbeat at a time. It also knows when the worker must sto
 every commit, and says no as soon as the lease, counted from the sending of the last accepted heartbeat, has run out.
 """
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable
@@ -50,10 +51,10 @@ class LeaseKeeper:
         if self._refusal is not None:
             raise self._refusal
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Beat no more. The key stays registered until it is given up or its lease ends."""
         self._stop.set()
-        self._thread.join()
+        await asyncio.to_thread(self._thread.join)
 
     def may_act(self) -> bool:
         """W7: by our own clock, is the lease still running?"""

@@ -134,7 +134,18 @@ class Worker:
             await self.instances.release_all()
             await self.committer.drain()
             await self._janitor.lose(self._lease.key, at_deadline=False)
-            await asyncio.to_thread(self._lease.stop)
+            await self._lease.stop()
+            self._lease = None
+
+    async def vanish(self) -> None:
+        """Stop as a process stops that is killed: nothing is released, and nothing is written. For tests."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.runner.stop()
+        self.instances.forget_all()
+        if self._lease is not None:
+            await self._lease.stop()
             self._lease = None
 
     def look(self) -> None:

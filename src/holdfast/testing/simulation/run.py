@@ -1,0 +1,207 @@
+"""One simulated run: workers that crash and come back, a client that starts things twice, and what came of it."""
+
+import asyncio
+import hashlib
+import logging
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random  # noqa: TID251 - made from the seed of the simulation
+from typing import Any, Final
+
+from holdfast.authoring.activity import Activity
+from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import Workflow
+from holdfast.client.client import Client
+from holdfast.client.engine import Engine
+from holdfast.errors import HoldfastError, WorkflowFailed
+from holdfast.runtime.faults import FaultPoint
+from holdfast.runtime.surroundings import Surroundings
+from holdfast.storage.contract import Member
+from holdfast.testing.simulation.loop import SimulatedCrash, SimulationLoop, ignore_crashes
+from holdfast.testing.simulation.world import Bus, DuplicatingStore, SimulatedProviders, TaskLease
+
+LEASE_SECONDS: Final = 2.0
+LONGEST_PAUSE_SECONDS: Final = 3.0
+LONGEST_RUN_SECONDS: Final = 3_600.0
+"""In simulated time. Everything that can run has to be finished by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An instance to start, and the result it must have."""
+
+    id: str
+    workflow: Workflow[..., Any]
+    arguments: tuple[Any, ...]
+    expected: Any
+
+
+@dataclass(slots=True)
+class Report:
+    """What happened in a run."""
+
+    seed: int
+    results: dict[str, Any] = field(default_factory=dict[str, Any])
+    crashes: int = 0
+    commits: int = 0
+    violations: list[str] = field(default_factory=list[str])
+    trace: list[str] = field(default_factory=list[str])
+    store: Path = Path()
+
+    @property
+    def digest(self) -> str:
+        """The same for two runs that took the same steps."""
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+
+class Simulation:
+    """Two workers and a client around one store, driven by one seed."""
+
+    def __init__(
+        self,
+        seed: int,
+        jobs: Sequence[Job],
+        activities: Sequence[Activity[..., Any]],
+        *,
+        crash_rate: float,
+        max_crashes: int,
+        cache_size: int = 1_000,
+    ) -> None:
+        self._random = Random(seed)  # noqa: S311 - reproducible on purpose
+        self._jobs = jobs
+        self._activities = activities
+        self._workflows = list({job.workflow.name: job.workflow for job in jobs}.values())
+        self._crash_rate = crash_rate
+        self._max_crashes = max_crashes
+        self._cache_size = cache_size
+        self._bus = Bus(self._random)
+        self._finished = False
+        self.report = Report(seed)
+
+    def run(self, folder: Path) -> Report:
+        """Run to the end, and tell what happened."""
+        self.report.store = folder / "simulated.db"
+        loop = SimulationLoop(self._random)
+        loop.set_exception_handler(ignore_crashes)
+        try:
+            loop.run_until_complete(asyncio.wait_for(self._everything(), LONGEST_RUN_SECONDS))
+        finally:
+            loop.close()
+        return self.report
+
+    async def _everything(self) -> None:
+        workers = [asyncio.ensure_future(self._keep_working(name)) for name in ("anna", "bert")]
+        await self._start_and_collect()
+        self._finished = True
+        await asyncio.gather(*workers)
+
+    # ------------------------------------------------------------ the client
+
+    async def _start_and_collect(self) -> None:
+        client = Client(self._store("client"), Registry((), self._workflows, ()), self._surroundings("client"))
+        await client.open()
+        try:
+            for job in self._jobs:
+                await asyncio.sleep(self._random.random() * 0.2)
+                for _ in range(self._random.choice((1, 1, 2))):
+                    await client.start(job.workflow, *job.arguments, id=job.id)
+            for job in self._jobs:
+                try:
+                    self.report.results[job.id] = await client.get(job.id).result()
+                except WorkflowFailed as failure:
+                    self.report.results[job.id] = f"failed: {failure.cause}"
+                if self.report.results[job.id] != job.expected:
+                    self.report.violations.append(
+                        f"{job.id} gave {self.report.results[job.id]!r}, expected {job.expected!r}"
+                    )
+        finally:
+            await client.close()
+
+    # ------------------------------------------------------------ workers
+
+    async def _keep_working(self, name: str) -> None:
+        """A worker, and its successors when it crashes."""
+        life = 0
+        while not self._finished:
+            life += 1
+            await self._one_life(f"{name}{life}")
+            await asyncio.sleep(self._random.random() * LONGEST_PAUSE_SECONDS)
+
+    async def _one_life(self, name: str) -> None:
+        crashed = asyncio.Event()
+
+        def hook(point: FaultPoint, members: Sequence[Member]) -> None:
+            self._note(name, point, members)
+            may_crash = self.report.crashes < self._max_crashes and not self._finished
+            if crashed.is_set() or (may_crash and self._random.random() < self._crash_rate):
+                if not crashed.is_set():
+                    self.report.crashes += 1
+                    self.report.trace.append(f"{name} crashes {point}")
+                crashed.set()
+                raise SimulatedCrash
+
+        store = self._store(name)
+        engine = Engine(
+            store,
+            workflows=self._workflows,
+            activities=self._activities,
+            lease=LEASE_SECONDS,
+            cache_size=self._cache_size,
+            surroundings=self._surroundings(name, hook),
+        )
+        entering = asyncio.ensure_future(engine.__aenter__())
+        ended = asyncio.ensure_future(self._until(crashed))
+        await asyncio.wait((entering, ended), return_when=asyncio.FIRST_COMPLETED)
+        await ended
+        entering.cancel()
+        with suppress(SimulatedCrash, asyncio.CancelledError, HoldfastError):
+            await entering
+        self.report.violations += store.violations
+        if crashed.is_set():
+            await die(engine)
+        else:
+            await engine.__aexit__(None, None, None)
+
+    async def _until(self, crashed: asyncio.Event) -> None:
+        while not crashed.is_set() and not self._finished:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await crashed.wait()
+
+    def _store(self, name: str) -> DuplicatingStore:
+        providers = SimulatedProviders(self._random, name)
+        return DuplicatingStore(self.report.store, clock=providers.now_ms, random=self._random)
+
+    def _surroundings(self, name: str, hook: Any = None) -> Surroundings:
+        return Surroundings(
+            providers=SimulatedProviders(self._random, name),
+            make_lease=TaskLease,
+            make_bell=self._bus.bell,
+            fault_hook=hook,
+            judge_same_host=False,
+        )
+
+    def _note(self, name: str, point: FaultPoint, members: Sequence[Member]) -> None:
+        if point is FaultPoint.AFTER_COMMIT:
+            self.report.commits += 1
+            now = asyncio.get_running_loop().time()
+            self.report.trace.append(f"{now:.3f} {name} {' '.join(type(member).__name__ for member in members)}")
+
+
+async def die(engine: Engine) -> None:
+    """End an engine as SIGKILL would: no clean-up reaches the store, and its tasks never run again."""
+    worker = engine.worker
+    if worker is not None:
+        worker.committer.kill()
+        await worker.vanish()
+    await engine.abandon()
+
+
+def simulate(seed: int, jobs: Sequence[Job], activities: Sequence[Activity[..., Any]], **options: Any) -> Report:
+    """Run one seed in a folder of its own."""
+    logging.getLogger("holdfast").setLevel(logging.CRITICAL)
+    with tempfile.TemporaryDirectory(prefix="holdfast-simulation-") as folder:
+        return Simulation(seed, jobs, activities, **options).run(Path(folder))
