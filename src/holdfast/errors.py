@@ -180,3 +180,7 @@ class ActivityTimedOut(HoldfastError, TimeoutError):
 
 class WorkerFenced(HoldfastError):
     """This worker lost its lease: somebody else has its work, and it must stop acting (W7)."""
+
+
+class ProcessDied(HoldfastError):
+    """The process that ran the body of an activity ended before the body did."""

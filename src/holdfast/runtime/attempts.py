@@ -21,6 +21,7 @@ from holdfast.core.options import ActivityOptions, decode_options
 from holdfast.errors import ActivityTimedOut, HoldfastError
 from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.failures import failure_of, qualified_name
+from holdfast.runtime.processes.pool import FailedInProcess, ProcessPool
 from holdfast.runtime.providers import Providers
 from holdfast.runtime.turns import offload
 from holdfast.storage.contract import AttemptRecord, Completion, HeartbeatAttempt, LargePayload, Retry
@@ -117,6 +118,7 @@ class AttemptRunner:
         self._ended = ended
         self._beat = beat
         self._threads = ThreadPoolExecutor(slots, "holdfast-activity")
+        self._processes = ProcessPool()
         self.running: dict[Any, RunningAttempt] = {}
         self.slots = slots
         self.free = slots
@@ -173,12 +175,13 @@ class AttemptRunner:
         if tasks:
             await asyncio.wait(tasks)
         self._threads.shutdown(wait=False, cancel_futures=True)
+        await self._processes.close()
 
     async def _run(self, activity: Activity[..., Any], running: RunningAttempt) -> None:
         attempt = running.attempt
         try:
             value = await self._body(activity, running)
-            data = activity.signature.encode_result(value)
+            data = value if activity.process else activity.signature.encode_result(value)
         except asyncio.CancelledError as cancelled:
             self._finish_cancelled(running, cancelled)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
@@ -189,15 +192,15 @@ class AttemptRunner:
             self.running.pop(attempt.key, None)
 
     async def _body(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
-        args, kwargs = activity.signature.decode_arguments(running.attempt.input)
+        """What the body returns; of one in a process, encoded already."""
         token = current_activity.set(running)
         try:
             seconds = self._seconds_left(running.attempt)
             if seconds is None:
-                return await self._call(activity, args, kwargs)
+                return await self._call(activity, running)
             try:
                 async with asyncio.timeout(seconds):
-                    return await self._call(activity, args, kwargs)
+                    return await self._call(activity, running)
             except TimeoutError as error:
                 if self._now_ms() < (running.attempt.expires_at_ms or 0):
                     raise  # the body's own
@@ -205,7 +208,10 @@ class AttemptRunner:
         finally:
             current_activity.reset(token)
 
-    async def _call(self, activity: Activity[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def _call(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
+        if activity.process:
+            return await self._processes.run(activity, running.attempt.input, running)
+        args, kwargs = activity.signature.decode_arguments(running.attempt.input)
         if activity.is_async:
             return await activity.fn(*args, **kwargs)
         context = copy_context()
@@ -264,10 +270,14 @@ class AttemptRunner:
     def _finish_failed(self, running: RunningAttempt, error: BaseException) -> None:
         attempt = running.attempt
         timed_out = isinstance(error, ActivityTimedOut)
+        if isinstance(error, FailedInProcess):
+            failure, types = error.failure, error.types
+        else:
+            failure, types = failure_of(error), tuple(qualified_name(cls) for cls in type(error).__mro__)
         ended = end_by_failure(
             attempt,
-            failure_of(error),
-            tuple(qualified_name(cls) for cls in type(error).__mro__),
+            failure,
+            types,
             event=AttemptEvent.EXPIRE if timed_out else AttemptEvent.FAIL,
             now_ms=self._now_ms(),
             random_number=self._providers.random_number(),

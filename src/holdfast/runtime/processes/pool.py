@@ -1,0 +1,141 @@
+"""The worker's side of bodies in processes: children are reused while they behave and killed when they do not."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.authoring.activity import Activity
+from holdfast.authoring.activity_context import ActivityContext
+from holdfast.errors import ProcessDied
+from holdfast.payloads.failures import Failure
+from holdfast.runtime.processes.messages import (
+    LENGTH_BYTES,
+    LONGEST_MESSAGE,
+    Beat,
+    Raised,
+    Result,
+    Task,
+    decode_from_child,
+    framed,
+)
+
+MOST_IDLE: Final = 4
+"""Children that wait for the next body. More than these are let go when they have finished."""
+MAIN: Final = "__main__"
+
+
+class FailedInProcess(Exception):
+    """A body raised in its process: the failure as it was recorded there."""
+
+    def __init__(self, failure: Failure, types: tuple[str, ...]) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.types = types
+
+
+class Child:
+    """One child process, and the line to it."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.process = process
+        self.reader = reader
+        self.writer = writer
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        self.writer.close()
+
+    async def end(self) -> None:
+        """Kill it, and wait until nothing of it is left."""
+        self.kill()
+        await self.process.wait()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+
+class ProcessPool:
+    """Runs bodies in children. Cancelling a call kills its child."""
+
+    def __init__(self) -> None:
+        self._idle: list[Child] = []
+        self._ending: list[Child] = []
+
+    async def run(self, activity: Activity[..., Any], encoded: bytes, context: ActivityContext) -> bytes:
+        """The encoded result of a body; what it raised is a `FailedInProcess`."""
+        child = self._idle.pop() if self._idle else await _spawn()
+        finished = False
+        try:
+            child.writer.write(framed(_task_of(activity, encoded, context)))
+            await child.writer.drain()
+            answer = await _answer(child, context.heartbeat)
+            finished = True
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            code = await child.process.wait()
+            raise ProcessDied(f"the process of {activity.name} ended with code {code} before its body did") from error
+        finally:
+            self._put_back(child, finished)
+        if isinstance(answer, Raised):
+            failure = msgspec.json.decode(answer.failure, type=Failure)
+            raise FailedInProcess(failure, answer.types)
+        return bytes(answer.data)
+
+    async def close(self) -> None:
+        """End all children, and wait until they are gone."""
+        children, self._idle, self._ending = self._idle + self._ending, [], []
+        for child in children:
+            await child.end()
+
+    def _put_back(self, child: Child, finished: bool) -> None:
+        if finished and len(self._idle) < MOST_IDLE:
+            self._idle.append(child)
+        else:
+            child.kill()
+            self._ending = [other for other in self._ending if other.process.returncode is None]
+            self._ending.append(child)
+
+
+async def _spawn() -> Child:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "holdfast.runtime.processes.child",
+            str(theirs.fileno()),
+            pass_fds=(theirs.fileno(),),
+            stdin=asyncio.subprocess.DEVNULL,
+        )
+    reader, writer = await asyncio.open_connection(sock=ours)
+    return Child(process, reader, writer)
+
+
+def _task_of(activity: Activity[..., Any], encoded: bytes, context: ActivityContext) -> Task:
+    module = activity.fn.__module__
+    path = str(getattr(sys.modules.get(MAIN), "__file__", "")) if module == MAIN else ""
+    return Task(
+        module=module,
+        path=path,
+        name=activity.name,
+        input=msgspec.Raw(encoded),
+        info=msgspec.Raw(msgspec.json.encode(list(context.info))),
+        idempotency_key=context.idempotency_key,
+    )
+
+
+async def _answer(child: Child, heartbeat: Callable[[Any], None]) -> Result | Raised:
+    while True:
+        length = int.from_bytes(await child.reader.readexactly(LENGTH_BYTES), "big")
+        if length > LONGEST_MESSAGE:
+            raise ProcessDied(f"the process sent a message of {length} bytes; the most are {LONGEST_MESSAGE}")
+        message = decode_from_child(await child.reader.readexactly(length))
+        if not isinstance(message, Beat):
+            return message
+        heartbeat(msgspec.json.decode(message.details))

@@ -1,0 +1,73 @@
+"""Activities whose bodies run in processes of their own, well-behaved and not."""
+
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import holdfast as hf
+
+once = hf.Retry(attempts=1)
+
+
+@hf.activity(process=True)
+def where_am_i() -> int:
+    return os.getpid()
+
+
+@hf.activity(process=True)
+def double(values: list[int]) -> list[int]:
+    return [2 * value for value in values]
+
+
+@hf.activity(process=True, retry=hf.Retry(attempts=2, initial=0.01))
+def remembers() -> dict[str, Any]:
+    """The first attempt says how far it came and dies; the second is told."""
+    info = hf.activity_info()
+    if info.attempt == 1:
+        hf.heartbeat({"done": 41})
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"details": info.details, "attempt": info.attempt, "key": hf.idempotency_key()}
+
+
+@hf.activity(process=True, retry=once)
+def refuses() -> None:
+    raise LookupError("nothing here")
+
+
+@hf.activity(process=True, retry=once)
+def exits() -> None:
+    sys.exit(3)
+
+
+@hf.activity(process=True, retry=once)
+def dies() -> None:
+    os._exit(7)
+
+
+@hf.activity(process=True, retry=once)
+def gives_what_cannot_be_stored() -> Any:
+    return object()
+
+
+@hf.activity(process=True, retry=once, start_to_close=0.3)
+def never_ends() -> None:
+    while True:
+        pass
+
+
+@hf.workflow
+async def call(name: str) -> str:
+    bodies = {body.name: body for body in (refuses, exits, dies, gives_what_cannot_be_stored, never_ends)}
+    try:
+        await bodies[name]()
+    except Exception as error:  # noqa: BLE001 - the test looks at whatever comes
+        return f"{type(error).__name__}: {error}"
+    return "came back"
+
+
+@hf.workflow
+async def work() -> dict[str, Any]:
+    return {"pids": [await where_am_i(), await where_am_i()], "doubled": await double([1, 2]), **(await remembers())}
