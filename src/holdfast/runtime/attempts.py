@@ -88,6 +88,8 @@ class RunningAttempt:
         if details is None and now - self._written_at < pause:
             return
         self._written_at = now
+        if details is not None:
+            self.attempt = msgspec.structs.replace(self.attempt, details=details)
         attempt = self.attempt
         if attempt.owner is not None:
             expires = self._options.expires_at_running_ms(
@@ -204,7 +206,7 @@ class AttemptRunner:
             except TimeoutError as error:
                 if self._now_ms() < (running.attempt.expires_at_ms or 0):
                     raise  # the body's own
-                raise ActivityTimedOut(f"{activity.name} did not answer within {seconds:g} s") from error
+                raise ActivityTimedOut(_late(activity.name, decode_options(running.attempt.options))) from error
         finally:
             current_activity.reset(token)
 
@@ -300,6 +302,12 @@ class AttemptRunner:
             event=b"",
         )
         self._ended(attempt, ended, None)
+
+
+def _late(name: str, options: ActivityOptions) -> str:
+    limits = {"start_to_close": options.start_to_close_ms, "schedule_to_close": options.schedule_to_close_ms}
+    named = [f"{what} is {limit_ms / 1000:g} s" for what, limit_ms in limits.items() if limit_ms is not None]
+    return f"{name} did not answer in time: {', '.join(named)}"
 
 
 def _nobody(attempt: AttemptRecord, ended: Completion | Retry, event: ActivityCompleted | None) -> None:

@@ -32,7 +32,7 @@ def test_a_body_in_a_process_is_reused_gets_its_input_and_its_heartbeat_details(
         ("exits", "RemoteError: 3"),
         ("dies", "ProcessDied: the process of dies ended with code 7 before its body did"),
         ("gives_what_cannot_be_stored", "PayloadError: "),
-        ("never_ends", "ActivityTimedOut: never_ends did not answer within 0.3 s"),
+        ("never_ends", "ActivityTimedOut: never_ends did not answer in time: start_to_close is 0.3 s"),
     ],
 )
 def test_however_a_body_ends_the_worker_lives(name: str, said: str) -> None:
