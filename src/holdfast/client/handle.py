@@ -5,6 +5,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.client.views import Description, HistoryEntry, description
 from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event
 from holdfast.core.lifecycle import InstanceState
@@ -46,9 +47,10 @@ class Handle(Generic[R_co]):
     def __repr__(self) -> str:
         return f"<handle of {self._id!r}>"
 
-    async def result(self, timeout: float | None = None) -> R_co:  # noqa: ASYNC109 - the name is part of the design
+    async def result(self, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109 - the name is part of the design
         """Wait for the end. A failure is raised as `WorkflowFailed` with its cause; `TimeoutError` after `timeout`."""
-        async with asyncio.timeout(timeout):
+        seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
+        async with asyncio.timeout(seconds):
             while True:
                 record = await self._record()
                 if record.closed_at_ms is not None:

@@ -1,0 +1,159 @@
+"""Small tools of the scenarios: an engine from a list of definitions, one bounded event loop, and raw tables."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+import holdfast as hf
+from holdfast.core.events import (
+    ActivityCompleted,
+    ActivityFailed,
+    HistoryEvent,
+    TimerFired,
+    WorkflowCompleted,
+    WorkflowFailed,
+    decode_event,
+    decode_events,
+)
+from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptState, InstanceState, disagreement
+
+T = TypeVar("T")
+Definition = hf.Workflow[..., Any] | hf.Activity[..., Any]
+BOUND_SECONDS = 30.0
+
+
+def together(coroutine: Coroutine[Any, Any, T], seconds: float = BOUND_SECONDS) -> T:
+    """Run a scenario on an event loop of its own, within a bound."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(seconds):
+            return await coroutine
+
+    return asyncio.run(bounded())
+
+
+def engine_of(store: str | Path, *definitions: Definition, **options: Any) -> hf.Engine:
+    """An engine that knows these workflows and activities, and nothing else."""
+    return hf.Engine(
+        store,
+        workflows=[definition for definition in definitions if isinstance(definition, hf.Workflow)],
+        activities=[definition for definition in definitions if isinstance(definition, hf.Activity)],
+        **options,
+    )
+
+
+def finish(
+    workflow: hf.Workflow[..., Any], *definitions: Definition, store: str | Path = ":memory:", **options: Any
+) -> Any:
+    """Run a workflow without arguments to its end, and check the tables it leaves behind."""
+
+    async def scenario() -> Any:
+        async with engine_of(store, workflow, *definitions, **options) as engine:
+            try:
+                return await engine.run(workflow, id="it")
+            finally:
+                check_tables(path_of(engine))
+
+    return together(scenario())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until something is so. For what no signal tells of."""
+    while not condition():
+        await asyncio.sleep(0.002)
+
+
+def path_of(engine: hf.Client) -> Path:
+    return engine._store.path
+
+
+def rows(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
+    """Rows as they are on disk. By apsw: two SQLite libraries in one process would break each other's locks."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(5_000)
+    try:
+        return connection.execute(statement, bindings).fetchall()
+    finally:
+        connection.close()
+
+
+def history_of(path: Path, number: int) -> list[HistoryEvent]:
+    stored = rows(path, "SELECT events FROM history WHERE number = ? ORDER BY execution, turn", number)
+    return [event for (events,) in stored for event in decode_events(events)]
+
+
+def check_tables(path: Path) -> None:
+    """The invariants of reliability.md section 2 that can be read off the tables of a store at any moment."""
+    problems: list[str] = []
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+    for number, name, state, turn, owner, closed_at in rows(
+        path, "SELECT number, id, state, turn, owner, closed_at_ms FROM instances"
+    ):
+        problems += [f"{name}: {problem}" for problem in _of_instance(path, number, state, turn, owner, closed_at)]
+    problems += _of_attempts(path)
+    assert not problems, problems
+
+
+def _of_instance(path: Path, number: int, state: str, turn: int, owner: str | None, closed_at: int | None) -> list[str]:
+    problems: list[str] = []
+    turns = [row[0] for row in rows(path, "SELECT turn FROM history WHERE number = ? ORDER BY turn", number)]
+    if turns != list(range(turn)):
+        problems.append(f"the turns of the history are {turns}, and the instance is at turn {turn}")
+    events = history_of(path, number)
+    decided = [
+        (type(event).__name__.removesuffix("Completed").removesuffix("Failed"), event.activity)
+        for event in events
+        if isinstance(event, ActivityCompleted | ActivityFailed)
+    ]
+    decided += [("timer", event.timer) for event in events if isinstance(event, TimerFired)]
+    if len(decided) != len(set(decided)):
+        problems.append(f"something has two outcomes: {decided}")
+    ends = [at for at, event in enumerate(events) if isinstance(event, WorkflowCompleted | WorkflowFailed)]
+    is_closed = InstanceState(state) in INSTANCE_FINAL
+    if is_closed and ends != [len(events) - 1]:
+        problems.append(f"closed, with terminal events at {ends} of {len(events)}")
+    if is_closed and (owner is not None or closed_at is None):
+        problems.append("closed, but owned or without a time")
+    if not is_closed and ends:
+        problems.append("open, with a terminal event")
+    if is_closed:
+        for table in ("inbox", "timers"):
+            if rows(path, f"SELECT 1 FROM {table} WHERE number = ?", number):  # noqa: S608 - a name from above
+                problems.append(f"closed, with rows in {table}")
+        pending = rows(
+            path,
+            "SELECT activity, state FROM attempts WHERE number = ? "
+            "AND state IN ('REQUESTED', 'READY', 'QUEUED', 'PREPARING', 'RUNNING')",
+            number,
+        )
+        if pending:
+            problems.append(f"closed, with pending attempts {pending}")
+    return problems
+
+
+def _of_attempts(path: Path) -> list[str]:
+    waiting: dict[tuple[int, int, int], int] = {}
+    for number, event in rows(path, "SELECT number, event FROM inbox"):
+        message = decode_event(event)
+        if isinstance(message, ActivityCompleted | ActivityFailed):
+            key = (number, message.activity, message.attempt)
+            waiting[key] = waiting.get(key, 0) + 1
+    problems: list[str] = []
+    answered: dict[tuple[int, int], int] = {}
+    for number, activity, attempt, state, ledger, owner, closed_at in rows(
+        path, "SELECT number, activity, attempt, state, ledger, owner, closed_at_ms FROM attempts"
+    ):
+        which = f"attempt {attempt} of activity {activity} of instance {number}"
+        unapplied = 0 if state == AttemptState.TIMED_OUT else waiting.get((number, activity, attempt), 0)
+        why = disagreement(state, ledger, owned=owner is not None, unapplied=unapplied)
+        if why is not None:
+            problems.append(f"{which}: {why}")
+        if (AttemptState(state) in ATTEMPT_FINAL) != (closed_at is not None):
+            problems.append(f"{which}: {state}, closed at {closed_at}")
+        if state == AttemptState.COMPLETED:
+            answered[number, activity] = answered.get((number, activity), 0) + 1
+    problems += [f"activity {key} has {count} results" for key, count in answered.items() if count > 1]
+    return problems
