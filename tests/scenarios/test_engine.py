@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scenarios.support import check_tables, engine_of, path_of, together
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from tests.scenarios.support import check_tables, engine_of, path_of, together
 
 
 class Declined(Exception):

@@ -114,7 +114,7 @@ class WorkflowRun:
         self._code = code
         self._resolve = resolve
         self._guarded = guarded
-        self._payloads = payloads or {}
+        self._payloads = dict(payloads or {})
         self._loop = WorkflowLoop(self)
         self._main: asyncio.Task[Any] | None = None
         self._random: Random | None = None
@@ -136,6 +136,10 @@ class WorkflowRun:
         """Apply one input and run until the code waits again (G10)."""
         self._output.events.append(event)
         self._feed(event)
+
+    def add_payloads(self, payloads: dict[str, bytes]) -> None:
+        """Large payloads that messages still to be applied name by reference."""
+        self._payloads.update(payloads)
 
     def take_output(self) -> Output:
         """What was done since the last call."""

@@ -6,7 +6,7 @@ a turn did counts when it is on disk: only then do activities start, results app
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from holdfast.authoring.registry import Registry
@@ -55,6 +55,8 @@ FIRST_FENCE: Final = Fence(1)
 STRICT_TURNS: Final = 20
 """Of every workflow the first so many turns in this process are watched for clocks and randomness, too."""
 NO_NUMBER: Final = InstanceNumber(0)
+REFERENCE: Final = b'"reference":'
+"""Stands in a stored message whose payload is large and has to be fetched (or, rarely, in a small one's data)."""
 
 
 class InstanceOwner:
@@ -165,12 +167,16 @@ class InstanceOwner:
         self._take_in(live, loaded.inbox, loaded.attempts)
         self._go_on(live)
 
-    def take_in(self, rows: Iterable[InboxRow], attempts: dict[InstanceNumber, list[AttemptRecord]]) -> None:
+    async def take_in(self, rows: Sequence[InboxRow], attempts: dict[InstanceNumber, list[AttemptRecord]]) -> None:
         """Messages that others left for instances that are live here."""
+        for number in {row.number for row in rows if REFERENCE in row.event}:
+            payloads = await self._store.read_payloads(number)
+            if number in self._live:
+                self._live[number].run.add_payloads(payloads)
         touched: dict[InstanceNumber, LiveInstance] = {}
         for row in rows:
             live = self._live.get(row.number)
-            if live is not None and not any(message.row == row.row for message in live.queue):
+            if live is not None:
                 self._take_in(live, [row], attempts.get(row.number, []))
                 touched[live.number] = live
         for live in touched.values():
@@ -180,8 +186,9 @@ class InstanceOwner:
         by_key = {(attempt.key.activity, attempt.key.attempt): attempt for attempt in attempts}
         for row in rows:
             event = decode_event(row.event)
-            if not isinstance(event, Input):
+            if not isinstance(event, Input) or row.row <= live.last_row:
                 continue
+            live.last_row = row.row
             live.queue.append(Message(event, row=row.row, response=exit_of(event, by_key)))
 
     # ------------------------------------------------------------ answers of activities

@@ -26,6 +26,7 @@ class LiveInstance:
         "execution",
         "fence",
         "id",
+        "last_row",
         "number",
         "queue",
         "run",
@@ -56,6 +57,8 @@ class LiveInstance:
         self.stamp_ms = stamp_ms
         self.run = run
         self.busy = False
+        self.last_row = 0
+        """The newest inbox row taken in. Rows only grow, so what is not above it was seen before."""
         self.queue: deque[Message] = deque()
         self.timers: dict[int, int] = {}
 

@@ -239,7 +239,7 @@ class Worker:
         for row in rows:
             if row.number not in attempts:
                 attempts[row.number] = await self._store.read_attempts(row.number, row.execution)
-        self.instances.take_in(rows, attempts)
+        await self.instances.take_in(rows, attempts)
 
     async def _claim_instances(self) -> bool:
         limit = min(self.instances.room, CLAIM_BATCH)

@@ -1,0 +1,72 @@
+"""Several engines: with registries of their own, and on one file, sharing the work by what they know (C1)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.scenarios.support import check_tables, engine_of, together
+
+import holdfast as hf
+
+
+@hf.activity
+async def double(number: int) -> int:
+    return 2 * number
+
+
+@hf.workflow
+async def twice_double(number: int) -> int:
+    return await double(await double(number))
+
+
+def test_two_engines_in_one_process_have_their_own_registries(tmp_path: Path) -> None:
+    @hf.workflow(name="same")
+    async def one() -> str:
+        return "one"
+
+    @hf.workflow(name="same")
+    async def two() -> str:
+        return "two"
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "one.db", one) as first, engine_of(tmp_path / "two.db", two) as second:
+            assert await first.run("same", id="a") == "one"
+            assert await second.run("same", id="a") == "two"
+        with pytest.raises(hf.DuplicateName, match="'same'"):
+            engine_of(tmp_path / "one.db", one, two)
+
+    together(scenario())
+
+
+def test_C1_two_engines_on_one_file_share_the_work_by_what_they_know(tmp_path: Path) -> None:
+    """One knows the workflow, the other the activity; results cross in both directions."""
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, twice_double) as caller, engine_of(path, double):
+            assert await asyncio.gather(*(caller.run(twice_double, n, id=f"i{n}") for n in range(10))) == [
+                4 * n for n in range(10)
+            ]
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_a_large_result_reaches_a_live_instance_of_another_worker(tmp_path: Path) -> None:
+    """Large payloads travel by reference; the one who holds the instance has to fetch them."""
+
+    @hf.activity
+    async def large(count: int) -> str:
+        return "x" * count
+
+    @hf.workflow
+    async def measures() -> list[int]:
+        return [len(await large(count)) for count in (10, 100_000, 200_000)]
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, measures) as caller, engine_of(path, large):
+            assert await caller.run(measures, id="a") == [10, 100_000, 200_000]
+        check_tables(path)
+
+    together(scenario())
