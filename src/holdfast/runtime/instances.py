@@ -88,6 +88,8 @@ class InstanceOwner:
         self._watched: dict[str, int] = {}
         self._live: OrderedDict[InstanceNumber, LiveInstance] = OrderedDict()
         self._due = DueTimes(store.now_ms, self._timer_due)
+        self._is_wanted = False
+        """Somebody waits to be claimed and could not be, because every live instance was busy."""
         self.turns = 0
 
     # ------------------------------------------------------------ what is live
@@ -96,12 +98,21 @@ class InstanceOwner:
         return len(self._live)
 
     @property
-    def room(self) -> int:
-        """How many more instances may be claimed. One is always worked on, also with a cache of none."""
-        return max(self._cache_size, 1) - len(self._live)
+    def is_full(self) -> bool:
+        """Whether another one would be beyond the cache. One is always worked on, also with a cache of none."""
+        return len(self._live) >= max(self._cache_size, 1)
 
-    def owns(self, number: InstanceNumber) -> bool:
-        return number in self._live
+    def room(self) -> int:
+        """How many instances may be claimed now: those at rest make room for others."""
+        at_rest = sum(live.is_at_rest for live in self._live.values())
+        room = max(self._cache_size, 1) - len(self._live) + at_rest
+        self._is_wanted = room <= 0
+        return room
+
+    def _room_was_made(self) -> None:
+        if self._is_wanted:
+            self._is_wanted = False
+            self._work_is_waiting()
 
     # ------------------------------------------------------------ starting
 
@@ -154,6 +165,7 @@ class InstanceOwner:
             stamp_ms=record.stamp_ms,
             run=self._new_run(record.id, record.workflow, record.execution, loaded.payloads),
         )
+        self._make_room(max(self._cache_size, 1) - 1)
         self._live[live.number] = live
         try:
             history: list[HistoryEvent] = []
@@ -293,6 +305,7 @@ class InstanceOwner:
         if turn.close is not None:
             self._runner.cancel_instance(live.number)
             self.forget(live)
+            self._room_was_made()
             self._closed(live.id)
         elif turn.release:
             self.forget(live)
@@ -308,8 +321,12 @@ class InstanceOwner:
         due = live.next_due_ms()
         if due is not None:
             self._due.add(due, live.number)
-        while len(self._live) > self._cache_size:
-            oldest = next((other for other in self._live.values() if not other.busy and not other.queue), None)
+        self._make_room(self._cache_size)
+        self._room_was_made()
+
+    def _make_room(self, most: int) -> None:
+        while len(self._live) > most:
+            oldest = next((other for other in self._live.values() if other.is_at_rest), None)
             if oldest is None:
                 return
             self._release(oldest)

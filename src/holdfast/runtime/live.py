@@ -62,6 +62,11 @@ class LiveInstance:
         self.queue: deque[Message] = deque()
         self.timers: dict[int, int] = {}
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing of it is on its way to disk and nothing waits to be applied, so it can be let go."""
+        return not self.busy and not self.queue
+
     def next_due_ms(self) -> int | None:
         """When the next timer fires."""
         return min(self.timers.values(), default=None)

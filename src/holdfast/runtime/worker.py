@@ -154,7 +154,7 @@ class Worker:
 
     def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
         """Create an instance together with its first turn; False if this worker cannot run it now."""
-        if self._lease is None or (self.instances.room <= 0 and len(self.instances) > 0):
+        if self._lease is None or self.instances.is_full:
             return False
         begun = self.instances.first_turn(start, started)
         if begun is None:
@@ -242,8 +242,8 @@ class Worker:
         await self.instances.take_in(rows, attempts)
 
     async def _claim_instances(self) -> bool:
-        limit = min(self.instances.room, CLAIM_BATCH)
-        if limit <= 0 or not self._workflows:
+        limit = min(self.instances.room(), CLAIM_BATCH) if self._workflows else 0
+        if limit <= 0:
             return False
         outcome = await self.committer.commit(ClaimInstances(owner=self.key, workflows=self._workflows, limit=limit))
         if not isinstance(outcome, ClaimedInstances):
