@@ -6,6 +6,7 @@ group learns it.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,6 +16,10 @@ from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Store
 
 MAX_GROUP: Final = 500
 """Members of one transaction. A longer one would make everybody wait for it."""
+INSIST_SECONDS: Final = 0.25
+"""Between two tries of what must not be lost."""
+
+logger = logging.getLogger("holdfast")
 
 Done = Callable[[Outcome], None]
 
@@ -39,6 +44,7 @@ class Committer:
         self._waiting: list[tuple[Member, Done]] = []
         self._writing: asyncio.Task[None] | None = None
         self._dead = False
+        self._is_closed = False
         self.groups = 0
 
     def submit(self, member: Member, done: Done) -> None:
@@ -48,6 +54,25 @@ class Committer:
         self._waiting.append((member, done))
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write(), name="holdfast-committer")
+
+    def insist(self, member: Member, done: Done) -> None:
+        """Submit a member that must not be lost, again and again while the store refuses to write.
+
+        Its guard makes that safe: if it went to disk although an error was told, the next try is `Rejected`.
+        """
+
+        def decided(outcome: Outcome) -> None:
+            if isinstance(outcome, Failed) and isinstance(outcome.error, StoreError) and not self._is_closed:
+                logger.error("%s could not be stored and is tried again: %s", type(member).__name__, outcome.error)
+                asyncio.get_running_loop().call_later(INSIST_SECONDS, self.insist, member, done)
+            else:
+                done(outcome)
+
+        self.submit(member, decided)
+
+    def close(self) -> None:
+        """Insist on nothing any more."""
+        self._is_closed = True
 
     async def commit(self, member: Member) -> Outcome:
         """Put a member into the next group and wait for its outcome."""

@@ -13,7 +13,6 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.events import (
     ActivityCompleted,
     ActivityFailed,
-    HistoryEvent,
     Input,
     Started,
     decode_event,
@@ -168,16 +167,13 @@ class InstanceOwner:
         self._make_room(max(self._cache_size, 1) - 1)
         self._live[live.number] = live
         try:
-            history: list[HistoryEvent] = []
-            for row in loaded.history:
-                history += decode_events(row.events)
-            live.run.replay(history)
+            live.run.replay(event for row in loaded.history for event in decode_events(row.events))
         except Exception as error:  # noqa: BLE001 - whatever it is, this build cannot go on with it
             self._block(live, error)
             return
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
-        self._take_in(live, loaded.inbox, loaded.attempts)
-        self._go_on(live)
+        if self._take_in(live, loaded.inbox, loaded.attempts):
+            self._go_on(live)
 
     async def take_in(self, rows: Sequence[InboxRow], attempts: dict[InstanceNumber, list[AttemptRecord]]) -> None:
         """Messages that others left for instances that are live here."""
@@ -185,52 +181,48 @@ class InstanceOwner:
             payloads = await self._store.read_payloads(number)
             if number in self._live:
                 self._live[number].run.add_payloads(payloads)
-        touched: dict[InstanceNumber, LiveInstance] = {}
+        touched: dict[InstanceNumber, bool] = {}
         for row in rows:
-            live = self._live.get(row.number)
-            if live is not None:
-                self._take_in(live, [row], attempts.get(row.number, []))
-                touched[live.number] = live
-        for live in touched.values():
-            self._go_on(live)
+            if row.number in self._live:
+                touched[row.number] = self._take_in(self._live[row.number], [row], attempts.get(row.number, []))
+        for number in (number for number, is_fine in touched.items() if is_fine):
+            self._go_on(self._live[number])
 
-    def _take_in(self, live: LiveInstance, rows: Iterable[InboxRow], attempts: Iterable[AttemptRecord]) -> None:
+    def _take_in(self, live: LiveInstance, rows: Iterable[InboxRow], attempts: Iterable[AttemptRecord]) -> bool:
         by_key = {(attempt.key.activity, attempt.key.attempt): attempt for attempt in attempts}
-        for row in rows:
-            event = decode_event(row.event)
-            if not isinstance(event, Input) or row.row <= live.last_row:
-                continue
-            live.last_row = row.row
-            live.queue.append(Message(event, row=row.row, response=exit_of(event, by_key)))
+        try:
+            for row in rows:
+                event = decode_event(row.event)
+                if isinstance(event, Input) and row.row > live.last_row:
+                    live.last_row = row.row
+                    live.queue.append(Message(event, row=row.row, response=exit_of(event, by_key)))
+        except Exception as error:  # noqa: BLE001 - undecodable: it stays in the inbox, and nobody else suffers (G12)
+            self._block(live, error)
+            return False
+        return True
 
     # ------------------------------------------------------------ answers of activities
 
     def attempt_ended(self, attempt: AttemptRecord, ended: Completion | Retry, event: ActivityCompleted | None) -> None:
         """An attempt that ran here came to its end: with the next turn if its instance is live, else alone."""
-        if isinstance(ended, Retry):
-            self._committer.submit(ended, lambda outcome: self._retried(attempt, outcome))
-            return
         live = self._live.get(attempt.key.number)
-        if live is None or live.execution != attempt.key.execution or not ended.event:
-            self._commit_alone(ended)
+        if isinstance(ended, Retry) or live is None or live.execution != attempt.key.execution or not ended.event:
+            self._keep(ended)
             return
         answer = event if event is not None else decode_event(ended.event)
         if isinstance(answer, ActivityCompleted | ActivityFailed):
             live.queue.append(Message(answer, completion=ended))
             self._go_on(live)
 
-    def _commit_alone(self, completion: Completion) -> None:
+    def _keep(self, member: Completion | Retry | Release | Block) -> None:
+        """What has happened is stored however often it takes. Then there may be something to do."""
+
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, Failed):
-                logger.error("the end of %s was not recorded: %s", completion.key, outcome.error)
+                logger.error("%r was not recorded: %s", member, outcome.error)
             self._work_is_waiting()
 
-        self._committer.submit(completion, done)
-
-    def _retried(self, attempt: AttemptRecord, outcome: Outcome) -> None:
-        if isinstance(outcome, Failed):
-            logger.error("the failure of %s was not recorded: %s", attempt.key, outcome.error)
-        self._work_is_waiting()
+        self._committer.insist(member, done)
 
     # ------------------------------------------------------------ turns
 
@@ -279,9 +271,11 @@ class InstanceOwner:
             case Applied():
                 self._committed(live, built, messages)
             case Rejected():
-                # The store kept the completions of this turn; what waits behind it has to be kept, too.
+                # The store kept the completions of this turn; what waits behind it has to be kept, too. If only a
+                # completion was stale, the instance is still ours and must not stay so without being live (G2).
                 self._runner.give_back(len(built.eager))
                 self.forget(live)
+                self._keep(Release(number=live.number, owner=built.turn.owner, fence=live.fence))
             case Failed():
                 self._runner.give_back(len(built.eager))
                 live.queue.extendleft(message for message in reversed(messages) if message.completion)
@@ -334,8 +328,7 @@ class InstanceOwner:
     def _release(self, live: LiveInstance) -> None:
         self._live.pop(live.number, None)
         live.run.evict()
-        release = Release(number=live.number, owner=self._key(), fence=live.fence)
-        self._committer.submit(release, lambda _: self._work_is_waiting())
+        self._keep(Release(number=live.number, owner=self._key(), fence=live.fence))
 
     def _timer_due(self, number: InstanceNumber) -> None:
         live = self._live.get(number)
@@ -350,7 +343,7 @@ class InstanceOwner:
         live.run.evict()
         for message in live.queue:
             if message.completion is not None:
-                self._commit_alone(message.completion)
+                self._keep(message.completion)
 
     def forget_all(self) -> None:
         """This worker's lease is gone: somebody else has its instances."""
@@ -372,8 +365,8 @@ class InstanceOwner:
             live.run.evict()
         elif isinstance(error, StoreError):
             logger.error("a turn of %s could not be stored and will be taken again: %s", live.id, error)
-            self._live.pop(live.number, None)
-            live.run.evict()
+            self.forget(live)
+            self._keep(Release(number=live.number, owner=self._key(), fence=live.fence))
         else:
             self._block(live, error)
 
@@ -388,7 +381,7 @@ class InstanceOwner:
             reason=f"{type(error).__name__}: {error}",
             build="",
         )
-        self._committer.submit(block, lambda _: self._closed(live.id))
+        self._committer.insist(block, lambda _: self._closed(live.id))
 
     def _new_run(self, instance_id: str, workflow: str, execution: int, payloads: dict[str, bytes]) -> WorkflowRun:
         return WorkflowRun(

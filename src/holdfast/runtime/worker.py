@@ -132,6 +132,7 @@ class Worker:
         await self.runner.stop()
         if self._lease is not None:
             await self.instances.release_all()
+            self.committer.close()
             await self.committer.drain()
             await self._janitor.lose(self._lease.key, at_deadline=False)
             await self._lease.stop()
@@ -201,9 +202,13 @@ class Worker:
     async def _work(self) -> None:
         while True:
             self._wake.clear()
-            claimed = await self._claim()
-            if not claimed:
-                await self._wait()
+            try:
+                claimed = await self._claim()
+                if not claimed:
+                    await self._wait()
+            except Exception:
+                logger.exception("a worker could not look for work, and tries again")
+                await asyncio.sleep(LOOK_SECONDS)
 
     async def _wait(self) -> None:
         due_ms = await self._store.next_wake_ms(self._queues)
@@ -296,7 +301,7 @@ class Worker:
             try:
                 if await self._janitor.look(self.key):
                     self.look()
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001 - what it did not do, the next round does
                 logger.warning("the janitor's round failed and is repeated: %s", error)
 
 

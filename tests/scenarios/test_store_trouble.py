@@ -1,0 +1,150 @@
+"""When the store says no, or says nothing: nothing is acknowledged, nothing is lost, and the work goes on afterwards."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.scenarios.support import check_tables, engine_of, path_of, rows, together, until
+
+import holdfast as hf
+from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.runtime.faults import FaultPoint
+from holdfast.storage.contract import Member
+
+FAILING_COMMITS = range(1, 12)
+
+
+@hf.activity(retry=hf.Retry(attempts=3, initial=0.01))
+async def add(left: int, right: int) -> int:
+    info = hf.activity_info()
+    if right == 2 and info.attempt == 1:
+        raise ConnectionError("try again")
+    return left + right
+
+
+@hf.workflow
+async def adds() -> int:
+    total = await add(0, 1)
+    total += sum(await asyncio.gather(add(0, 2), add(0, 3)))
+    await asyncio.sleep(0.01)
+    return await add(total, 4)
+
+
+class FailOnce:
+    """A store whose commit number `at` is refused with an error, before it is written or after."""
+
+    def __init__(self, point: FaultPoint, at: int) -> None:
+        self._point = point
+        self._left = at
+        self.has_failed = False
+
+    def __call__(self, point: FaultPoint, members: Sequence[Member]) -> None:
+        if point is self._point:
+            self._left -= 1
+            if self._left == 0:
+                self.has_failed = True
+                raise hf.StoreError("the disk is full")
+
+
+@pytest.mark.parametrize("cache_size", [0, 100])
+@pytest.mark.parametrize("at", FAILING_COMMITS)
+def test_L13_a_commit_that_the_store_refuses_is_made_good(tmp_path: Path, at: int, cache_size: int) -> None:
+    fault = FailOnce(FaultPoint.BEFORE_COMMIT, at)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, add, adds, cache_size=cache_size, fault_hook=fault) as engine:
+            try:
+                await engine.start(adds, id="a")
+            except hf.StoreError:
+                await engine.start(adds, id="a")
+            assert await engine.get("a").result(timeout=20) == 10
+            await until(lambda: fault.has_failed or at > 6)
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_a_start_that_could_not_be_stored_is_an_error_and_nothing_is_there(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, add, adds, fault_hook=FailOnce(FaultPoint.BEFORE_COMMIT, 1)) as engine:
+            with pytest.raises(hf.StoreError, match="disk is full"):
+                await engine.start(adds, id="a")
+            with pytest.raises(hf.InstanceNotFound):
+                await engine.get("a").describe()
+            assert await engine.run(adds, id="a") == 10
+
+    together(scenario())
+
+
+def test_A2_a_completion_that_comes_after_the_deadline_does_not_strand_its_instance(tmp_path: Path) -> None:
+    """Another worker's janitor times the attempt out; the body ends a moment later and its turn is refused."""
+    bodies: list[asyncio.Event] = []
+
+    @hf.activity(heartbeat=0.02, retry=hf.Retry(attempts=2, initial=0))
+    async def slow() -> int:
+        done = asyncio.Event()
+        bodies.append(done)
+        await done.wait()
+        return len(bodies)
+
+    @hf.workflow
+    async def waits() -> int:
+        return await slow()
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, slow, waits) as engine, engine_of(path) as other:
+            handle = await engine.start(waits, id="a")
+            await until(lambda: len(bodies) == 1)
+            assert other.worker is not None
+            await asyncio.sleep(0.03)
+            await other.worker._janitor.look(other.worker.key)
+            states = [view.state for view in (await handle.describe()).attempts]
+            assert states[0] is AttemptState.TIMED_OUT
+            bodies[0].set()
+            await until(lambda: len(bodies) == 2)
+            bodies[1].set()
+            assert await handle.result(timeout=10) == 2
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_G12_an_input_that_does_not_fit_the_code_blocks_the_instance_and_names_the_field(tmp_path: Path) -> None:
+    @hf.workflow
+    async def counts(number: int) -> int:
+        return number
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        client = await hf.connect(path)
+        handle = await client.start("counts", "seven", id="a")
+        async with engine_of(path, counts):
+            with pytest.raises(hf.WorkflowBlocked, match="number"):
+                await handle.result(timeout=10)
+            described = await handle.describe()
+            assert (described.status, described.turn) == (InstanceState.BLOCKED, 0)
+            assert "number" in (described.blocked or "")
+        await client.close()
+
+    together(scenario())
+
+
+def test_G12_an_undecodable_message_blocks_its_instance_and_nobody_else(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        client = await hf.connect(path)
+        handle = await client.start("adds", id="bad")
+        rows(path, 'UPDATE inbox SET event = \'{"event": "no such thing"}\'')
+        async with engine_of(path, add, adds) as engine:
+            assert await engine.run(adds, id="good") == 10
+            with pytest.raises(hf.WorkflowBlocked):
+                await handle.result(timeout=10)
+            assert await engine.run(adds, id="better") == 10
+            assert rows(path_of(engine), "SELECT count(*) FROM inbox") == [(1,)]
+        await client.close()
+
+    together(scenario())
