@@ -19,6 +19,7 @@ from holdfast.core.events import (
     decode_events,
 )
 from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptState, InstanceState, disagreement
+from holdfast.runtime.surroundings import Surroundings
 
 T = TypeVar("T")
 Definition = hf.Workflow[..., Any] | hf.Activity[..., Any]
@@ -37,6 +38,9 @@ def together(coroutine: Coroutine[Any, Any, T], seconds: float = BOUND_SECONDS) 
 
 def engine_of(store: str | Path, *definitions: Definition, **options: Any) -> hf.Engine:
     """An engine that knows these workflows and activities, and nothing else."""
+    world = {name: options.pop(name) for name in ("fault_hook", "judge_same_host") if name in options}
+    if world:
+        options["surroundings"] = Surroundings(**world)
     return hf.Engine(
         store,
         workflows=[definition for definition in definitions if isinstance(definition, hf.Workflow)],
@@ -62,7 +66,7 @@ def finish(
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until something is so. For what no signal tells of."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.002)
 
 
@@ -72,7 +76,7 @@ def path_of(engine: hf.Client) -> Path:
 
 def rows(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
     """Rows as they are on disk. By apsw: two SQLite libraries in one process would break each other's locks."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection: Any = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(5_000)
     try:
         return connection.execute(statement, bindings).fetchall()

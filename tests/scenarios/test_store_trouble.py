@@ -1,4 +1,4 @@
-"""When the store says no, or says nothing: nothing is acknowledged, nothing is lost, and the work goes on afterwards."""
+"""When the store says no, or says nothing: nothing is acknowledged, nothing is lost, and the work goes on."""
 
 import asyncio
 from collections.abc import Sequence
@@ -40,6 +40,7 @@ class FailOnce:
         self.has_failed = False
 
     def __call__(self, point: FaultPoint, members: Sequence[Member]) -> None:
+        del members
         if point is self._point:
             self._left -= 1
             if self._left == 0:
