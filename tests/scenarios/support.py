@@ -79,7 +79,8 @@ def rows(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
     connection: Any = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(5_000)
     try:
-        return connection.execute(statement, bindings).fetchall()
+        found: list[tuple[Any, ...]] = connection.execute(statement, bindings).fetchall()
+        return found
     finally:
         connection.close()
 

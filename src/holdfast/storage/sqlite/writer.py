@@ -22,7 +22,7 @@ from holdfast.storage.sqlite.rows import worker_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
 
-CHECKPOINT_PAGES: Final = 2_000
+CHECKPOINT_PAGES: Final = 1_000
 """WAL pages after which a checkpoint moves them into the database."""
 COMMITS_KEPT_MS: Final = 3_600_000
 """How long the ids of commits are kept for those who do not know whether theirs went through."""

@@ -1,0 +1,129 @@
+"""Workflows whose histories are recorded once and replayed for ever, on every Python.
+
+Never change one of these: add another. ``python -m tests.histories.samples record`` writes the histories of those that
+have none yet; ``replay`` replays all and fails on the first difference.
+"""
+
+import asyncio
+import sys
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import holdfast as hf
+from holdfast.authoring.registry import Registry
+from holdfast.core.events import decode_events
+from holdfast.replay.run import Identity, WorkflowRun
+from holdfast.storage.contract import InstanceId
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+@hf.activity
+async def add(left: int, right: int) -> int:
+    await asyncio.sleep(0.001 * (left % 3))
+    return left + right
+
+
+@hf.activity(retry=hf.Retry(attempts=1))
+async def fail(message: str) -> int:
+    raise LookupError(message)
+
+
+@hf.workflow
+async def sequence() -> int:
+    total = 0
+    for number in range(5):
+        total = await add(total, number)
+    return total
+
+
+@hf.workflow
+async def races() -> list[Any]:
+    """The tools of asyncio whose order differs between Pythons unless somebody cares."""
+    found: list[Any] = []
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.005):
+            await asyncio.sleep(1)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.sleep(1), 0.005)
+    found.append(await asyncio.wait_for(add(1, 1), 10))
+    done, pending = await asyncio.wait(
+        [asyncio.create_task(add(2, 2)), asyncio.create_task(asyncio.sleep(1))],
+        return_when=asyncio.FIRST_COMPLETED,
+    )
+    found.append(len(done))
+    for task in pending:
+        task.cancel()
+    for next_done in asyncio.as_completed([add(number, number) for number in range(4)]):
+        found.append(await next_done)
+    gathered = await asyncio.gather(add(3, 4), fail("gone"), return_exceptions=True)
+    found.append(gathered[0])
+    return [len(found), sum(value for value in found if isinstance(value, int))]
+
+
+@hf.workflow
+async def groups() -> list[int]:
+    results: list[int] = []
+    queue: asyncio.Queue[int] = asyncio.Queue()
+
+    async def produce(number: int) -> None:
+        queue.put_nowait(await add(number, 10))
+
+    with suppress(ExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail("first"))
+            group.create_task(asyncio.sleep(60))
+    async with asyncio.TaskGroup() as group:
+        for number in range(3):
+            group.create_task(produce(number))
+    while not queue.empty():
+        results.append(queue.get_nowait())
+    return sorted(results)
+
+
+@hf.workflow
+async def chances() -> list[int]:
+    drawn = [hf.random().randrange(1_000) for _ in range(3)]
+    await asyncio.sleep(0.001)
+    drawn.append(hf.side_effect(lambda: 7, int))
+    return [*drawn, hf.uuid4().version or 0]
+
+
+WORKFLOWS: list[hf.Workflow[..., Any]] = [sequence, races, groups, chances]
+ACTIVITIES: list[hf.Activity[..., Any]] = [add, fail]
+
+
+async def record() -> None:
+    """Run what has no history yet, and keep it."""
+    async with hf.Engine(":memory:", workflows=WORKFLOWS, activities=ACTIVITIES) as engine:
+        for workflow in WORKFLOWS:
+            target = RECORDED / f"{workflow.name}.jsonl"
+            if target.exists():
+                continue
+            handle = await engine.start(workflow.name, id=workflow.name)
+            await handle.result()
+            instance = await engine.store.find(InstanceId(workflow.name))
+            if instance is not None:
+                rows = await engine.store.read_history(instance.number, 1)
+                root = f"{RECORDED.parents[2]}/".encode()  # tracebacks name files; whose folder it was does not matter
+                target.write_bytes(b"".join(row.events.replace(root, b"") + b"\n" for row in rows))
+
+
+def replay() -> list[str]:
+    """Replay every recorded history with the code above. The names of those that were replayed."""
+    registry = Registry((), WORKFLOWS, ACTIVITIES)
+    names: list[str] = []
+    for source in sorted(RECORDED.glob("*.jsonl")):
+        events = [event for line in source.read_bytes().splitlines() for event in decode_events(line)]
+        run = WorkflowRun(registry.workflow(source.stem), Identity("it", source.stem, 1), registry.resolve, nullcontext)
+        run.replay(events)
+        run.evict()
+        names.append(source.stem)
+    return names
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["record"]:
+        asyncio.run(record())
+    print(*replay())  # noqa: T201 - a program's output
