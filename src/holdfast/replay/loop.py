@@ -61,6 +61,7 @@ class WorkflowLoop(LoopWithoutWorld):
         self._sweep_at = MIN_TASKS_BETWEEN_SWEEPS
         self._generators = HeldGenerators()
         self._unhandled: list[dict[str, Any]] = []
+        self._told_to_end: set[int] = set()
         self._running = False
         self._evicting = False
         self._thread = get_ident()
@@ -316,13 +317,13 @@ class WorkflowLoop(LoopWithoutWorld):
     ) -> list[WorkflowTask]:
         """Cancel what `main`, which is done, left running, and run until idle (G14).
 
-        Every task is cancelled once, also those that cleaning up starts. Those returned have not ended: their
-        clean-up waits for something durable. Feed them further messages and call again; with `insist` they
-        are cancelled again in each round, and `TurnTooLong` names them if they outlast
+        Every task is cancelled once, also those that cleaning up starts, however often this is called. Those
+        returned have not ended: their clean-up waits for something durable. Feed them further messages and call
+        again; with `insist` they are cancelled again in each round, and `TurnTooLong` names them if they outlast
         `MAX_LEFT_OVER_ROUNDS`.
         """
         require(main.done(), "left-over tasks are cancelled after the main task, which is not done")
-        cancelled: set[int] = set()
+        cancelled = self._told_to_end
         for _ in range(MAX_LEFT_OVER_ROUNDS):
             fresh = [task for task in self.pending_tasks() if insist or task.number not in cancelled]
             abandoned = [] if fresh else self._generators.take_abandoned()
