@@ -2,8 +2,11 @@
 
 import sys
 from collections.abc import Iterable
-from types import ModuleType
-from typing import Any, TypeVar, cast
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, Final, TypeVar, cast
 
 from holdfast import errors
 from holdfast.authoring.activity import Activity
@@ -11,6 +14,7 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.errors import DuplicateName, UnknownWorkflow, UsageError
 from holdfast.payloads.failures import resolve_builtin
 
+BUILD_DIGITS: Final = 16
 Definition = TypeVar("Definition", Workflow[..., Any], Activity[..., Any])
 
 
@@ -35,6 +39,18 @@ class Registry:
         # Annotations that cannot be stored are found now, not at the first call.
         self.signatures = [workflow.signature for workflow in self.workflows.values()]
         self.signatures += [activity.signature for activity in self.activities.values()]
+
+    @cached_property
+    def build(self) -> str:
+        """A fingerprint of the registered code and of the files that define it: another one may know better (G12)."""
+        digest = sha256(sys.version.encode())
+        for definition in (*self.workflows.values(), *self.activities.values()):
+            digest.update(f"{definition.name} {_fingerprint(definition.fn.__code__)}\n".encode())
+        for name in sorted(self._modules):
+            source = getattr(sys.modules.get(name), "__file__", None)
+            if source is not None and Path(source).is_file():
+                digest.update(Path(source).read_bytes())
+        return digest.hexdigest()[:BUILD_DIGITS]
 
     def workflow(self, name: str) -> Workflow[..., Any]:
         """The workflow of that name."""
@@ -77,3 +93,9 @@ class Registry:
                 "give one of them another name=..."
             )
         self._modules.add(definition.fn.__module__)
+
+
+def _fingerprint(code: CodeType) -> str:
+    """The instructions of a function and of those inside it. What surrounds them (lines, paths) does not count."""
+    constants = (_fingerprint(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts)
+    return sha256(f"{code.co_code.hex()} {code.co_names} {list(constants)}".encode()).hexdigest()

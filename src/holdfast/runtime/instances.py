@@ -379,7 +379,7 @@ class InstanceOwner:
             owner=self._key(),
             fence=live.fence,
             reason=f"{type(error).__name__}: {error}",
-            build="",
+            build=self._registry.build,
         )
         self._committer.insist(block, lambda _: self._closed(live.id))
 

@@ -117,6 +117,7 @@ class Worker:
         """Register, take over from those who died on this host, and go to work."""
         self._register()
         await self._janitor.look(self.key)
+        await self._claim_instances(blocked=True)  # whatever was wrong with them, this may be the mended code (G12)
         self._tasks = [
             asyncio.create_task(self._work(), name="holdfast-worker"),
             asyncio.create_task(self._look_after(), name="holdfast-janitor"),
@@ -173,7 +174,7 @@ class Worker:
 
     def _register(self) -> None:
         loop = asyncio.get_running_loop()
-        registration = Registration(host=self._host.encode(), queues=",".join(self._queues), build="")
+        registration = Registration(host=self._host.encode(), queues=",".join(self._queues), build=self._registry.build)
         lease = self._surroundings.make_lease(
             self._store,
             self._providers,
@@ -246,11 +247,13 @@ class Worker:
                 attempts[row.number] = await self._store.read_attempts(row.number, row.execution)
         await self.instances.take_in(rows, attempts)
 
-    async def _claim_instances(self) -> bool:
+    async def _claim_instances(self, *, blocked: bool = False, build: str = "") -> bool:
         limit = min(self.instances.room(), CLAIM_BATCH) if self._workflows else 0
         if limit <= 0:
             return False
-        outcome = await self.committer.commit(ClaimInstances(owner=self.key, workflows=self._workflows, limit=limit))
+        outcome = await self.committer.commit(
+            ClaimInstances(owner=self.key, workflows=self._workflows, limit=limit, blocked=blocked, build=build)
+        )
         if not isinstance(outcome, ClaimedInstances):
             return False
         for record in outcome.instances:
@@ -301,6 +304,9 @@ class Worker:
             try:
                 if await self._janitor.look(self.key):
                     self.look()
+                build = self._registry.build
+                if self._workflows and await self._store.blocked_elsewhere(self._workflows, build):
+                    await self._claim_instances(blocked=True, build=build)
             except Exception as error:  # noqa: BLE001 - what it did not do, the next round does
                 logger.warning("the janitor's round failed and is repeated: %s", error)
 

@@ -116,6 +116,9 @@ class ClaimInstances(Record, frozen=True):
     owner: WorkerKey
     workflows: tuple[str, ...]
     limit: int
+    blocked: bool = False
+    """Take BLOCKED ones instead, and try them again (G12): those that `build` has not tried, or all if it is empty."""
+    build: str = ""
 
 
 class ClaimAttempts(Record, frozen=True):

@@ -157,6 +157,10 @@ class Store(Protocol):
         """The next time at which something becomes claimable, available or overdue by itself."""
         ...
 
+    async def blocked_elsewhere(self, workflows: Sequence[str], build: str) -> bool:
+        """Whether an instance of these workflows is BLOCKED that this build has not tried yet (G12)."""
+        ...
+
     async def list_instances(
         self, *, before: int, limit: int, state: InstanceState | None = None, workflow: str | None = None
     ) -> list[InstanceRecord]:

@@ -221,14 +221,18 @@ def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber |
 
 
 def _claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome:
-    rows = transaction.rows(
-        sql.claim_instances, claim.owner, transaction.now_ms, json.dumps(claim.workflows), claim.limit
-    )
+    workflows = json.dumps(claim.workflows)
+    if claim.blocked:
+        rows = transaction.rows(sql.claim_blocked, claim.owner, workflows, claim.build, claim.limit)
+    else:
+        rows = transaction.rows(sql.claim_instances, claim.owner, transaction.now_ms, workflows, claim.limit)
     return ClaimedInstances(instances=[instance_of(row) for row in rows])
 
 
 def _apply_block(transaction: Transaction, block: Block) -> Outcome:
-    return _changed(transaction.change(sql.block_instance, block.reason, block.number, block.fence, block.owner))
+    return _changed(
+        transaction.change(sql.block_instance, block.reason, block.build, block.number, block.fence, block.owner)
+    )
 
 
 # ---------------------------------------------------------------- lost workers

@@ -8,6 +8,7 @@ or another process is writing, the group waits on a thread instead, and the work
 """
 
 import asyncio
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -170,6 +171,9 @@ class SqliteStore:
         times = [self._read(sql.next_claimable)[0][0], self._read(sql.next_expiry)[0][0]]
         times += [self._read(sql.next_ready, queue)[0][0] for queue in queues]
         return min((time for time in times if time is not None), default=None)
+
+    async def blocked_elsewhere(self, workflows: Sequence[str], build: str) -> bool:
+        return bool(self._read(sql.blocked_elsewhere, json.dumps(workflows), build))
 
     async def list_instances(
         self, *, before: int, limit: int, state: InstanceState | None = None, workflow: str | None = None

@@ -15,12 +15,14 @@ CREATE TABLE instances (
     input           BLOB    NOT NULL,
     input_hash      BLOB    NOT NULL,
     outcome         BLOB,
-    blocked         TEXT,
+    blocked         TEXT,                               -- why it is parked (G12)
+    blocked_by      TEXT,                               -- the builds that could not go on with it, a JSON list
     created_at_ms   INTEGER NOT NULL,
     closed_at_ms    INTEGER
 );
 
 CREATE INDEX instances_claimable ON instances (claimable_at_ms) WHERE claimable_at_ms IS NOT NULL;
+CREATE INDEX instances_blocked ON instances (workflow) WHERE state = 'BLOCKED';
 CREATE INDEX instances_owned ON instances (owner) WHERE owner IS NOT NULL;
 
 CREATE TABLE history (

@@ -1,0 +1,9 @@
+-- One statement inside a write transaction, as claim_instances: a build that has not tried yet takes what others could not go on with (G12).
+UPDATE instances SET owner = ?1, fence = fence + 1, state = 'RUNNING', blocked = NULL
+WHERE number IN (
+    SELECT number FROM instances
+    WHERE state = 'BLOCKED' AND workflow IN (SELECT value FROM json_each(?2))
+      AND (?3 = '' OR NOT EXISTS (SELECT 1 FROM json_each(blocked_by) WHERE value = ?3))
+    ORDER BY number LIMIT ?4
+)
+RETURNING number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms
