@@ -57,17 +57,26 @@ def open_reader(path: Path) -> Connection:
     return connection
 
 
+def open_read_only(path: Path) -> Connection:
+    """A connection to a store that is there, of this release, and that neither creates nor changes anything."""
+    check_library()
+    if not path.is_file():
+        raise StoreError(f"there is no store at {path}")
+    try:
+        connection = _connect(path, apsw.SQLITE_OPEN_READONLY)
+        version, newest = _check_schema(connection, path)
+    except apsw.Error as error:
+        raise StoreError(f"{path} cannot be read as a store: {error}") from error
+    if version < newest:
+        connection.close()
+        raise StoreError(f"{path} has schema {version} and this release reads {newest}: open it with a worker first")
+    return connection
+
+
 def migrate(connection: Connection, path: Path) -> None:
     """Bring the schema up to this release. The caller holds the write lock."""
-    known = migrations()
-    newest = known[-1][0]
-    version = _pragma(connection, "user_version")
-    mark = _pragma(connection, "application_id")
-    if version > newest:
-        raise StoreError(f"{path} was written by a newer release (schema {version}, this one knows {newest}): upgrade")
-    if mark not in (0, APPLICATION_ID) or (mark == 0 and _has_tables(connection)):
-        raise StoreError(f"{path} is a database of something else; name another file")
-    for number, script in known:
+    version, _ = _check_schema(connection, path)
+    for number, script in migrations():
         if number > version:
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -106,6 +115,18 @@ def _create(path: Path) -> None:
             os.close(descriptor)
     except OSError as error:
         raise StoreError(f"{path} cannot be opened for writing: {error.strerror}") from error
+
+
+def _check_schema(connection: Connection, path: Path) -> tuple[int, int]:
+    """The schema's number and the newest one known. A file of a newer release or of something else is refused."""
+    newest = migrations()[-1][0]
+    version = _pragma(connection, "user_version")
+    mark = _pragma(connection, "application_id")
+    if version > newest:
+        raise StoreError(f"{path} was written by a newer release (schema {version}, this one knows {newest}): upgrade")
+    if mark not in (0, APPLICATION_ID) or (mark == 0 and _has_tables(connection)):
+        raise StoreError(f"{path} is a database of something else; name another file")
+    return version, newest
 
 
 def _pragma(connection: Connection, name: str) -> int:

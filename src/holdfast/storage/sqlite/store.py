@@ -33,7 +33,7 @@ from holdfast.storage.contract import (
     Registration,
     WorkerRow,
 )
-from holdfast.storage.sqlite.connection import open_reader
+from holdfast.storage.sqlite.connection import open_read_only, open_reader
 from holdfast.storage.sqlite.rows import attempt_of, history_of, inbox_of, instance_of, timer_of, worker_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Connection, Row
@@ -87,6 +87,11 @@ class SqliteStore:
             self._path = Path(self._temporary) / "memory.db"
         self._writer = await self._on_writer_thread(self._open_writer)
         self._reader = open_reader(self._path)
+        self._mark_ms = self._read(sql.read_clock)[0][0]
+
+    def open_for_reading(self) -> None:
+        """Open a store that is there, to look at it: nothing is created, migrated or changed."""
+        self._reader = open_read_only(self._path)
         self._mark_ms = self._read(sql.read_clock)[0][0]
 
     def _open_writer(self) -> SqliteWriter:

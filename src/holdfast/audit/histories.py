@@ -1,0 +1,164 @@
+"""The history of one execution, read on its own: its numbers, its first and last events, and one outcome for each.
+
+Nothing here runs the workflow's code; that replay gives the same commands is another check.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import msgspec
+
+from holdfast.audit.problems import Rule
+from holdfast.core import events as ev
+from holdfast.core.events import HistoryEvent, Payload, decode_events, payload_of
+from holdfast.storage.sqlite.audit import RawTurn
+
+Finding = tuple[Rule, str]
+Outcome = ev.ActivityCompleted | ev.ActivityFailed
+Terminal = ev.WorkflowCompleted | ev.WorkflowFailed
+
+
+@dataclass(slots=True)
+class HistoryReading:
+    """What a history says, and what is wrong with it."""
+
+    findings: list[Finding] = field(default_factory=list[Finding])
+    events: list[HistoryEvent] = field(default_factory=list[HistoryEvent])
+    is_complete: bool = True
+    """False when a turn could not be decoded: then what is missing elsewhere proves nothing."""
+    started: ev.Started | None = None
+    terminal: Terminal | None = None
+    scheduled: dict[int, str] = field(default_factory=dict[int, str])
+    abandoned: set[int] = field(default_factory=set[int])
+    outcomes: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
+    timers: dict[int, int] = field(default_factory=dict[int, int])
+    """Every timer that was started, with its due time."""
+    timers_ended: dict[int, str] = field(default_factory=dict[int, str])
+
+    @property
+    def open_timers(self) -> dict[int, int]:
+        """Started, and neither fired nor cancelled."""
+        return {timer: due for timer, due in self.timers.items() if timer not in self.timers_ended}
+
+    def add(self, rule: Rule, text: str) -> None:
+        self.findings.append((rule, text))
+
+
+def read_history(turns: Sequence[RawTurn], execution: int) -> HistoryReading:
+    """Read the turns of one execution, in order."""
+    reading = HistoryReading()
+    numbers = [turn.turn for turn in turns]
+    if numbers != list(range(len(numbers))):
+        reading.is_complete = False
+        reading.add(Rule.HISTORY_GAP_FREE, f"execution {execution} has the turns {_shortened(numbers)}")
+    for turn in turns:
+        try:
+            events = decode_events(turn.events)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            reading.is_complete = False
+            reading.add(Rule.EVENTS_READABLE, f"turn {turn.turn} cannot be decoded: {error}")
+            continue
+        if not events:
+            reading.add(Rule.HISTORY_GAP_FREE, f"turn {turn.turn} has no events (G9)")
+        reading.events += events
+    for at, event in enumerate(reading.events):
+        _read_event(reading, at, event)
+    if reading.is_complete and reading.events and reading.started is None:
+        reading.add(Rule.STARTED_ONCE, "the history has events but no start")
+    return reading
+
+
+def check_payloads(reading: HistoryReading, payloads: dict[str, bytes]) -> list[Finding]:
+    """Every reference leads to data, and to the data that it is the hash of."""
+    findings: list[Finding] = []
+    for at, event in enumerate(reading.events):
+        payload = payload_of(event)
+        if payload is not None:
+            findings += check_payload(payload, payloads, f"event {at}")
+    return findings
+
+
+def check_payload(payload: Payload, payloads: dict[str, bytes], what: str) -> list[Finding]:
+    """One payload: nothing to check if it stands in place."""
+    if not payload.reference:
+        return []
+    data = payloads.get(payload.reference)
+    if data is None:
+        return [(Rule.PAYLOADS_THERE, f"{what} names the payload {payload.reference[:12]}, which is not there")]
+    if sha256(data).hexdigest() != payload.reference:
+        return [(Rule.PAYLOADS_THERE, f"{what}: the payload {payload.reference[:12]} is not what was stored")]
+    return []
+
+
+def data_of(payload: Payload, payloads: dict[str, bytes]) -> bytes | None:
+    """The data itself; None if it is gone."""
+    return payloads.get(payload.reference) if payload.reference else bytes(payload.data)
+
+
+def _read_event(reading: HistoryReading, at: int, event: HistoryEvent) -> None:
+    if reading.terminal is not None:
+        reading.add(Rule.TERMINAL_LAST, f"event {at} follows the end of the workflow")
+    if at == 0 and reading.is_complete and not isinstance(event, ev.Started):
+        reading.add(Rule.STARTED_ONCE, "the first event is not the start")
+    match event:
+        case ev.Started():
+            if reading.started is not None:
+                reading.add(Rule.STARTED_ONCE, f"event {at} is a second start")
+            reading.started = event
+        case ev.WorkflowCompleted() | ev.WorkflowFailed():
+            reading.terminal = event
+        case ev.ActivityScheduled() | ev.ActivityAbandoned():
+            _read_activity(reading, at, event)
+        case ev.ActivityCompleted() | ev.ActivityFailed():
+            _read_outcome(reading, at, event)
+        case ev.TimerStarted():
+            if event.timer in reading.timers:
+                reading.add(Rule.ONE_OUTCOME, f"event {at} starts timer {event.timer} again")
+            reading.timers[event.timer] = event.due_at_ms
+        case ev.TimerFired() | ev.TimerCancelled():
+            _read_timer_end(reading, at, event)
+        case ev.SideEffectRecorded():
+            pass
+
+
+def _read_activity(reading: HistoryReading, at: int, event: ev.ActivityScheduled | ev.ActivityAbandoned) -> None:
+    if isinstance(event, ev.ActivityScheduled):
+        if event.activity != len(reading.scheduled) and reading.is_complete:
+            reading.add(Rule.ONE_OUTCOME, f"event {at} schedules activity {event.activity} out of order")
+        reading.scheduled[event.activity] = event.name
+    else:
+        if event.activity in reading.abandoned:
+            reading.add(Rule.ONE_OUTCOME, f"event {at} abandons activity {event.activity} again")
+        reading.abandoned.add(event.activity)
+
+
+def _read_outcome(reading: HistoryReading, at: int, event: Outcome) -> None:
+    if event.activity not in reading.scheduled and reading.is_complete:
+        reading.add(Rule.ONE_OUTCOME, f"event {at} answers activity {event.activity}, which was never scheduled")
+    if event.activity in reading.outcomes:
+        reading.add(Rule.ONE_OUTCOME, f"event {at} is a second outcome of activity {event.activity}")
+    reading.outcomes[event.activity] = event
+
+
+def _read_timer_end(reading: HistoryReading, at: int, event: ev.TimerFired | ev.TimerCancelled) -> None:
+    how = "fires" if isinstance(event, ev.TimerFired) else "cancels"
+    due = reading.timers.get(event.timer)
+    if due is None and reading.is_complete:
+        reading.add(Rule.ONE_OUTCOME, f"event {at} {how} timer {event.timer}, which was never started")
+    if event.timer in reading.timers_ended:
+        before = reading.timers_ended[event.timer]
+        reading.add(Rule.ONE_OUTCOME, f"event {at} {how} timer {event.timer}, which {before} already")
+    if isinstance(event, ev.TimerFired):
+        reading.timers_ended[event.timer] = "fired"
+        if due is not None and event.time_ms < due:
+            early = due - event.time_ms
+            reading.add(Rule.TIMER_NOT_EARLY, f"event {at} fires timer {event.timer} {early} ms before it is due")
+    else:
+        reading.timers_ended[event.timer] = "was cancelled"
+
+
+def _shortened(numbers: list[int]) -> str:
+    most = 10
+    shown = ", ".join(str(number) for number in numbers[:most])
+    return shown if len(numbers) <= most else f"{shown}, ... ({len(numbers)} of them)"

@@ -1,0 +1,65 @@
+"""What an audit can find: a rule that is broken, where, and in which way."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Rule(StrEnum):
+    """The invariants that can be checked from the tables. The value is the name that people and programs see."""
+
+    FILE_SOUND = "file-sound"
+    """SQLite finds its own file in order."""
+    ROWS_READABLE = "rows-readable"
+    """Every row holds the types of its columns, and words that are states."""
+    ROWS_BELONG = "rows-belong"
+    """Every row hangs on an instance that is there, and on an execution that it has."""
+    HISTORY_GAP_FREE = "history-gap-free"
+    """Turns are numbered 0 to n-1, and the instance says n (G9)."""
+    EVENTS_READABLE = "events-readable"
+    """Every recorded or waiting event can be decoded."""
+    STARTED_ONCE = "started-once"
+    """The first event is the start, and there is one (G3)."""
+    TERMINAL_LAST = "terminal-last"
+    """The end is recorded once, as the last event, exactly if the instance is closed, and says the same (G11)."""
+    ONE_OUTCOME = "one-outcome"
+    """An activity or a timer has at most one outcome, and was begun before it."""
+    REAL_RESULT = "real-result"
+    """The recorded outcome of an activity is that of one attempt that really ended so."""
+    ATTEMPTS_COMPLETE = "attempts-complete"
+    """A scheduled activity has attempts 1 to n, all but the last ended, and its answer is not lost."""
+    LEDGER_AGREES = "ledger-agrees"
+    """Ledger and state of an attempt agree (A8)."""
+    NOTHING_PENDING = "nothing-pending"
+    """A closed instance has no messages, timers or attempts that wait or run (C5)."""
+    TIMERS_AGREE = "timers-agree"
+    """The open timers are those that the history started and did not end, with the same due times (G8)."""
+    TIMER_NOT_EARLY = "timer-not-early"
+    """No timer fired before it was due."""
+    OWNERS_KNOWN = "owners-known"
+    """Whoever owns something is a registered worker."""
+    CLAIMABLE_AGREES = "claimable-agrees"
+    """An instance is claimable exactly when nobody owns it and it has something to do (G2, G5)."""
+    PAYLOADS_THERE = "payloads-there"
+    """Every payload that is named by its reference is there and unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One broken rule. `instance` is empty when the store as a whole is concerned."""
+
+    instance: str
+    rule: Rule
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.instance or 'the store'}: {self.rule}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was looked at, and what was found."""
+
+    instances: int
+    turns: int
+    attempts: int
+    problems: tuple[Problem, ...]

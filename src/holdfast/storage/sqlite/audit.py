@@ -1,0 +1,160 @@
+"""The raw tables for an audit: one snapshot, read through a connection that cannot write.
+
+Rows come as they are. What does not even have the types of its columns comes as `Unreadable`, so that an audit can
+name it and go on.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+
+from holdfast.errors import StoreError
+from holdfast.storage.sqlite.connection import open_read_only
+from holdfast.storage.sqlite.statements import statements as sql
+from holdfast.storage.sqlite.transaction import Row
+
+
+class Raw(msgspec.Struct, frozen=True, array_like=True):
+    """A row, with its columns in the order of its statement."""
+
+
+class RawInstance(Raw, frozen=True):
+    """A row of `instances`."""
+
+    number: int
+    id: str
+    workflow: str
+    state: str
+    execution: int
+    turn: int
+    fence: int
+    owner: str | None
+    claimable_at_ms: int | None
+    input: bytes
+    outcome: bytes | None
+    blocked: str | None
+    closed_at_ms: int | None
+
+
+class RawTurn(Raw, frozen=True):
+    """A row of `history`."""
+
+    number: int
+    execution: int
+    turn: int
+    events: bytes
+
+
+class RawAttempt(Raw, frozen=True):
+    """A row of `attempts`."""
+
+    number: int
+    execution: int
+    activity: int
+    dimension: str
+    attempt: int
+    name: str
+    state: str
+    ledger: int
+    owner: str | None
+    options: bytes
+    closed_at_ms: int | None
+    failure: bytes | None
+
+
+class RawMessage(Raw, frozen=True):
+    """A row of `inbox`."""
+
+    row: int
+    number: int
+    execution: int
+    event: bytes
+
+
+class RawTimer(Raw, frozen=True):
+    """A row of `timers`."""
+
+    number: int
+    execution: int
+    timer: int
+    due_at_ms: int
+
+
+class RawWorker(Raw, frozen=True):
+    """A row of `workers`."""
+
+    key: str
+    state: str
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A row whose columns do not hold what they should."""
+
+    table: str
+    row: str
+    reason: str
+
+
+Kind = TypeVar("Kind", bound=Raw)
+
+
+class RawTables:
+    """A store's tables at one moment. Close it when done."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = open_read_only(path)
+        self._rows("BEGIN")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def damage(self) -> list[str]:
+        """What SQLite itself finds wrong with the file; nothing if it is sound."""
+        try:
+            found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check").fetchall()]
+        except apsw.Error as error:
+            return [str(error)]
+        return [] if found == ["ok"] else found
+
+    def instances(self) -> Iterator[RawInstance | Unreadable]:
+        yield from self._read("instances", RawInstance, sql.audit_instances)
+
+    def turns(self, number: int) -> list[RawTurn | Unreadable]:
+        return list(self._read("history", RawTurn, sql.audit_history, number))
+
+    def attempts(self, number: int) -> list[RawAttempt | Unreadable]:
+        return list(self._read("attempts", RawAttempt, sql.audit_attempts, number))
+
+    def messages(self, number: int) -> list[RawMessage | Unreadable]:
+        return list(self._read("inbox", RawMessage, sql.audit_inbox, number))
+
+    def timers(self, number: int) -> list[RawTimer | Unreadable]:
+        return list(self._read("timers", RawTimer, sql.audit_timers, number))
+
+    def payloads(self, number: int) -> dict[str, bytes]:
+        return {str(reference): bytes(data) for reference, data in self._rows(sql.read_payloads, number)}
+
+    def workers(self) -> list[RawWorker | Unreadable]:
+        return list(self._read("workers", RawWorker, sql.audit_workers))
+
+    def orphans(self) -> list[tuple[str, int, int]]:
+        """Table, instance number and count of rows that hang on no instance."""
+        return [(table, number, count) for table, number, count in self._rows(sql.audit_orphans)]
+
+    def _read(self, table: str, kind: type[Kind], statement: str, *bindings: Any) -> Iterator[Kind | Unreadable]:
+        for row in self._rows(statement, *bindings):
+            try:
+                yield msgspec.convert(row, kind)
+            except msgspec.ValidationError as error:
+                column = ", ".join(str(part)[:40] for part in row[:5] if not isinstance(part, bytes))
+                yield Unreadable(table=table, row=column, reason=str(error))
+
+    def _rows(self, statement: str, *bindings: Any) -> list[Row]:
+        try:
+            return self._connection.execute(statement, bindings).fetchall()
+        except apsw.Error as error:
+            raise StoreError(f"{self._path} cannot be read: {error}") from error
