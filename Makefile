@@ -51,7 +51,7 @@ nightly: $(READY)  ## the tests with far more random examples
 docs: $(READY)  ## write the generated parts of the documentation again
 	@$(BIN)/python -m tools.generate_docs
 
-demo: $(READY)  ## what the digits of the design documents say
+demo: $(READY)  ## kill a worker in the middle of a step and watch another go on
 	@$(BIN)/python -m tools.demo
 
 clean:  ## remove the environment and everything generated

@@ -5,12 +5,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from holdfast import __version__
+from holdfast.cli.exits import exit_code
 from holdfast.cli.explain import explain
+from holdfast.cli.list import list_instances
+from holdfast.cli.run import run
+from holdfast.cli.show import show
+from holdfast.cli.texts import safe_lines
+from holdfast.cli.verify import verify
 from holdfast.errors import HoldfastError
-
-EXIT_WRONG_INPUT = 2
 
 app = typer.Typer(
     name="holdfast",
@@ -37,6 +42,10 @@ def root(
     del version  # handled by its callback
 
 
+app.command()(run)
+app.command(name="list")(list_instances)
+app.command()(show)
+app.command()(verify)
 app.command()(explain)
 
 
@@ -45,9 +54,6 @@ def main() -> None:
     try:
         app()
     except HoldfastError as error:
-        Console(stderr=True, highlight=False).print(f"[bold red]holdfast:[/] {_escaped(error)}", soft_wrap=True)
-        sys.exit(EXIT_WRONG_INPUT)
-
-
-def _escaped(error: HoldfastError) -> str:
-    return str(error).replace("[", r"\[")
+        line = Text.assemble(("holdfast: ", "bold red"), safe_lines(str(error)))
+        Console(stderr=True, highlight=False).print(line, soft_wrap=True)
+        sys.exit(exit_code(error))

@@ -1,0 +1,83 @@
+"""Book a trip: six steps, one after the other, each recorded once.
+
+Run it, stop it with Ctrl-C or kill it half-way, and run it again with the same id: it goes on where it was.
+
+    holdfast run examples/trip.py:book_trip --input '{"traveller": "Ada", "city": "Lisbon"}' --id ada-lisbon
+"""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import holdfast as hf
+
+STEP_SECONDS = 0.4
+JOURNAL_VARIABLE = "TRIP_JOURNAL"
+
+
+@dataclass
+class Trip:
+    """What the traveller gets."""
+
+    traveller: str
+    city: str
+    bookings: list[str]
+
+
+@hf.activity
+async def find_flight(city: str) -> str:
+    return await work(f"flight to {city}")
+
+
+@hf.activity
+async def reserve_seat(flight: str) -> str:
+    return await work(f"seat 12A, {flight}")
+
+
+@hf.activity
+async def book_hotel(city: str) -> str:
+    return await work(f"hotel in {city}")
+
+
+@hf.activity
+async def rent_car(city: str) -> str:
+    return await work(f"car in {city}")
+
+
+@hf.activity
+async def charge_card(traveller: str, cents: int) -> str:
+    return await work(f"{cents / 100:.2f} charged to {traveller}")
+
+
+@hf.activity
+async def send_tickets(traveller: str, bookings: list[str]) -> str:
+    return await work(f"{len(bookings)} tickets sent to {traveller}")
+
+
+@hf.workflow
+async def book_trip(traveller: str, city: str) -> Trip:
+    flight = await find_flight(city)
+    bookings = [
+        await reserve_seat(flight),
+        await book_hotel(city),
+        await rent_car(city),
+        await charge_card(traveller, 42_000),
+    ]
+    bookings.append(await send_tickets(traveller, bookings))
+    return Trip(traveller, city, bookings)
+
+
+async def work(answer: str) -> str:
+    """Pretend to do something. The journal, if one is named, tells afterwards which bodies really ran."""
+    write_journal("began")
+    await asyncio.sleep(STEP_SECONDS)
+    write_journal("ended")
+    return answer
+
+
+def write_journal(what: str) -> None:
+    journal = os.environ.get(JOURNAL_VARIABLE)
+    if journal:
+        with Path(journal).open("a", encoding="utf-8") as file:
+            file.write(f"{os.getpid()} {what} {hf.activity_info().activity}\n")

@@ -1,0 +1,117 @@
+"""The user's code that a command names: ``shop.py:checkout``, or ``shop.orders:checkout`` for a module."""
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from holdfast.authoring.activity import Activity
+from holdfast.authoring.workflow import Workflow
+from holdfast.core.options import DEFAULT_QUEUE
+from holdfast.errors import HoldfastError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A module, and the workflow of it that was asked for."""
+
+    module: ModuleType
+    workflow: Workflow[..., Any]
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues of all activities of the module, so that none waits for a worker that never comes."""
+        values: list[Any] = list(vars(self.module).values())
+        activities = [cast(Activity[..., Any], value) for value in values if isinstance(value, Activity)]
+        return sorted({DEFAULT_QUEUE, *(activity.options.queue for activity in activities)})
+
+
+def load_application(target: str) -> Application:
+    """Import the module and find the workflow. Whatever goes wrong is a `UsageError` with the reason."""
+    source, colon, wanted = target.rpartition(":")
+    if not colon:
+        source, wanted = target, ""
+    if not source or "\0" in target:
+        raise UsageError(f"{target!r} names no workflow; write FILE.py:WORKFLOW or MODULE:WORKFLOW")
+    is_file = source.endswith(".py") or "/" in source
+    module = _import_file(Path(source)) if is_file else _import_module(source)
+    return Application(module, _find_workflow(module, source, wanted))
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UsageError(f"there is no file {str(path)!r}")
+    name = path.stem
+    if not name.isidentifier():
+        raise UsageError(f"{path.name!r} cannot be imported: the name of the file must be an identifier")
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        if Path(getattr(loaded, "__file__", None) or "").resolve() == path.resolve():
+            return loaded
+        raise UsageError(f"{path.name!r} has the name of another module, {name!r}; call the file something else")
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path.name!r} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise UsageError(_why(str(path), error)) from error
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"{name!r} is neither a file that ends in .py nor the name of a module")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UsageError(f"there is no module {name!r}") from error
+        raise UsageError(_why(name, error)) from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(_why(name, error)) from error
+
+
+def _why(source: str, error: BaseException) -> str:
+    """The reason, with the last line of the user's code that took part."""
+    reason = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    where = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
+    return f"{source} cannot be imported: {reason}{where}"
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith("<frozen importlib") or Path(filename).is_relative_to(Path(__file__).parents[1])
+
+
+def _find_workflow(module: ModuleType, source: str, wanted: str) -> Workflow[..., Any]:
+    values: dict[str, Any] = vars(module)
+    known = {name: cast(Workflow[..., Any], value) for name, value in values.items() if isinstance(value, Workflow)}
+    if wanted in known:
+        return known[wanted]
+    for workflow in known.values():
+        if workflow.name == wanted:
+            return workflow
+    if not known:
+        raise UsageError(f"{source} has no workflow; mark an async function with @hf.workflow")
+    choices = ", ".join(f"{source}:{name}" for name in known)
+    if not wanted:
+        if len(known) == 1:
+            return next(iter(known.values()))
+        raise UsageError(f"{source} has several workflows; name one: {choices}")
+    if wanted in values:
+        raise UsageError(f"{wanted!r} of {source} is not marked with @hf.workflow; it has {choices}")
+    raise UsageError(f"{source} has no workflow {wanted!r}; it has {choices}")

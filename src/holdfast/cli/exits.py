@@ -1,0 +1,25 @@
+"""The exit codes of the command, drawn up in ``docs/reference/exit-codes.md``."""
+
+from typing import Final
+
+from holdfast.errors import HoldfastError, StoreError, WorkflowBlocked, WorkflowCancelled, WorkflowFailed
+
+EXIT_BAD_NEWS: Final = 1
+"""The command did its work and the answer is bad: the workflow failed, or the audit found problems."""
+EXIT_WRONG_INPUT: Final = 2
+"""What was asked for cannot be understood, or is not there."""
+EXIT_STORE: Final = 3
+"""The store cannot be opened, read or written."""
+EXIT_INTERRUPTED: Final = 130
+"""Ctrl-C, as shells count it. What was recorded stays, and the same command goes on."""
+
+
+def exit_code(error: HoldfastError) -> int:
+    """The code that the command ends with after an error."""
+    match error:
+        case WorkflowFailed() | WorkflowCancelled() | WorkflowBlocked():
+            return EXIT_BAD_NEWS
+        case StoreError():
+            return EXIT_STORE
+        case _:
+            return EXIT_WRONG_INPUT

@@ -1,0 +1,44 @@
+"""``--input``: JSON from outside, checked before anything else looks, then read as the arguments of a workflow.
+
+An object has the arguments by name, an array by position. For a workflow with one parameter the JSON may also be that
+one argument itself, if it cannot be read as arguments.
+"""
+
+import inspect
+from typing import Any
+
+import msgspec
+
+from holdfast.authoring.workflow import BoundWorkflow, Workflow
+from holdfast.errors import ArgumentError, UsageError
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
+from holdfast.payloads.scan import check_untrusted
+
+
+def bind_input(workflow: Workflow[..., Any], text: str | None) -> BoundWorkflow[Any]:
+    """The workflow with its arguments; what does not fit its signature is an `ArgumentError`."""
+    if text is None:
+        return BoundWorkflow(workflow, workflow.signature.normalise(b"{}"))
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("the input is not UTF-8") from error
+    check_untrusted(data, max_bytes=PAYLOAD_LIMIT_BYTES)
+    return BoundWorkflow(workflow, _normalised(workflow, data))
+
+
+def _normalised(workflow: Workflow[..., Any], data: bytes) -> bytes:
+    parameters = list(inspect.signature(workflow.fn).parameters)
+    if len(parameters) != 1:
+        return workflow.signature.normalise(data)
+    value: Any = msgspec.json.decode(data)
+    is_call = parameters[0] in value if data.lstrip()[:1] == b"{" else data.lstrip()[:1] == b"[" and len(value) == 1
+    as_call, as_value = data, b"[%b]" % data
+    first, second = (as_call, as_value) if is_call else (as_value, as_call)
+    try:
+        return workflow.signature.normalise(first)
+    except ArgumentError as error:
+        try:
+            return workflow.signature.normalise(second)
+        except ArgumentError:
+            raise error from None

@@ -1,0 +1,87 @@
+"""``holdfast list``: the instances of a store, newest first."""
+
+import asyncio
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.cli.stores import JsonOption, StoreOption, look_into
+from holdfast.cli.texts import moment_text, print_aligned, safe, seconds_text, state_text
+from holdfast.client.client import NEWEST
+from holdfast.client.views import moment
+from holdfast.core.lifecycle import InstanceState
+from holdfast.core.words import word
+from holdfast.errors import UsageError
+from holdfast.storage.contract import InstanceRecord
+
+DEFAULT_LIMIT: Final = 50
+LARGEST_LIMIT: Final = 10_000
+
+
+def list_instances(
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="STATUS", help="Only these: RUNNING, COMPLETED, FAILED, ...")
+    ] = None,
+    workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="Only this one's.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="At most so many.")] = DEFAULT_LIMIT,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the instances of a store, newest first."""
+    if not 1 <= limit <= LARGEST_LIMIT:
+        raise UsageError(f"--limit must be from 1 to {LARGEST_LIMIT:,}, not {limit}")
+    state = None if status is None else word(InstanceState, status.upper(), "status of an instance")
+    records = asyncio.run(_read(store, state, workflow, limit))
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode([_fields(record) for record in records])))
+    else:
+        _show(records, limit)
+
+
+async def _read(
+    store: str | None, state: InstanceState | None, workflow: str | None, limit: int
+) -> list[InstanceRecord]:
+    opened = look_into(store)
+    try:
+        return await opened.list_instances(before=NEWEST, limit=limit, state=state, workflow=workflow)
+    finally:
+        await opened.close()
+
+
+def _show(records: list[InstanceRecord], limit: int) -> None:
+    console = Console(highlight=False)
+    if not records:
+        console.print("No instances.")
+        return
+    rows = [[Text(name) for name in ("id", "workflow", "status", "started (UTC)", "took")]]
+    for record in records:
+        took = "" if record.closed_at_ms is None else seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)
+        rows.append(
+            [
+                Text(safe(record.id), "cyan"),
+                Text(safe(record.workflow)),
+                state_text(record.state),
+                Text(moment_text(record.created_at_ms)),
+                Text(took),
+            ]
+        )
+    print_aligned(console, rows, right=(4,))
+    if len(records) == limit:
+        console.print(Text(f"the newest {limit}; there may be more: --limit", "dim"))
+
+
+def _fields(record: InstanceRecord) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "workflow": record.workflow,
+        "version": record.version,
+        "status": record.state,
+        "execution": record.execution,
+        "turn": record.turn,
+        "blocked": record.blocked,
+        "created_at": moment(record.created_at_ms),
+        "closed_at": moment(record.closed_at_ms),
+    }

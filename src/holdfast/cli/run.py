@@ -1,0 +1,155 @@
+"""``holdfast run``: run a workflow here, with its steps on screen. The same id again goes on, or gives the result."""
+
+import asyncio
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.authoring.names import checked_name
+from holdfast.cli.applications import Application, load_application
+from holdfast.cli.exits import EXIT_INTERRUPTED
+from holdfast.cli.inputs import bind_input
+from holdfast.cli.progress import Lines, Progress, Silent
+from holdfast.cli.steps import take_picture
+from holdfast.cli.stores import JsonOption, StoreOption, store_path
+from holdfast.cli.texts import safe, seconds_text
+from holdfast.client.engine import Engine
+from holdfast.client.handle import Handle
+from holdfast.errors import InstanceConflict, InstanceNotFound
+from holdfast.runtime.providers import SystemProviders
+from holdfast.storage.contract import InstanceId, InstanceRecord, Store
+
+REFRESH_SECONDS: Final = 0.1
+MOST_OF_THE_TIME: Final = 5
+"""Looking at a long history takes time; the pauses are this many times longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was asked for."""
+
+    target: str
+    application: Application
+    input: str | None
+    id: str
+    path: Path
+    store: str | None
+
+    @property
+    def again(self) -> str:
+        """The command that goes on with it."""
+        words = ["holdfast", "run", self.target, "--id", self.id]
+        if self.store is not None:
+            words += ["--store", self.store]
+        return shlex.join(words)
+
+
+def run(
+    target: Annotated[str, typer.Argument(metavar="APP:WORKFLOW", help="FILE.py:WORKFLOW or MODULE:WORKFLOW.")],
+    input_json: Annotated[
+        str | None,
+        typer.Option("--input", "-i", metavar="JSON", help="Arguments: an object by name, or an array by position."),
+    ] = None,
+    instance_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The instance; the same id again goes on with it.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a workflow in this process and show its steps.
+
+    \b
+    holdfast run shop.py:checkout --input '{"card": "4242", "cents": 300}' --id order-42
+    """
+    application = load_application(target)
+    named = SystemProviders().unique_text() if instance_id is None else checked_name(instance_id, "an instance")
+    wish = Wish(target, application, input_json, named, store_path(store), store)
+    if instance_id is None or input_json is not None:
+        bind_input(application.workflow, input_json)  # what does not fit is told before a store is made
+    console = Console(highlight=False)
+    try:
+        result = asyncio.run(_run(wish, console, as_json=as_json))
+    except KeyboardInterrupt:
+        Console(stderr=True, highlight=False).print(
+            Text(f"Stopped. Everything up to here is recorded; go on with: {safe(wish.again)}"), soft_wrap=True
+        )
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    encoded = application.workflow.signature.encode_result(result)
+    if as_json:
+        typer.echo(encoded)
+    else:
+        console.print(Text.assemble(("result ", "bold green"), safe(encoded.decode())), soft_wrap=True)
+
+
+async def _run(wish: Wish, console: Console, *, as_json: bool) -> Any:
+    async with Engine(wish.path, modules=[wish.application.module], queues=wish.application.queues) as engine:
+        before = await engine.store.find(InstanceId(wish.id))
+        handle = await _begin(engine, wish, before)
+        record = await engine.store.find(InstanceId(wish.id))
+        if record is None:
+            raise InstanceNotFound(f"no instance has the id {wish.id!r}")
+        if not as_json:
+            _headline(console, wish, before)
+        progress: Progress = Silent() if as_json else Lines(console, resumes=before is not None)
+        try:
+            return await _follow(engine.store, handle, record, progress)
+        finally:
+            if not as_json:
+                await _last_line(console, engine.store, wish)
+
+
+async def _begin(engine: Engine, wish: Wish, before: InstanceRecord | None) -> Handle[Any]:
+    """Start it. An instance that is there goes on with the input that it has, if no other is given."""
+    workflow = wish.application.workflow
+    if before is None or wish.input is not None:
+        return await engine.start(bind_input(workflow, wish.input), id=wish.id)
+    if before.workflow != workflow.name:
+        raise InstanceConflict(
+            f"the id {wish.id!r} is taken by an instance of {before.workflow!r}, not {workflow.name!r}"
+        )
+    return engine.get(wish.id)
+
+
+async def _follow(store: Store, handle: Handle[Any], record: InstanceRecord, progress: Progress) -> Any:
+    """Wait for the result, and show what happens meanwhile."""
+    loop = asyncio.get_running_loop()
+    pause = REFRESH_SECONDS
+    with progress:
+        result = asyncio.ensure_future(handle.result())
+        try:
+            while not result.done():
+                began = loop.time()
+                progress.show(await take_picture(store, record), store.now_ms())
+                pause = max(REFRESH_SECONDS, (loop.time() - began) * MOST_OF_THE_TIME)
+                await asyncio.wait({result}, timeout=pause)
+        finally:
+            result.cancel()
+        progress.show(await take_picture(store, record), store.now_ms())
+    return result.result()
+
+
+def _headline(console: Console, wish: Wish, before: InstanceRecord | None) -> None:
+    how = ""
+    if before is not None:
+        how = " (goes on)" if before.closed_at_ms is None else " (ended before)"
+    line = Text.assemble(
+        (safe(wish.application.workflow.name), "bold"),
+        " ",
+        (safe(wish.id), "cyan"),
+        f" in {safe(str(wish.path))}{how}",
+    )
+    console.print(line, soft_wrap=True)
+
+
+async def _last_line(console: Console, store: Store, wish: Wish) -> None:
+    """How it ended, and how long it took from its start, also across processes."""
+    record = await store.find(InstanceId(wish.id))
+    if record is None or record.closed_at_ms is None:
+        return
+    took = seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)
+    console.print(Text(f"{str(record.state).lower()} after {took}, {record.turn} turns", "dim"), soft_wrap=True)

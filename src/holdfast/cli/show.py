@@ -1,0 +1,258 @@
+"""``holdfast show ID``: one instance, its timeline, and what it waits for or how it ended."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.authoring.names import checked_name
+from holdfast.cli.steps import (
+    Picture,
+    Step,
+    StepState,
+    attempt_seconds,
+    failure_of_attempt,
+    short_failure,
+    take_picture,
+)
+from holdfast.cli.stores import JsonOption, StoreOption, look_into
+from holdfast.cli.texts import moment_text, print_aligned, safe, safe_lines, seconds_text, state_text
+from holdfast.client.views import moment, read_key
+from holdfast.core.collation.digits import MEANING, Digit
+from holdfast.core.events import Payload
+from holdfast.core.ledger import DIGITS
+from holdfast.core.lifecycle import InstanceState
+from holdfast.errors import InstanceNotFound
+from holdfast.payloads.failures import Failure
+from holdfast.storage.contract import InstanceId
+
+LONGEST_NOTE: Final = 200
+LONGEST_RESULT: Final = 10_000
+TIMER_WORDS: Final = {
+    StepState.OPEN: "waiting",
+    StepState.DONE: "fired",
+    StepState.CANCELLED: "cancelled",
+    StepState.FAILED: "failed",
+}
+_payload = msgspec.json.Decoder(Payload)
+_failure = msgspec.json.Decoder(Failure)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Everything the command tells about an instance."""
+
+    picture: Picture
+    key: str
+    waiting_for: list[str]
+    outcome: bytes | None
+    now_ms: int
+
+    @property
+    def failure(self) -> Failure | None:
+        """How the workflow failed, if it did."""
+        if self.picture.record.state is not InstanceState.FAILED or self.outcome is None:
+            return None
+        try:
+            return _failure.decode(self.outcome)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return Failure(type="unreadable", message="the stored failure cannot be decoded")
+
+
+def show(
+    instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance.")],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one instance: its steps with their attempts and ledgers, and what it waits for or how it ended."""
+    shown = asyncio.run(_read(instance_id, store))
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(_fields(shown))))
+    else:
+        _print(shown, Console(highlight=False))
+
+
+async def _read(instance_id: str, store: str | None) -> Shown:
+    named = InstanceId(checked_name(instance_id, "an instance"))
+    opened = look_into(store)
+    try:
+        record = await opened.find(named)
+        if record is None:
+            raise InstanceNotFound(f"no instance has the id {named!r}")
+        picture = await take_picture(opened, record)
+        key, waiting_for = read_key(picture.events)
+        outcome: bytes | None = None
+        if record.outcome is not None:
+            payload = _payload.decode(record.outcome)
+            outcome = bytes(payload.data)
+            if payload.reference:
+                outcome = (await opened.read_payloads(record.number)).get(payload.reference)
+        waiting = waiting_for if record.closed_at_ms is None else []
+        return Shown(picture, key, waiting, outcome, opened.now_ms())
+    finally:
+        await opened.close()
+
+
+# ---------------------------------------------------------------- for people
+
+
+def _print(shown: Shown, console: Console) -> None:
+    record = shown.picture.record
+    version = f" version {safe(record.version)}" if record.version else ""
+    head = Text.assemble((safe(record.id), "bold cyan"), f"  {safe(record.workflow)}{version}  ")
+    console.print(head + state_text(record.state), soft_wrap=True)
+    console.print(Text(_times(shown), "dim"), soft_wrap=True)
+    if shown.key:
+        console.print(Text.assemble(("key ", "dim"), shown.key, (f"  {_key_words(shown.key)}", "dim")), soft_wrap=True)
+    if shown.picture.steps:
+        print_aligned(console, _timeline(shown), right=(0, 2, 5))
+    for waiting in shown.waiting_for:
+        console.print(Text.assemble(("waits for ", "yellow"), safe(waiting)), soft_wrap=True)
+    if record.blocked is not None and record.state is InstanceState.BLOCKED:
+        console.print(Text.assemble(("blocked ", "bold red"), safe(record.blocked)), soft_wrap=True)
+    if (failure := shown.failure) is not None:
+        for line in _failure_lines(failure):
+            console.print(line, soft_wrap=True)
+    elif shown.outcome is not None:
+        text = safe(shown.outcome.decode(errors="replace"), LONGEST_RESULT)
+        console.print(Text.assemble(("result ", "bold green"), text), soft_wrap=True)
+
+
+def _times(shown: Shown) -> str:
+    record = shown.picture.record
+    turns = f"{record.turn} turn{'' if record.turn == 1 else 's'}"
+    began = f"started {moment_text(record.created_at_ms)} UTC"
+    if record.closed_at_ms is None:
+        owner = "nobody has it in memory" if record.owner is None else f"worker {safe(record.owner)} has it"
+        return f"{began}, {turns}, {owner}"
+    return f"{began}, took {seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)}, {turns}"
+
+
+def _key_words(key: str) -> str:
+    """The key in words: how many steps are at which digit."""
+    counts = {digit: key.count(digit.character) for digit in Digit}
+    return ", ".join(f"{count} {MEANING[digit]}" for digit, count in counts.items() if count)
+
+
+def _timeline(shown: Shown) -> list[list[Text]]:
+    """A row for every attempt and timer, in the order in which the steps were scheduled."""
+    rows = [[Text(name) for name in ("at", "step", "attempt", "state", "ledger", "took", "")]]
+    for step in shown.picture.steps:
+        rows += _timer_rows(step, shown) if step.kind == "timer" else _attempt_rows(step, shown)
+    return rows
+
+
+def _timer_rows(step: Step, shown: Shown) -> list[list[Text]]:
+    began_ms = shown.picture.record.created_at_ms
+    due = "" if step.due_at_ms is None else f"due {moment_text(step.due_at_ms)} UTC"
+    at = "" if step.ended_at_ms is None else _offset(step.ended_at_ms - began_ms)
+    state = Text(TIMER_WORDS[step.state], "yellow" if step.state is StepState.OPEN else "dim")
+    return [[Text(at), Text(f"timer {step.number}"), Text(), state, Text(), Text(), Text(due, "dim")]]
+
+
+def _attempt_rows(step: Step, shown: Shown) -> list[list[Text]]:
+    began_ms = shown.picture.record.created_at_ms
+    rows: list[list[Text]] = []
+    for attempt in step.attempts:
+        seconds = attempt_seconds(attempt, shown.now_ms)
+        failure = failure_of_attempt(attempt)
+        note = "" if failure is None else safe(short_failure(failure), LONGEST_NOTE)
+        if attempt.started_at_ms is None and attempt.available_at_ms > shown.now_ms:
+            note = f"from {moment_text(attempt.available_at_ms)} UTC"
+        start_ms = attempt.scheduled_at_ms if attempt.started_at_ms is None else attempt.started_at_ms
+        rows.append(
+            [
+                Text(_offset(start_ms - began_ms)),
+                Text(safe(step.name)),
+                Text(str(attempt.key.attempt)),
+                state_text(attempt.state),
+                Text(f"{attempt.ledger:0{DIGITS}d}", "dim"),
+                Text("" if seconds is None else seconds_text(seconds)),
+                Text(note, "red" if failure is not None else "dim"),
+            ]
+        )
+    return rows
+
+
+def _offset(milliseconds: int) -> str:
+    return f"+{seconds_text(max(0, milliseconds) / 1000)}"
+
+
+def _failure_lines(failure: Failure) -> Iterator[Text]:
+    """The failure and its causes, outermost first, and where the innermost happened."""
+    current: Failure | None = failure
+    label = "failed "
+    innermost = failure
+    while current is not None:
+        yield Text.assemble((label, "bold red"), safe_lines(short_failure(current)))
+        for note in current.notes:
+            yield Text(f"  {safe(note)}", "dim")
+        for member in current.members:
+            yield Text(f"  one of them: {safe(short_failure(member))}")
+        innermost = current
+        current = current.cause
+        label = "  because of "
+    if innermost.traceback:
+        yield Text(safe_lines(innermost.traceback), "dim")
+
+
+# ---------------------------------------------------------------- for programs
+
+
+def _fields(shown: Shown) -> dict[str, Any]:
+    record = shown.picture.record
+    fields: dict[str, Any] = {
+        "id": record.id,
+        "workflow": record.workflow,
+        "version": record.version,
+        "status": record.state,
+        "execution": record.execution,
+        "turn": record.turn,
+        "collation_key": shown.key,
+        "created_at": moment(record.created_at_ms),
+        "closed_at": moment(record.closed_at_ms),
+        "waiting_for": shown.waiting_for,
+        "blocked": record.blocked,
+        "steps": [_step_fields(step) for step in shown.picture.steps],
+    }
+    if (failure := shown.failure) is not None:
+        fields["failure"] = msgspec.to_builtins(failure)
+    elif shown.outcome is not None:
+        fields["result"] = msgspec.Raw(shown.outcome)
+    return fields
+
+
+def _step_fields(step: Step) -> dict[str, Any]:
+    if step.kind == "timer":
+        return {
+            "kind": step.kind,
+            "number": step.number,
+            "state": TIMER_WORDS[step.state],
+            "due_at": moment(step.due_at_ms),
+        }
+    return {
+        "kind": step.kind,
+        "number": step.number,
+        "name": step.name,
+        "state": step.state,
+        "attempts": [
+            {
+                "attempt": attempt.key.attempt,
+                "state": attempt.state,
+                "ledger": f"{attempt.ledger:0{DIGITS}d}",
+                "queue": attempt.queue,
+                "worker": attempt.owner,
+                "scheduled_at": moment(attempt.scheduled_at_ms),
+                "started_at": moment(attempt.started_at_ms),
+                "closed_at": moment(attempt.closed_at_ms),
+                "failure": None if failure is None else short_failure(failure),
+            }
+            for attempt in step.attempts
+            for failure in [failure_of_attempt(attempt)]
+        ],
+    }

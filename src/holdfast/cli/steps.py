@@ -1,0 +1,146 @@
+"""The steps of an instance, as ``run`` and ``show`` tell them: activities with their attempts, and timers."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import msgspec
+
+from holdfast.core import events as ev
+from holdfast.core.events import HistoryEvent, decode_events
+from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState
+from holdfast.errors import StoreError
+from holdfast.payloads.failures import Failure
+from holdfast.storage.contract import AttemptRecord, InstanceRecord, Store
+
+_failure = msgspec.json.Decoder(Failure)
+
+
+class StepState(StrEnum):
+    """Where a step is."""
+
+    OPEN = "open"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(slots=True)
+class Step:
+    """One activity or timer."""
+
+    kind: str
+    number: int
+    name: str
+    state: StepState = StepState.OPEN
+    due_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    attempts: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
+
+    @property
+    def begun_at_ms(self) -> int | None:
+        """When its first attempt began, or was scheduled if none has."""
+        if not self.attempts:
+            return None
+        first = self.attempts[0]
+        return first.scheduled_at_ms if first.started_at_ms is None else first.started_at_ms
+
+    @property
+    def closed_at_ms(self) -> int | None:
+        """When its last attempt ended."""
+        return self.attempts[-1].closed_at_ms if self.attempts else None
+
+    @property
+    def failure(self) -> Failure | None:
+        """Of the newest attempt that failed."""
+        for attempt in reversed(self.attempts):
+            if (failure := failure_of_attempt(attempt)) is not None:
+                return failure
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An instance at one moment."""
+
+    record: InstanceRecord
+    events: list[HistoryEvent]
+    steps: list[Step]
+    has_changed: tuple[int, int]
+    """Differs between two pictures if anything in them does."""
+
+
+async def take_picture(store: Store, record: InstanceRecord) -> Picture:
+    """Read the steps of the current execution."""
+    attempts = await store.read_attempts(record.number, record.execution)
+    events: list[HistoryEvent] = []
+    for row in await store.read_history(record.number, record.execution):
+        try:
+            events += decode_events(row.events)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StoreError(
+                f"turn {row.turn} of {record.id!r} cannot be decoded: {error}; run holdfast verify"
+            ) from error
+    moved = sum(attempt.ledger + (attempt.state in ATTEMPT_FINAL) for attempt in attempts)
+    return Picture(record, events, steps_of(events, attempts), (len(events), moved))
+
+
+def steps_of(events: list[HistoryEvent], attempts: list[AttemptRecord]) -> list[Step]:
+    """In the order in which they were first scheduled (K9)."""
+    steps: dict[tuple[str, int], Step] = {}
+    for event in events:
+        match event:
+            case ev.ActivityScheduled():
+                steps["activity", event.activity] = Step("activity", event.activity, event.name)
+            case ev.ActivityCompleted():
+                _end(steps.get(("activity", event.activity)), StepState.DONE, event.time_ms)
+            case ev.ActivityFailed():
+                _end(steps.get(("activity", event.activity)), StepState.FAILED, event.time_ms)
+            case ev.ActivityAbandoned():
+                _end(steps.get(("activity", event.activity)), StepState.CANCELLED, None)
+            case ev.TimerStarted():
+                steps["timer", event.timer] = Step("timer", event.timer, "timer", due_at_ms=event.due_at_ms)
+            case ev.TimerFired():
+                _end(steps.get(("timer", event.timer)), StepState.DONE, event.time_ms)
+            case ev.TimerCancelled():
+                _end(steps.get(("timer", event.timer)), StepState.CANCELLED, None)
+            case _:
+                pass
+    for attempt in attempts:
+        step = steps.get(("activity", attempt.key.activity))
+        if step is not None:
+            step.attempts.append(attempt)
+    return list(steps.values())
+
+
+def failure_of_attempt(attempt: AttemptRecord) -> Failure | None:
+    """What an attempt failed with."""
+    if attempt.failure is None:
+        return None
+    try:
+        return _failure.decode(attempt.failure)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Failure(type="unreadable", message="the stored failure cannot be decoded")
+
+
+def short_failure(failure: Failure) -> str:
+    """Type and message, in one line."""
+    name = failure.type.rpartition(".")[2]
+    return f"{name}: {failure.message}" if failure.message else name
+
+
+def attempt_seconds(attempt: AttemptRecord, now_ms: int) -> float | None:
+    """How long an attempt ran, or has been running."""
+    if attempt.started_at_ms is None:
+        return None
+    end_ms = attempt.closed_at_ms
+    if end_ms is None:
+        if attempt.state not in (AttemptState.RUNNING, AttemptState.CANCELLED_RUNNING):
+            return None
+        end_ms = now_ms
+    return max(0, end_ms - attempt.started_at_ms) / 1000
+
+
+def _end(step: Step | None, state: StepState, at_ms: int | None) -> None:
+    if step is not None and step.state is StepState.OPEN:
+        step.state = state
+        step.ended_at_ms = at_ms

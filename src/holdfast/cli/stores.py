@@ -1,0 +1,68 @@
+"""Which store a command works on, and how it is opened to look at it.
+
+In this order: ``--store``, the variable HOLDFAST_STORE, ``store`` in the table ``[holdfast]`` of ``holdfast.toml`` in
+the current folder, and ``holdfast.db`` there. Commands that only look never create a store.
+"""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Final, cast
+
+import typer
+
+from holdfast.errors import UsageError
+from holdfast.runtime.providers import SystemProviders
+from holdfast.storage.sqlite.store import SqliteStore
+
+VARIABLE: Final = "HOLDFAST_STORE"
+SETTINGS: Final = "holdfast.toml"
+DEFAULT: Final = "holdfast.db"
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", "-s", metavar="PATH", help=f"The store's file; else {VARIABLE}, {SETTINGS}, ./{DEFAULT}."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def store_path(option: str | None) -> Path:
+    """The file that the option, the environment, the settings or the default names."""
+    named = option if option is not None else os.environ.get(VARIABLE) or _setting(Path(SETTINGS)) or DEFAULT
+    if not named.strip() or "\0" in named:
+        raise UsageError(f"{named!r} is no path of a store")
+    if "://" in named:
+        raise UsageError(f"{named!r}: only SQLite files are supported so far; give a path")
+    if named == ":memory:":
+        raise UsageError("a store in memory is gone with its process, so a command cannot use one; give a path")
+    return Path(named)
+
+
+def existing_store(option: str | None) -> Path:
+    """The same for commands that look: the file must be there."""
+    path = store_path(option)
+    if not path.exists():
+        raise UsageError(f"there is no store at {path}; name one with --store or {VARIABLE}, or make one: holdfast run")
+    return path
+
+
+def look_into(option: str | None) -> SqliteStore:
+    """The store, open to be read: nothing in it can be changed, and it is not made if it is not there."""
+    store = SqliteStore(existing_store(option), clock=SystemProviders().now_ms)
+    store.open_for_reading()
+    return store
+
+
+def _setting(path: Path) -> str | None:
+    """The store that the settings name; relative to the folder of the settings, which is the current one."""
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    table = settings.get("holdfast", {})
+    store: object = cast(dict[str, object], table).get("store") if isinstance(table, dict) else table
+    if store is not None and not isinstance(store, str):
+        raise UsageError(f'{path}: [holdfast] store = "PATH" is expected, not {store!r}')
+    return store

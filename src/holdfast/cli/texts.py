@@ -1,0 +1,91 @@
+"""Texts from a store or from user code, made safe to print: no markup, no control characters, no changed direction."""
+
+import datetime as dt
+import unicodedata
+from collections.abc import Container, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.core.lifecycle import AttemptState, InstanceState
+
+LONGEST: Final = 2_000
+_SHOWN_ESCAPED: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+STATE_STYLES: Final[dict[str, str]] = {
+    InstanceState.REQUESTED: "dim",
+    InstanceState.RUNNING: "yellow",
+    InstanceState.PAUSED: "magenta",
+    InstanceState.BLOCKED: "bold red",
+    InstanceState.CANCEL_REQUESTED: "magenta",
+    InstanceState.COMPLETED: "green",
+    InstanceState.FAILED: "red",
+    InstanceState.CANCELLED: "magenta",
+    InstanceState.TERMINATED: "magenta",
+    AttemptState.READY: "dim",
+    AttemptState.QUEUED: "dim",
+    AttemptState.PREPARING: "yellow",
+    AttemptState.CANCELLED_RUNNING: "magenta",
+    AttemptState.TIMED_OUT: "red",
+}
+
+
+def safe(text: str, longest: int = LONGEST) -> str:
+    """`text` with every character that is not plainly visible shown escaped, and not endless."""
+    if len(text) > longest:
+        text = f"{text[:longest]}... ({len(text):,} characters)"
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        ascii(character)[1:-1] if unicodedata.category(character) in _SHOWN_ESCAPED else character for character in text
+    )
+
+
+def safe_lines(text: str, longest: int = LONGEST) -> str:
+    """The same, but line breaks stay."""
+    return "\n".join(safe(line, longest) for line in text[:longest].splitlines())
+
+
+def state_text(state: str) -> Text:
+    """A state in its colour."""
+    return Text(safe(state), STATE_STYLES.get(state, ""))
+
+
+def print_aligned(console: Console, rows: Sequence[Sequence[Text]], *, right: Container[int] = ()) -> None:
+    """Rows as columns, each a line that is never broken, so that ids can be copied and lines searched.
+
+    The columns in `right` are aligned to the right; the first row is the header.
+    """
+    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    for number, row in enumerate(rows):
+        line = Text(style="" if number else "dim")
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            padding = " " * (width - cell.cell_len)
+            line.append_text(Text(padding) + cell if column in right else cell + Text(padding))
+            line.append("  ")
+        line.rstrip()
+        console.print(line, soft_wrap=True)
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration as people say it."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < _MINUTE:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE:02d} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02d} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def moment_text(milliseconds: int) -> str:
+    """A stored time, in UTC."""
+    try:
+        return f"{dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC):%Y-%m-%d %H:%M:%S}"
+    except (OverflowError, ValueError, OSError):
+        return f"{milliseconds} ms"
