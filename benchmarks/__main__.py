@@ -1,0 +1,107 @@
+"""``python -m benchmarks``: run the workloads, print the ratios, write the figures and a plot."""
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from benchmarks import bare, crash, imports, workloads
+from benchmarks.measure import Sample
+from benchmarks.report import BENCHES, Results, judge, table, write
+
+Measure = Callable[[Path, float], Sample]
+
+MEASURES: Final[dict[str, Measure]] = {
+    "B1": lambda folder, scale: asyncio.run(workloads.b1(folder, scale)),
+    "B1 bare": lambda folder, scale: bare.throughput(
+        folder, instances=max(50, int(500 * scale)), steps=5, in_flight=50, batched=False
+    ),
+    "B1 bare batched": lambda folder, scale: bare.throughput(
+        folder, instances=max(50, int(500 * scale)), steps=5, in_flight=50, batched=True
+    ),
+    "B2": lambda folder, scale: asyncio.run(workloads.b2(folder, scale)),
+    "B2 bare": lambda folder, scale: bare.latency(folder, runs=max(20, int(200 * scale))),
+    "B3": lambda folder, scale: asyncio.run(workloads.b3(folder, scale)),
+    "B3 bare": lambda folder, scale: bare.fan_out(folder, steps=max(10, int(500 * scale))),
+    "B4": lambda folder, scale: asyncio.run(workloads.b4(folder, scale)),
+    "B4 bare": lambda folder, scale: bare.throughput(
+        folder, instances=1, steps=max(100, int(1000 * scale)), in_flight=1, batched=False
+    ),
+    "B6": lambda folder, scale: asyncio.run(workloads.b6(folder, scale)),
+    "B7": crash.b7,
+    "B8 replay": lambda folder, scale: asyncio.run(crash.b8_replay(folder, scale)),
+    "B8 recover": crash.b8_recover,
+    "IDLE": lambda folder, scale: asyncio.run(workloads.idle(folder, scale)),
+    "SLEEPERS": lambda folder, scale: asyncio.run(workloads.sleepers(folder, scale)),
+    "IMPORT": lambda _folder, _scale: imports.b_import(),
+}
+CHILDREN: Final = {"crashing": crash.run_crashing, "open": crash.run_open_instances}
+LONGEST_SECONDS: Final = 240
+
+
+def main() -> int:
+    """Run what was asked for; 1 if a target was missed."""
+    options = _options()
+    if options.child:
+        asyncio.run(CHILDREN[options.child](Path(options.folder), options.scale))
+        return 0
+    if options.sample:
+        print(json.dumps(_measure(options.sample, options.scale)))
+        return 0
+    chosen = [bench for bench in BENCHES if not options.workload or bench.name in options.workload]
+    if not chosen:
+        print(f"no such workload; there are {', '.join(bench.name for bench in BENCHES)}")
+        return 2
+    results: Results = {}
+    before = time.perf_counter()
+    for bench in chosen:
+        rounds = min(options.rounds, bench.rounds)
+        for number in range(rounds):
+            print(f"\r{bench.name}: round {number + 1} of {rounds}      ", end="", file=sys.stderr, flush=True)
+            for name in bench.samples:
+                results.setdefault(name, []).append(_in_fresh_process(name, options.scale))
+    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
+    verdicts = judge(chosen, results)
+    print(table(verdicts))
+    print(f"{time.perf_counter() - before:.0f} s; ratios of medians, each sample in a fresh process, interleaved")
+    write(Path(options.out), verdicts, results, scale=options.scale)
+    return 0 if all(verdict.met for verdict in verdicts) else 1
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--workload", action="append", help="only this one; may be given several times")
+    parser.add_argument("--rounds", type=int, default=5, help="at most so many rounds of each (default 5)")
+    parser.add_argument("--scale", type=float, default=1.0, help="the size of the workloads (default 1.0)")
+    parser.add_argument("--out", default="build/bench", help="where the figures and the plot go")
+    parser.add_argument("--sample", choices=MEASURES, help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _measure(name: str, scale: float) -> Sample:
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        return MEASURES[name](Path(folder), scale)
+
+
+def _in_fresh_process(name: str, scale: float) -> Sample:
+    done = subprocess.run(  # noqa: S603 - this very program
+        [sys.executable, "-m", "benchmarks", "--sample", name, "--scale", str(scale)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=LONGEST_SECONDS,
+    )
+    sample: Sample = json.loads(done.stdout.splitlines()[-1])
+    return sample
+
+
+if __name__ == "__main__":
+    sys.exit(main())

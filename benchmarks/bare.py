@@ -1,0 +1,201 @@
+"""The bare limit: the rows that the engine writes, written by a loop that does nothing else.
+
+The same tables, statements, guards and durability (WAL, ``synchronous=FULL``) as the store has; no event loop, no
+workflow code, no encoding, no lock between processes, no reads. There are two ways of writing a group, because the
+way matters as much as the disk: row by row, as a group of unlike members is applied, and each kind of statement for all
+members at once (``executemany``), the fastest that is known. The ratios of the report name the one they stand on.
+"""
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from benchmarks.measure import Sample, percentile, processor_seconds
+from benchmarks.programs import sequence, step
+from holdfast.core.events import (
+    ActivityCompleted,
+    ActivityScheduled,
+    Payload,
+    Started,
+    WorkflowCompleted,
+    encode_events,
+)
+from holdfast.storage.sqlite.connection import migrate, open_writer
+from holdfast.storage.sqlite.statements import statements as sql
+
+OWNER: Final = "0123456789abcdef"
+RUNNING_LEDGER: Final = 889_000_000_000_000
+APPLIED_LEDGER: Final = 888_000_001_000_001
+FENCE: Final = 1
+CHECKPOINT_PAGES: Final = 1_000
+WARM_UP: Final = 50
+
+
+class Flight(NamedTuple):
+    """An instance on its way: its number and the turn it is at."""
+
+    number: int
+    turn: int
+
+
+class BareLoop:
+    """Writes groups. `batched`: every kind of statement once for all members of the group."""
+
+    def __init__(self, path: Path, *, batched: bool) -> None:
+        opened = open_writer(path, durable=True)
+        migrate(opened, path)
+        opened.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        self._connection: Any = opened  # the library's own type, whose annotations are partly unknown
+        self._cursor: Any = opened.cursor()
+        self._write: Callable[[str, Sequence[tuple[Any, ...]]], None] = self._many if batched else self._singly
+        self._now_ms = time.time_ns() // 1_000_000
+        self._commits = 0
+        self._ids = 0
+        now = self._now_ms
+        result = Payload(msgspec.Raw(b"1"))
+        first = Started(time_ms=now, workflow=sequence.name, version="", seed=2**52, input=Payload(msgspec.Raw(INPUT)))
+        scheduled = ActivityScheduled(activity=1, name=step.name)
+        completed = ActivityCompleted(time_ms=now, activity=1, result=result)
+        self._first_events = encode_events([first, scheduled])
+        self._next_events = encode_events([completed, scheduled])
+        self._last_events = encode_events([completed, WorkflowCompleted(result=result)])
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def group(self) -> Generator[None]:
+        """One transaction with what the store writes in each: the clock's mark and the commit's id."""
+        self._cursor.execute("BEGIN IMMEDIATE")
+        self._cursor.execute(sql.advance_clock, (self._now_ms,)).fetchall()
+        yield
+        self._commits += 1
+        self._cursor.execute(sql.insert_commit, (self._commits, self._now_ms))
+        self._cursor.execute("COMMIT")
+
+    def _singly(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        execute, changes = self._cursor.execute, self._connection.changes
+        for row in rows:
+            execute(statement, row)
+            if changes() != 1:
+                raise AssertionError(statement)
+
+    def _many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        before = self._connection.total_changes()
+        self._cursor.executemany(statement, rows)
+        if self._connection.total_changes() - before != len(rows):
+            raise AssertionError(statement)
+
+    def start(self, count: int, *, activities: int = 1) -> list[Flight]:
+        """New instances with their first turns: instance, history and the first attempts."""
+        now = self._now_ms
+        numbers: list[int] = []
+        for _ in range(count):
+            self._ids += 1
+            row = (f"bare-{self._ids}", sequence.name, "", "RUNNING", 1, FENCE, OWNER, None, now, INPUT, HASH, now)
+            numbers.append(self._cursor.execute(sql.start_instance, row).fetchall()[0][0])
+        self._write(sql.append_history, [(number, 1, 0, self._first_events) for number in numbers])
+        self._open_attempts([(number, activity) for number in numbers for activity in range(activities)])
+        return [Flight(number, 1) for number in numbers]
+
+    def _open_attempts(self, keys: Sequence[tuple[int, int]]) -> None:
+        now = self._now_ms
+        head = (1, step.name, "default", "RUNNING", RUNNING_LEDGER, OWNER, b'{"number":1}', step.encoded_options)
+        tail = (now, now, now, None, 0, 0, None)
+        self._write(
+            sql.insert_attempt,
+            [(number, 1, activity, *head, *tail) for number, activity in keys],
+        )
+
+    def _close_attempts(self, keys: Sequence[tuple[int, int]]) -> None:
+        now = self._now_ms
+        self._write(
+            sql.move_attempt,
+            [
+                ("COMPLETED", APPLIED_LEDGER, None, now, number, 1, activity, "", 1, OWNER, "RUNNING", RUNNING_LEDGER)
+                for number, activity in keys
+            ],
+        )
+
+    def _advance(self, flights: Sequence[Flight], events: bytes) -> None:
+        now = self._now_ms
+        self._write(sql.commit_turn, [(turn + 1, now, number, FENCE, OWNER, turn) for number, turn in flights])
+        self._write(sql.append_history, [(number, 1, turn, events) for number, turn in flights])
+
+    def go_on(self, flights: Sequence[Flight]) -> list[Flight]:
+        """A turn in the middle: the attempt before is closed, the next one opens."""
+        self._close_attempts([(number, turn - 1) for number, turn in flights])
+        self._advance(flights, self._next_events)
+        self._open_attempts([(number, turn) for number, turn in flights])
+        return [Flight(number, turn + 1) for number, turn in flights]
+
+    def finish(self, flights: Sequence[Flight], *, activities: int = 1) -> None:
+        """The last turn: the last attempts are closed, and the instance."""
+        last = [(number, turn - 1 + extra) for number, turn in flights for extra in range(activities)]
+        self._close_attempts(last)
+        self._advance(flights, self._last_events)
+        self._write(sql.close_instance, [("COMPLETED", b'{"data":5}', self._now_ms, number) for number, _ in flights])
+
+
+INPUT: Final = b'{"steps":5}'
+HASH: Final = b"h" * 32
+
+
+def throughput(folder: Path, *, instances: int, steps: int, in_flight: int, batched: bool) -> Sample:
+    """B1, and B4 with one in flight: so many instances of so many steps."""
+    loop = BareLoop(folder / "bare.db", batched=batched)
+    _drive(loop, min(WARM_UP, instances), min(steps, 5), in_flight)
+    cpu, before = processor_seconds(), time.perf_counter()
+    _drive(loop, instances, steps, in_flight)
+    seconds = time.perf_counter() - before
+    per_step_us = (processor_seconds() - cpu) / (instances * steps) * 1e6
+    loop.close()
+    return {"steps_per_s": instances * steps / seconds, "seconds": seconds, "cpu_us_per_step": per_step_us}
+
+
+def _drive(loop: BareLoop, instances: int, steps: int, in_flight: int) -> None:
+    left = instances
+    flights: list[Flight] = []
+    while left or flights:
+        due = [flight for flight in flights if flight.turn >= steps]
+        rest = [flight for flight in flights if flight.turn < steps]
+        new = min(left, in_flight - len(flights))
+        left -= new
+        with loop.group():
+            if due:
+                loop.finish(due)
+            moved = loop.go_on(rest) if rest else []
+            begun = loop.start(new) if new else []
+        flights = moved + begun
+
+
+def latency(folder: Path, *, runs: int) -> Sample:
+    """B2: two commits, one after the other: the instance with its step, and the step's result with the end."""
+    loop = BareLoop(folder / "bare.db", batched=False)
+    took_ms: list[float] = []
+    for _ in range(runs):
+        before = time.perf_counter()
+        with loop.group():
+            flights = loop.start(1)
+        with loop.group():
+            loop.finish(flights)
+        took_ms.append((time.perf_counter() - before) * 1000)
+    loop.close()
+    return {"p50_ms": percentile(took_ms, 50), "p99_ms": percentile(took_ms, 99)}
+
+
+def fan_out(folder: Path, *, steps: int) -> Sample:
+    """B3: all attempts in one commit, all their results in another."""
+    loop = BareLoop(folder / "bare.db", batched=True)
+    before = time.perf_counter()
+    with loop.group():
+        flights = loop.start(1, activities=steps)
+    with loop.group():
+        loop.finish(flights, activities=steps)
+    seconds = time.perf_counter() - before
+    loop.close()
+    return {"seconds": seconds, "steps_per_s": steps / seconds}

@@ -1,0 +1,103 @@
+"""The workflows and activities that are measured. Bodies are trivial: what is measured is the engine."""
+
+import asyncio
+import os
+import time
+from typing import Final
+
+import holdfast as hf
+
+LOG_VARIABLE: Final = "HOLDFAST_BENCH_LOG"
+"""Names a file to which bodies of `logged_step` write a line when they begin and when they end."""
+BODY_SECONDS: Final = 0.05
+AN_HOUR: Final = 3600.0
+
+
+@hf.activity
+async def step(number: int) -> int:
+    """The trivial body."""
+    return number + 1
+
+
+@hf.activity
+async def logged_step(instance: str, number: int) -> int:
+    """A body that takes a while and leaves a trace outside of the store."""
+    note("S", instance, number)
+    await asyncio.sleep(BODY_SECONDS)
+    note("E", instance, number)
+    return number + 1
+
+
+@hf.activity
+async def timed_step(number: int) -> int:
+    """A body that tells when it ran."""
+    step_times.append(time.perf_counter())
+    return number + 1
+
+
+step_times: list[float] = []
+
+
+@hf.workflow
+async def sequence(steps: int) -> int:
+    """Steps one after the other."""
+    number = 0
+    for _ in range(steps):
+        number = await step(number)
+    return number
+
+
+@hf.workflow
+async def timed_sequence(steps: int) -> int:
+    """Steps one after the other, each with the time at which it ran."""
+    number = 0
+    for _ in range(steps):
+        number = await timed_step(number)
+    return number
+
+
+@hf.workflow
+async def fan_out(steps: int) -> int:
+    """Steps at the same time."""
+    return len(await asyncio.gather(*(step(number) for number in range(steps))))
+
+
+@hf.workflow
+async def sleeper(seconds: float) -> int:
+    """Nothing but a timer."""
+    await asyncio.sleep(seconds)
+    return 1
+
+
+@hf.workflow
+async def logged_sequence(instance: str, steps: int) -> int:
+    """The workflow of the crash."""
+    number = 0
+    for _ in range(steps):
+        number = await logged_step(instance, number)
+    return number
+
+
+@hf.workflow
+async def sequence_then_sleep(steps: int) -> int:
+    """Has a history, and stays open."""
+    number = 0
+    for _ in range(steps):
+        number = await step(number)
+    await asyncio.sleep(AN_HOUR)
+    return number
+
+
+WORKFLOWS: Final = (sequence, timed_sequence, fan_out, sleeper, logged_sequence, sequence_then_sleep)
+ACTIVITIES: Final = (step, logged_step, timed_step)
+
+
+def note(kind: str, instance: str, number: int) -> None:
+    """One line, written at once, so that a killed process has told everything it did."""
+    path = os.environ.get(LOG_VARIABLE)
+    if path:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, f"{time.time():.6f} {kind} {instance} {number}\n".encode())
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,250 @@
+"""What is compared with what, the targets, and how the result is shown."""
+
+import json
+import platform
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import apsw
+
+from benchmarks.chart import bar_chart
+from benchmarks.measure import Sample, medians
+from holdfast import __version__
+
+Results = dict[str, list[Sample]]
+"""The samples of each measure, by its name, in the order of the rounds."""
+Figure = Callable[[dict[str, Sample]], float]
+"""Works out one figure from the medians of all measures."""
+
+
+class Target(NamedTuple):
+    """One figure with its limit; `at_least` says on which side of it is good. No limit: shown only."""
+
+    text: str
+    unit: str
+    figure: Figure
+    limit: float | None = None
+    at_least: bool = False
+
+
+class Bench(NamedTuple):
+    """Measures that run interleaved, and what is read from them."""
+
+    name: str
+    samples: tuple[str, ...]
+    rounds: int
+    targets: tuple[Target, ...]
+
+
+class Verdict(NamedTuple):
+    """One figure, judged."""
+
+    bench: str
+    target: Target
+    value: float
+
+    @property
+    def met(self) -> bool:
+        limit = self.target.limit
+        if limit is None:
+            return True
+        return self.value >= limit if self.target.at_least else self.value <= limit
+
+    @property
+    def word(self) -> str:
+        if self.target.limit is None:
+            return ""
+        return "met" if self.met else "MISSED"
+
+    @property
+    def limit_text(self) -> str:
+        if self.target.limit is None:
+            return ""
+        return f"{'>=' if self.target.at_least else '<='} {self.target.limit:g}"
+
+
+def _of(measure: str, name: str) -> Figure:
+    return lambda found: found[measure][name]
+
+
+def _ratio(over: tuple[str, str], under: tuple[str, str]) -> Figure:
+    return lambda found: found[over[0]][over[1]] / found[under[0]][under[1]]
+
+
+BENCHES: Final = (
+    Bench(
+        "B1",
+        ("B1", "B1 bare", "B1 bare batched"),
+        5,
+        (
+            Target(
+                "steps/s of the bare limit", "x", _ratio(("B1", "steps_per_s"), ("B1 bare", "steps_per_s")), 0.35, True
+            ),
+            Target(
+                "steps/s of the bare limit, batched",
+                "x",
+                _ratio(("B1", "steps_per_s"), ("B1 bare batched", "steps_per_s")),
+            ),
+            Target("steps", "/s", _of("B1", "steps_per_s")),
+            Target("bare limit", "/s", _of("B1 bare", "steps_per_s")),
+            Target("bare limit, batched", "/s", _of("B1 bare batched", "steps_per_s")),
+            Target("processor time per step", "us", _of("B1", "cpu_us_per_step")),
+            Target(
+                "over that of the bare limit", "x", _ratio(("B1", "cpu_us_per_step"), ("B1 bare", "cpu_us_per_step"))
+            ),
+            Target("commits per step", "", _of("B1", "commits_per_step"), 0.1),
+        ),
+    ),
+    Bench(
+        "B2",
+        ("B2", "B2 bare"),
+        5,
+        (
+            Target("p50 over two bare commits", "x", _ratio(("B2", "p50_ms"), ("B2 bare", "p50_ms")), 3.0),
+            Target("p50", "ms", _of("B2", "p50_ms")),
+            Target("p99", "ms", _of("B2", "p99_ms")),
+            Target("p50 of two bare commits", "ms", _of("B2 bare", "p50_ms")),
+        ),
+    ),
+    Bench(
+        "B3",
+        ("B3", "B3 bare"),
+        5,
+        (
+            Target("500 parallel steps", "s", _of("B3", "seconds")),
+            Target("over the bare limit", "x", _ratio(("B3", "seconds"), ("B3 bare", "seconds"))),
+        ),
+    ),
+    Bench(
+        "B4",
+        ("B4", "B4 bare"),
+        5,
+        (
+            Target("growth, last tenth over first", "x", _of("B4", "growth"), 1.2),
+            Target("steps", "/s", _of("B4", "steps_per_s")),
+            Target("steps/s of the bare limit", "x", _ratio(("B4", "steps_per_s"), ("B4 bare", "steps_per_s"))),
+        ),
+    ),
+    Bench(
+        "B6", ("B6",), 3, (Target("all done after the last start", "s", _of("B6", "seconds_after_last_start"), 1.5),)
+    ),
+    Bench(
+        "B7",
+        ("B7",),
+        3,
+        (
+            Target("first step after the kill", "s", _of("B7", "first_step_seconds"), 1.0),
+            Target("all done after the kill", "s", _of("B7", "seconds")),
+            Target("bodies run twice", "", _of("B7", "bodies_run_twice")),
+            Target("of them not in flight at the kill", "", _of("B7", "bodies_run_twice_beyond"), 0),
+            Target("steps missing at the end", "", _of("B7", "steps_missing"), 0),
+        ),
+    ),
+    Bench(
+        "B8",
+        ("B8 replay", "B8 recover"),
+        2,
+        (
+            Target("replay", "events/s", _of("B8 replay", "events_per_s")),
+            Target("recover 10,000 open instances", "s", _of("B8 recover", "seconds")),
+        ),
+    ),
+    Bench(
+        "IDLE",
+        ("IDLE",),
+        1,
+        (
+            Target("processor", "%", _of("IDLE", "cpu_percent"), 1.0),
+            Target("resident memory", "MB", _of("IDLE", "resident_mb")),
+        ),
+    ),
+    Bench(
+        "SLEEPERS",
+        ("SLEEPERS",),
+        1,
+        (
+            Target("resident memory", "MB", _of("SLEEPERS", "resident_mb"), 150.0),
+            Target("sleeping instances", "", _of("SLEEPERS", "sleepers")),
+            Target("processor", "%", _of("SLEEPERS", "cpu_percent")),
+            Target("one step among them", "ms", _of("SLEEPERS", "one_step_ms")),
+        ),
+    ),
+    Bench(
+        "IMPORT",
+        ("IMPORT",),
+        5,
+        (
+            Target("over asyncio and msgspec", "x", _ratio(("IMPORT", "ours_ms"), ("IMPORT", "ground_ms")), 1.5),
+            Target("unwanted modules loaded", "", _of("IMPORT", "unwanted_modules"), 0),
+        ),
+    ),
+)
+
+
+def judge(benches: Sequence[Bench], results: Results) -> list[Verdict]:
+    """Every figure of these benches, from the medians."""
+    found = {name: medians(samples) for name, samples in results.items()}
+    return [Verdict(bench.name, target, target.figure(found)) for bench in benches for target in bench.targets]
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """For a terminal."""
+    rows = [("", "figure", "measured", "target", "")]
+    last = ""
+    for verdict in verdicts:
+        name = verdict.bench if verdict.bench != last else ""
+        last = verdict.bench
+        measured = f"{shown(verdict.value)} {verdict.target.unit}".rstrip()
+        rows.append((name, verdict.target.text, measured, verdict.limit_text, verdict.word))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def shown(value: float) -> str:
+    """A number with as many digits as mean something."""
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def write(folder: Path, verdicts: Sequence[Verdict], results: Results, *, scale: float) -> None:
+    """The figures as JSON, every sample of them, and the plot of what has a target."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = [
+        {
+            "bench": verdict.bench,
+            "figure": verdict.target.text,
+            "unit": verdict.target.unit,
+            "value": verdict.value,
+            "limit": verdict.target.limit,
+            "at_least": verdict.target.at_least,
+            "met": verdict.met,
+        }
+        for verdict in verdicts
+    ]
+    spread = {
+        name: {key: statistics.quantiles([sample[key] for sample in samples], n=4) for key in samples[0]}
+        for name, samples in results.items()
+        if len(samples) > 1
+    }
+    versions = {"holdfast": __version__, "python": platform.python_version(), "sqlite": apsw.sqlite_lib_version()}
+    report = {"scale": scale, "versions": versions, "figures": figures, "quartiles": spread, "samples": results}
+    (folder / "bench.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    judged = [verdict for verdict in verdicts if verdict.target.limit]
+    bars = [
+        (f"{verdict.bench}: {verdict.target.text}", _headroom(verdict), f"{shown(verdict.value)} {verdict.target.unit}")
+        for verdict in judged
+    ]
+    title = "How far each figure is from its target (1 is the target, shorter is better)"
+    (folder / "bench.svg").write_text(bar_chart(title, bars), encoding="utf-8")
+    print(f"figures: {folder / 'bench.json'}, plot: {folder / 'bench.svg'}")
+
+
+def _headroom(verdict: Verdict) -> float:
+    """How much of what the target allows is used up."""
+    limit = verdict.target.limit or 1.0
+    return limit / max(verdict.value, 1e-9) if verdict.target.at_least else verdict.value / limit
