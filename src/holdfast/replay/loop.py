@@ -371,14 +371,12 @@ class WorkflowLoop(LoopWithoutWorld):
         self._evicting = True
         self._ready.clear()
         self._unhandled.clear()
-        stuck = run_in_place_of_the_outer_loop(
-            self,
-            self._generators.hold,
-            tear_down,
-            self,
-            list(self._tasks.values()),
-            self._generators.take_all(),
-        )
+        stuck: list[str] = []
+        generators = self._generators.take_all()
+        if generators or self.pending_tasks():
+            stuck = run_in_place_of_the_outer_loop(
+                self, self._generators.hold, tear_down, self, list(self._tasks.values()), generators
+            )
         self._timers.clear()
         self._tasks.clear()
         self._generators.take_all()

@@ -117,6 +117,7 @@ class WorkflowRun:
         self._payloads = dict(payloads or {})
         self._loop = WorkflowLoop(self)
         self._main: asyncio.Task[Any] | None = None
+        self._seed: int | None = None
         self._random: Random | None = None
         self._waiting: dict[int, tuple[WorkflowFuture, Signature]] = {}
         self._next_activity = 0
@@ -192,7 +193,7 @@ class WorkflowRun:
                 self._finish(self._main)
 
     def _begin(self, started: ev.Started) -> None:
-        self._random = Random(started.seed)  # noqa: S311 - reproducible on purpose
+        self._seed = started.seed
         args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
         self._main = self._loop.create_task(self._code.fn(*args, **kwargs), name=self._code.name)
 
@@ -293,7 +294,9 @@ class WorkflowRun:
         """Random numbers that are the same in every replay."""
         self._loop.check_evicted()
         if self._random is None:
-            raise HistoryMismatch("there is no randomness before the start of a workflow")
+            if self._seed is None:
+                raise HistoryMismatch("there is no randomness before the start of a workflow")
+            self._random = Random(self._seed)  # noqa: S311 - reproducible on purpose
         return self._random
 
     @property

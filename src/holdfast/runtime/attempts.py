@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -17,7 +18,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.events import ActivityCompleted, Payload, encode_event
 from holdfast.core.ledger import enter_leg2, exit_leg2
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
-from holdfast.core.options import ActivityOptions, decode_options
+from holdfast.core.options import decode_options
 from holdfast.errors import ActivityTimedOut, HoldfastError
 from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.failures import failure_of, qualified_name
@@ -41,10 +42,12 @@ class AttemptEnd(Protocol):
 class RunningAttempt:
     """One attempt whose body runs here. It is what `hf.heartbeat` and its like talk to."""
 
+    __slots__ = ("_beat", "_loop", "_now_ms", "_written_at", "attempt", "cancel_requested", "task")
+
     def __init__(
         self,
         attempt: AttemptRecord,
-        options: ActivityOptions,
+        loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
         beat: Callable[[HeartbeatAttempt], None],
     ) -> None:
@@ -52,9 +55,8 @@ class RunningAttempt:
         self.attempt = attempt
         self.task: asyncio.Task[None] | None = None
         self.cancel_requested = False
-        self._options = options
         self._beat = beat
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._written_at = -1e9
 
     @property
@@ -83,7 +85,8 @@ class RunningAttempt:
 
     def _heartbeat(self, details: bytes | None) -> None:
         now = self._loop.time() * 1000
-        timeout = self._options.heartbeat_ms
+        options = decode_options(self.attempt.options)
+        timeout = options.heartbeat_ms
         pause = HEARTBEAT_WRITE_MS if timeout is None else timeout / HEARTBEATS_PER_TIMEOUT
         if details is None and now - self._written_at < pause:
             return
@@ -92,7 +95,7 @@ class RunningAttempt:
             self.attempt = msgspec.structs.replace(self.attempt, details=details)
         attempt = self.attempt
         if attempt.owner is not None:
-            expires = self._options.expires_at_running_ms(
+            expires = options.expires_at_running_ms(
                 scheduled_at_ms=attempt.scheduled_at_ms,
                 started_at_ms=attempt.started_at_ms or attempt.scheduled_at_ms,
                 heard_at_ms=self._now_ms(),
@@ -140,9 +143,10 @@ class AttemptRunner:
     def start(self, attempt: AttemptRecord) -> None:
         """Run an attempt whose slot was reserved and whose RUNNING state is committed."""
         activity = self._registry.activities[attempt.name]
-        running = RunningAttempt(attempt, decode_options(attempt.options), self._now_ms, self._beat)
+        loop = asyncio.get_running_loop()
+        running = RunningAttempt(attempt, loop, self._now_ms, self._beat)
         self.running[attempt.key] = running
-        running.task = asyncio.get_running_loop().create_task(self._run(activity, running))
+        running.task = loop.create_task(self._run(activity, running))
 
     def cancel(self, number: int, execution: int, activities: set[int]) -> None:
         """Ask the bodies of these activities to stop, at once."""
@@ -195,20 +199,17 @@ class AttemptRunner:
 
     async def _body(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
         """What the body returns; of one in a process, encoded already."""
-        token = current_activity.set(running)
+        current_activity.set(running)  # in the context of the attempt's own task, which ends with it
+        seconds = self._seconds_left(running.attempt)
+        if seconds is None:
+            return await self._call(activity, running)
         try:
-            seconds = self._seconds_left(running.attempt)
-            if seconds is None:
+            async with asyncio.timeout(seconds):
                 return await self._call(activity, running)
-            try:
-                async with asyncio.timeout(seconds):
-                    return await self._call(activity, running)
-            except TimeoutError as error:
-                if self._now_ms() < (running.attempt.expires_at_ms or 0):
-                    raise  # the body's own
-                raise ActivityTimedOut(_late(activity.name, decode_options(running.attempt.options))) from error
-        finally:
-            current_activity.reset(token)
+        except TimeoutError as error:
+            if self._now_ms() < (running.attempt.expires_at_ms or 0):
+                raise  # the body's own
+            raise ActivityTimedOut(_late(activity.name, decode_options(running.attempt.options))) from error
 
     async def _call(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
         if activity.process:
@@ -255,7 +256,7 @@ class AttemptRunner:
             result=Payload(msgspec.Raw(data)),
         )
         stored = offload(event, payloads)
-        entered, _ = enter_leg2(attempt.ledger)
+        entered, applied = _response_digits(attempt.ledger)
         completion = Completion(
             key=attempt.key,
             owner=attempt.owner,
@@ -263,7 +264,7 @@ class AttemptRunner:
             from_ledger=attempt.ledger,
             to_state=AttemptState.COMPLETED,
             entered_ledger=entered,
-            applied_ledger=exit_leg2(entered, final=True),
+            applied_ledger=applied,
             event=encode_event(stored) if attempt.state is AttemptState.RUNNING else b"",
             payloads=tuple(payloads),
         )
@@ -308,6 +309,13 @@ def _late(name: str, options: ActivityOptions) -> str:
     limits = {"start_to_close": options.start_to_close_ms, "schedule_to_close": options.schedule_to_close_ms}
     named = [f"{what} is {limit_ms / 1000:g} s" for what, limit_ms in limits.items() if limit_ms is not None]
     return f"{name} did not answer in time: {', '.join(named)}"
+
+
+@lru_cache(maxsize=256)
+def _response_digits(ledger: int) -> tuple[int, int]:
+    """L4, L5: the digits after the one, final response has entered, and after it was applied. They hardly ever vary."""
+    entered, _ = enter_leg2(ledger)
+    return entered, exit_leg2(entered, final=True)
 
 
 def _nobody(attempt: AttemptRecord, ended: Completion | Retry, event: ActivityCompleted | None) -> None:

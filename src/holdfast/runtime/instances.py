@@ -304,11 +304,13 @@ class InstanceOwner:
         elif turn.release:
             self.forget(live)
             self._work_is_waiting()
-        elif live.queue or messages:
-            self._live.move_to_end(live.number)
-            self._go_on(live)
         else:
-            self._rest(live)
+            if messages:
+                self._live.move_to_end(live.number)
+            if live.queue:
+                self._go_on(live)
+            else:
+                self._rest(live)  # a timer that is due already fires from there
 
     def _rest(self, live: LiveInstance) -> None:
         """Nothing to do until something comes. What rests longest makes room for others."""

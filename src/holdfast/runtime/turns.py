@@ -166,9 +166,9 @@ def offload(event: HistoryEvent, payloads: list[LargePayload]) -> HistoryEvent:
     if field is None:
         return event
     payload: Payload = getattr(event, field)
-    data = bytes(payload.data)
-    if payload.reference or len(data) <= INLINE_LIMIT_BYTES:
+    if payload.reference or len(payload.data) <= INLINE_LIMIT_BYTES:
         return event
+    data = bytes(payload.data)
     reference = sha256(data).hexdigest()
     payloads.append(LargePayload(reference=reference, data=data))
     return msgspec.structs.replace(event, **{field: Payload(reference=reference)})
