@@ -1,6 +1,7 @@
 """Plain asyncio in workflow code, through the real engine: warm, and rebuilt by replay at every message (cache 0)."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -280,7 +281,7 @@ def test_a_saga_compensates_in_except_and_finally_blocks(cache_size: int) -> Non
 def test_a_loop_over_an_async_generator_of_the_workflow_is_durable(cache_size: int) -> None:
     @hf.workflow
     async def flow() -> list[str]:
-        async def texts() -> Any:
+        async def texts() -> AsyncIterator[str]:
             for text in ("a", "b", "c"):
                 yield await echo(text)
 

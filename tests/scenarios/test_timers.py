@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def due_times(path: Path) -> list[int]:
 
 def test_G10_a_timer_counts_from_the_time_the_timer_before_it_fired(cache_size: int) -> None:
     times = finish(three_sleeps, cache_size=cache_size)
-    gaps = [(after - before).total_seconds() for before, after in zip(times, times[1:], strict=False)]
+    gaps = [(after - before).total_seconds() for before, after in pairwise(times)]
     assert all(gap >= 0.02 for gap in gaps)
 
 

@@ -44,8 +44,10 @@ class Registry:
     def build(self) -> str:
         """A fingerprint of the registered code and of the files that define it: another one may know better (G12)."""
         digest = sha256(sys.version.encode())
-        for definition in (*self.workflows.values(), *self.activities.values()):
-            digest.update(f"{definition.name} {_fingerprint(definition.fn.__code__)}\n".encode())
+        functions = {name: workflow.fn for name, workflow in self.workflows.items()}
+        functions |= {name: activity.fn for name, activity in self.activities.items()}
+        for name, function in functions.items():
+            digest.update(f"{name} {_fingerprint(function.__code__)}\n".encode())
         for name in sorted(self._modules):
             source = getattr(sys.modules.get(name), "__file__", None)
             if source is not None and Path(source).is_file():

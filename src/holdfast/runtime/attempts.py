@@ -18,7 +18,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.events import ActivityCompleted, Payload, encode_event
 from holdfast.core.ledger import enter_leg2, exit_leg2
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
-from holdfast.core.options import decode_options
+from holdfast.core.options import ActivityOptions, decode_options
 from holdfast.errors import ActivityTimedOut, HoldfastError
 from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.failures import failure_of, qualified_name

@@ -7,7 +7,7 @@ a turn did counts when it is on disk: only then do activities start, results app
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import (
@@ -20,12 +20,12 @@ from holdfast.core.events import (
 )
 from holdfast.core.liveness import WorkerKey
 from holdfast.errors import HoldfastError, StoreError, WorkerFenced
-from holdfast.replay.guard import Guard
-from holdfast.replay.run import Identity, Output, ScheduledActivity, WorkflowRun
+from holdfast.replay.run import Output, ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.due import DueTimes
 from holdfast.runtime.live import LiveInstance, Message
+from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.turns import BuiltTurn, build_turn, exit_of, numbered
 from holdfast.storage.contract import (
     Applied,
@@ -51,8 +51,6 @@ logger = logging.getLogger("holdfast")
 workflow_logger = logging.getLogger("holdfast.workflow")
 
 FIRST_FENCE: Final = Fence(1)
-STRICT_TURNS: Final = 20
-"""Of every workflow the first so many turns in this process are watched for clocks and randomness, too."""
 NO_NUMBER: Final = InstanceNumber(0)
 REFERENCE: Final = b'"reference":'
 """Stands in a stored message whose payload is large and has to be fetched (or, rarely, in a small one's data)."""
@@ -83,8 +81,7 @@ class InstanceOwner:
         self._serves = serves
         self._closed = closed
         self._work_is_waiting = work_is_waiting
-        self._guard = Guard()
-        self._watched: dict[str, int] = {}
+        self._runs = RunMaker(registry)
         self._live: OrderedDict[InstanceNumber, LiveInstance] = OrderedDict()
         self._due = DueTimes(store.now_ms, self._timer_due)
         self._is_wanted = False
@@ -128,7 +125,7 @@ class InstanceOwner:
             fence=FIRST_FENCE,
             turn=0,
             stamp_ms=started.time_ms,
-            run=self._new_run(start.id, start.workflow, 1, {}),
+            run=self._runs.new_run(start.id, start.workflow, 1, {}),
         )
         messages = [Message(started)]
         try:
@@ -162,7 +159,7 @@ class InstanceOwner:
             fence=record.fence,
             turn=record.turn,
             stamp_ms=record.stamp_ms,
-            run=self._new_run(record.id, record.workflow, record.execution, loaded.payloads),
+            run=self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads),
         )
         self._make_room(max(self._cache_size, 1) - 1)
         self._live[live.number] = live
@@ -384,18 +381,3 @@ class InstanceOwner:
             build=self._registry.build,
         )
         self._committer.insist(block, lambda _: self._closed(live.id))
-
-    def _new_run(self, instance_id: str, workflow: str, execution: int, payloads: dict[str, bytes]) -> WorkflowRun:
-        return WorkflowRun(
-            self._registry.workflow(workflow),
-            Identity(instance_id, workflow, execution),
-            self._registry.resolve,
-            lambda: self._guarded(workflow),
-            payloads,
-        )
-
-    def _guarded(self, workflow: str) -> Any:
-        watched = self._watched.get(workflow, 0)
-        if watched < STRICT_TURNS:
-            self._watched[workflow] = watched + 1
-        return self._guard.turn(strict=watched < STRICT_TURNS)
