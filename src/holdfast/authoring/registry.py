@@ -44,9 +44,9 @@ class Registry:
     def build(self) -> str:
         """A fingerprint of the registered code and of the files that define it: another one may know better (G12)."""
         digest = sha256(sys.version.encode())
-        functions = {name: workflow.fn for name, workflow in self.workflows.items()}
-        functions |= {name: activity.fn for name, activity in self.activities.items()}
-        for name, function in functions.items():
+        functions = [(workflow.name, workflow.fn) for workflow in self.workflows.values()]
+        functions += [(activity.name, activity.fn) for activity in self.activities.values()]
+        for name, function in functions:
             digest.update(f"{name} {_fingerprint(function.__code__)}\n".encode())
         for name in sorted(self._modules):
             source = getattr(sys.modules.get(name), "__file__", None)

@@ -5,7 +5,6 @@ A body that returns, raises, exits, hangs or gives back what cannot be stored en
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -24,6 +23,7 @@ from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.failures import failure_of, qualified_name
 from holdfast.runtime.processes.pool import FailedInProcess, ProcessPool
 from holdfast.runtime.providers import Providers
+from holdfast.runtime.threads import Threads
 from holdfast.runtime.turns import offload
 from holdfast.storage.contract import AttemptRecord, Completion, HeartbeatAttempt, LargePayload, Retry
 from holdfast.storage.endings import end_by_failure
@@ -122,7 +122,7 @@ class AttemptRunner:
         self._now_ms = now_ms
         self._ended = ended
         self._beat = beat
-        self._threads = ThreadPoolExecutor(slots, "holdfast-activity")
+        self._threads = Threads("holdfast-activity")
         self._processes = ProcessPool()
         self.running: dict[Any, RunningAttempt] = {}
         self.slots = slots
@@ -180,7 +180,7 @@ class AttemptRunner:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
         await self._processes.close()
 
     async def _run(self, activity: Activity[..., Any], running: RunningAttempt) -> None:
@@ -203,11 +203,12 @@ class AttemptRunner:
         seconds = self._seconds_left(running.attempt)
         if seconds is None:
             return await self._call(activity, running)
+        limit = asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(seconds):
+            async with limit:
                 return await self._call(activity, running)
         except TimeoutError as error:
-            if self._now_ms() < (running.attempt.expires_at_ms or 0):
+            if not limit.expired():
                 raise  # the body's own
             raise ActivityTimedOut(_late(activity.name, decode_options(running.attempt.options))) from error
 
@@ -218,13 +219,10 @@ class AttemptRunner:
         if activity.is_async:
             return await activity.fn(*args, **kwargs)
         context = copy_context()
-        loop = asyncio.get_running_loop()
-        thread = loop.run_in_executor(self._threads, lambda: context.run(activity.fn, *args, **kwargs))
         try:
-            return await thread
+            return await self._threads.run(lambda: context.run(activity.fn, *args, **kwargs))
         except asyncio.CancelledError:
-            if not thread.cancel():
-                self.abandoned_threads += 1
+            self.abandoned_threads += 1
             raise
 
     def _seconds_left(self, attempt: AttemptRecord) -> float | None:

@@ -13,7 +13,7 @@ from holdfast.errors import ActivityTimedOut
 from holdfast.payloads.failures import Failure, qualified_name
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.host import HostIdentity, decode_identity, is_dead
-from holdfast.storage.contract import Applied, AttemptRecord, Completion, Lose, Retry, Store
+from holdfast.storage.contract import Applied, AttemptKey, AttemptRecord, Completion, Lose, Retry, Store
 from holdfast.storage.endings import end_by_failure
 
 logger = logging.getLogger("holdfast")
@@ -34,12 +34,14 @@ class Janitor:
         random_number: Callable[[], float],
         *,
         judge_same_host: bool = True,
+        expired: Callable[[AttemptKey], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._committer = committer
         self._host = host
         self._random_number = random_number
         self._judge_same_host = judge_same_host
+        self._expired = expired
 
     async def look(self, own: WorkerKey) -> bool:
         """One round. Whether anything was found that somebody may go on with now."""
@@ -85,6 +87,8 @@ class Janitor:
             random_number=self._random_number(),
         )
         outcome = await self._committer.commit(_by_janitor(ended))
+        if isinstance(outcome, Applied):
+            self._expired(attempt.key)
         return isinstance(outcome, Applied)
 
 

@@ -102,6 +102,7 @@ class Worker:
             self._host,
             providers.random_number,
             judge_same_host=surroundings.judge_same_host,
+            expired=self.runner.request_cancel,
         )
 
     @property
@@ -117,7 +118,7 @@ class Worker:
         """Register, take over from those who died on this host, and go to work."""
         self._register()
         await self._janitor.look(self.key)
-        await self._claim_instances(blocked=True)  # whatever was wrong with them, this may be the mended code (G12)
+        await self._try_blocked("")  # whatever was wrong with them, this may be the mended code (G12)
         self._tasks = [
             asyncio.create_task(self._work(), name="holdfast-worker"),
             asyncio.create_task(self._look_after(), name="holdfast-janitor"),
@@ -260,6 +261,11 @@ class Worker:
             await self.instances.wake(record)
         return bool(outcome.instances)
 
+    async def _try_blocked(self, build: str) -> None:
+        """G12: go on with what other builds could not; an empty `build` tries everything that is blocked."""
+        if self._workflows and await self._store.blocked_elsewhere(self._workflows, build):
+            await self._claim_instances(blocked=True, build=build)
+
     async def _claim_attempts(self) -> bool:
         limit = min(self.runner.free, CLAIM_BATCH)
         if limit <= 0 or not self._names:
@@ -304,9 +310,7 @@ class Worker:
             try:
                 if await self._janitor.look(self.key):
                     self.look()
-                build = self._registry.build
-                if self._workflows and await self._store.blocked_elsewhere(self._workflows, build):
-                    await self._claim_instances(blocked=True, build=build)
+                await self._try_blocked(self._registry.build)
             except Exception as error:  # noqa: BLE001 - what it did not do, the next round does
                 logger.warning("the janitor's round failed and is repeated: %s", error)
 

@@ -1,0 +1,79 @@
+"""Threads for blocking bodies. One that never comes back costs a thread, and nothing else.
+
+They are daemons and there is no fixed number of them: a body that hangs is abandoned by whoever waits for it, the next
+one gets another thread, and the process can still end. (The pool of the standard library would run out of threads and
+wait for the hanging one at exit.)
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+
+class Job(NamedTuple):
+    """A call, and who waits for its end."""
+
+    work: Callable[[], Any]
+    ended: "asyncio.Future[Any]"
+
+
+Jobs = SimpleQueue[Job | None]
+
+
+class Threads:
+    """Runs calls in threads that are used again. It is used from one event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._idle: list[Jobs] = []
+        self._is_closed = False
+
+    def run(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
+        """Begin a call. Cancelling the future abandons the thread that runs it."""
+        loop = asyncio.get_running_loop()
+        job = Job(work, loop.create_future())
+        jobs = self._idle.pop() if self._idle else self._new_thread(loop)
+        jobs.put(job)
+        return job.ended
+
+    def close(self) -> None:
+        """Let the threads end: the idle ones now, the others when their calls do."""
+        self._is_closed = True
+        while self._idle:
+            self._idle.pop().put(None)
+
+    def _new_thread(self, loop: asyncio.AbstractEventLoop) -> Jobs:
+        jobs: Jobs = SimpleQueue()
+        threading.Thread(target=self._serve, args=(jobs, loop), name=self._name, daemon=True).start()
+        return jobs
+
+    def _serve(self, jobs: Jobs, loop: asyncio.AbstractEventLoop) -> None:
+        while (job := jobs.get()) is not None:
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                result = job.work()
+            except StopIteration as stopped:  # a future cannot carry it
+                error = RuntimeError(f"the body raised StopIteration({stopped})")
+                error.__cause__ = stopped
+            except BaseException as raised:  # noqa: BLE001 - carried to the one who waits
+                error = raised
+            try:
+                loop.call_soon_threadsafe(self._settle, jobs, job.ended, result, error)
+            except RuntimeError:
+                return  # the loop is closed, and nobody waits any more
+            del job, result, error
+
+    def _settle(self, jobs: Jobs, ended: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+        if self._is_closed:
+            jobs.put(None)
+        else:
+            self._idle.append(jobs)
+        if ended.done():
+            return
+        if error is None:
+            ended.set_result(result)
+        else:
+            ended.set_exception(error)
