@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scenarios.support import check_tables, engine_of, finish, path_of, rows, together, until
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState
-from tests.scenarios.support import check_tables, engine_of, finish, path_of, rows, together, until
 
 QUICK = hf.Retry(attempts=3, initial=0.01)
 ONCE = hf.Retry(attempts=1)

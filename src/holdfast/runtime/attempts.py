@@ -128,6 +128,7 @@ class AttemptRunner:
         self.slots = slots
         self.free = slots
         self.abandoned_threads = 0
+        self._is_stopped = False
 
     def reserve(self) -> bool:
         """Take a slot, if one is free."""
@@ -142,6 +143,8 @@ class AttemptRunner:
 
     def start(self, attempt: AttemptRecord) -> None:
         """Run an attempt whose slot was reserved and whose RUNNING state is committed."""
+        if self._is_stopped:
+            return  # its attempt is RUNNING in the name of a worker that leaves, and moves on with the rest (W10)
         activity = self._registry.activities[attempt.name]
         loop = asyncio.get_running_loop()
         running = RunningAttempt(attempt, loop, self._now_ms, self._beat)
@@ -175,6 +178,7 @@ class AttemptRunner:
     async def stop(self) -> None:
         """Stop every body. Their attempts stay RUNNING in the store until somebody takes them over."""
         tasks = [running.task for running in self.running.values() if running.task is not None]
+        self._is_stopped = True
         self._ended = _nobody
         for task in tasks:
             task.cancel()

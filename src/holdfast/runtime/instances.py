@@ -85,7 +85,6 @@ class InstanceOwner:
         self._live: OrderedDict[InstanceNumber, LiveInstance] = OrderedDict()
         self._due = DueTimes(store.now_ms, self._timer_due)
         self._is_wanted = False
-        """Somebody waits to be claimed and could not be, because every live instance was busy."""
         self.turns = 0
 
     # ------------------------------------------------------------ what is live
@@ -127,13 +126,12 @@ class InstanceOwner:
             stamp_ms=started.time_ms,
             run=self._runs.new_run(start.id, start.workflow, 1, {}),
         )
-        messages = [Message(started)]
         try:
             live.run.apply(started)
         except HoldfastError:
             live.run.evict()
             return None  # created without a turn; whoever claims it parks it with the reason (G12)
-        return live, self._build(live, messages, live.run.take_output())
+        return live, self._build(live, [Message(started)], live.run.take_output())
 
     def adopt(self, live: LiveInstance, built: BuiltTurn, outcome: Outcome) -> None:
         """The start of an instance was decided: go on with it, or forget it."""
@@ -182,8 +180,9 @@ class InstanceOwner:
         for row in rows:
             if row.number in self._live:
                 touched[row.number] = self._take_in(self._live[row.number], [row], attempts.get(row.number, []))
-        for number in (number for number, is_fine in touched.items() if is_fine):
-            self._go_on(self._live[number])
+        for number, is_fine in touched.items():
+            if is_fine and number in self._live:
+                self._go_on(self._live[number])
 
     def _take_in(self, live: LiveInstance, rows: Iterable[InboxRow], attempts: Iterable[AttemptRecord]) -> bool:
         by_key = {(attempt.key.activity, attempt.key.attempt): attempt for attempt in attempts}
@@ -227,8 +226,7 @@ class InstanceOwner:
         """Take a turn, unless one is on its way to disk already."""
         if live.busy:
             return
-        now_ms = self._store.now_ms()
-        messages = live.take_messages(now_ms)
+        messages = live.take_messages(self._store.now_ms())
         if not messages:
             self._rest(live)
             return
@@ -282,6 +280,9 @@ class InstanceOwner:
 
     def _committed(self, live: LiveInstance, built: BuiltTurn, messages: list[Message]) -> None:
         turn = built.turn
+        if self._live.get(live.number) is not live:  # let go of while its turn was on its way: the worker stops
+            self._runner.give_back(len(built.eager))
+            return
         live.busy = False
         if turn.events:
             live.turn += 1

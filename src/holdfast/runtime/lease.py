@@ -56,6 +56,10 @@ class LeaseKeeper:
         self._stop.set()
         await asyncio.to_thread(self._thread.join)
 
+    def give_up(self) -> None:
+        """Beat no more, without waiting for the thread."""
+        self._stop.set()
+
     def may_act(self) -> bool:
         """W7: by our own clock, is the lease still running?"""
         return may_act(self._client, now_ms=self._providers.elapsed_ms())

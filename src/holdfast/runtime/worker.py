@@ -78,6 +78,8 @@ class Worker:
         self._backlog = False
         self._last_row = 0
         self._lease: Lease | None = None
+        self._is_stopping = False
+        self._leaving: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.committer = Committer(
             store, providers.commit_id, may_act=self._may_act, after_group=committed, fault_hook=surroundings.fault_hook
@@ -126,11 +128,14 @@ class Worker:
 
     async def stop(self) -> None:
         """W10: stop cleanly. What is running is given up and moves on without waiting for the lease."""
+        self._is_stopping = True
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
             with suppress(asyncio.CancelledError):
                 await task
+        if self._leaving is not None:
+            await self._leaving
         await self.runner.stop()
         if self._lease is not None:
             await self.instances.release_all()
@@ -181,22 +186,35 @@ class Worker:
             self._providers,
             registration,
             lease_ms=self._lease_ms,
-            lost=lambda: _ignore(loop.call_soon_threadsafe(self._fenced)),
+            lost=lambda: _ignore(loop.call_soon_threadsafe(self._fenced, lease)),
         )
         lease.start()
         self._lease = lease
 
     def _may_act(self) -> bool:
-        return self._lease is None or self._lease.may_act()
+        lease = self._lease
+        if lease is None or lease.may_act():
+            return True
+        asyncio.get_running_loop().call_soon(self._fenced, lease)
+        return False
 
-    def _fenced(self) -> None:
-        """W5, W7: the key is dead. Let go of everything, and begin again under a new one."""
+    def _fenced(self, lease: LeaseKeeper) -> None:
+        """W5, W7: the key is dead, or its lease has run out by our own clock, and what was refused meanwhile is
+        not live any more. Let go of everything, and begin again under a new key; the old one's work moves on.
+        """
+        if self._is_stopping or lease is not self._lease:
+            return
         logger.warning("worker %s lost its lease; its work has moved on, and it takes a new key", self.key)
         self.instances.forget_all()
         for running in list(self.runner.running.values()):
             if running.task is not None:
                 running.task.cancel()
+        lease.give_up()
         self._register()
+        self._leaving = asyncio.get_running_loop().create_task(self._leave(lease.key))
+
+    async def _leave(self, key: WorkerKey) -> None:
+        await self._janitor.lose(key, at_deadline=False)
         self.look()
 
     # ------------------------------------------------------------ work
