@@ -1,0 +1,105 @@
+"""A store with instances in every phase, made by real runs, for tests that damage copies of it."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import holdfast as hf
+from holdfast.runtime.faults import FaultPoint
+from holdfast.storage.contract import Member, Turn
+
+LARGE = 200_000
+NEVER = 3_600
+
+hanging = asyncio.Event()
+
+
+class Declined(Exception):
+    """The bank said no."""
+
+
+@hf.activity
+async def step(number: int) -> int:
+    return number
+
+
+@hf.activity(retry=hf.Retry(attempts=2, initial=0.01, jitter=False))
+async def decline(cents: int) -> int:
+    raise Declined(f"no {cents}")
+
+
+@hf.activity
+async def write(length: int) -> str:
+    return "x" * length
+
+
+@hf.activity
+async def hang() -> int:
+    hanging.set()
+    await asyncio.sleep(NEVER)
+    return 0
+
+
+@hf.workflow
+async def completes(number: int) -> int:
+    first = await step(number)
+    await asyncio.sleep(0.001)
+    return await step(first + 1)
+
+
+@hf.workflow
+async def fails(cents: int) -> int:
+    return await decline(cents)
+
+
+@hf.workflow
+async def writes(length: int) -> str:
+    return await write(length)
+
+
+@hf.workflow
+async def sleeps(number: int) -> int:
+    await step(number)
+    await asyncio.sleep(NEVER)
+    return number
+
+
+@hf.workflow
+async def hangs() -> int:
+    return await hang()
+
+
+@hf.workflow
+async def gives_up() -> int:
+    waiting = asyncio.create_task(hang())
+    await step(1)
+    waiting.cancel()
+    return await step(2)
+
+
+async def make_store(path: Path) -> None:
+    """Instances: done, failed, large, given-up, sleeping, hanging (its worker left), requested (nobody began it)."""
+    asleep = asyncio.Event()
+
+    def listen(point: FaultPoint, members: Sequence[Member]) -> None:
+        turns = [member for member in members if isinstance(member, Turn)]
+        if point is FaultPoint.AFTER_COMMIT and any(turn.timers_started and turn.turn > 0 for turn in turns):
+            asleep.set()
+
+    async with hf.Engine(path, modules=[sys.modules[__name__]], fault_hook=listen) as engine:
+        await engine.run(completes, 1, id="done")
+        with suppress(hf.WorkflowFailed):
+            await engine.run(fails, 5, id="failed")
+        await engine.run(writes, LARGE, id="large")
+        await engine.run(gives_up, id="given-up")
+        asleep.clear()
+        await engine.start(sleeps, 1, id="sleeping")
+        await asleep.wait()
+        hanging.clear()
+        await engine.start(hangs, id="hanging")
+        await hanging.wait()
+    client = await hf.connect(path)
+    await client.start("completes", 1, id="requested")
+    await client.close()

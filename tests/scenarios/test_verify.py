@@ -1,0 +1,363 @@
+"""``holdfast verify``: a store after real runs is sound, and every kind of damage is found and named."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.scenarios import stores
+from tests.unit.cli.commands import sql
+
+import holdfast as hf
+from holdfast.audit import Rule, audit, inspect
+
+Events = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sound") / "sound.db"
+    asyncio.run(stores.make_store(path))
+    return path
+
+
+@pytest.fixture
+def store(sound: Path, tmp_path: Path) -> Path:
+    """A copy to be damaged."""
+    copy = tmp_path / "copy.db"
+    for suffix in ("", "-wal"):
+        if (source := Path(f"{sound}{suffix}")).exists():
+            shutil.copy(source, f"{copy}{suffix}")
+    return copy
+
+
+def test_a_store_with_instances_in_every_phase_is_sound(sound: Path) -> None:
+    report = inspect(sound)
+    assert report.problems == ()
+    assert report.instances == 7
+    assert report.attempts == 11
+    states: dict[str, str] = dict(sql(sound, "SELECT id, state FROM instances"))
+    assert states == {
+        "done": "COMPLETED",
+        "failed": "FAILED",
+        "large": "COMPLETED",
+        "given-up": "COMPLETED",
+        "sleeping": "RUNNING",
+        "hanging": "RUNNING",
+        "requested": "REQUESTED",
+    }
+
+
+def number_of(store: Path, instance: str) -> int:
+    number: int = sql(store, "SELECT number FROM instances WHERE id = ?", instance)[0][0]
+    return number
+
+
+PENDING = "UPDATE attempts SET state = 'STATE' WHERE number = ?1 AND activity = 0"
+DAMAGE = [
+    # rule, instance, statement; ?1 is the number of the instance
+    (Rule.HISTORY_GAP_FREE, "done", "DELETE FROM history WHERE number = ?1 AND turn = 1"),
+    (Rule.HISTORY_GAP_FREE, "done", "DELETE FROM history WHERE number = ?1 AND turn = 0"),
+    (Rule.HISTORY_GAP_FREE, "sleeping", "DELETE FROM history WHERE number = ?1 AND turn = 1"),
+    (Rule.HISTORY_GAP_FREE, "done", "UPDATE history SET turn = 7 WHERE number = ?1 AND turn = 1"),
+    (Rule.HISTORY_GAP_FREE, "done", "UPDATE instances SET turn = turn + 1 WHERE number = ?1"),
+    (Rule.HISTORY_GAP_FREE, "requested", "UPDATE instances SET turn = 1 WHERE number = ?1"),
+    (Rule.HISTORY_GAP_FREE, "done", "UPDATE history SET events = x'5b5d' WHERE number = ?1 AND turn = 1"),
+    (Rule.EVENTS_READABLE, "done", "UPDATE history SET events = x'5b7b' WHERE number = ?1 AND turn = 1"),
+    (Rule.EVENTS_READABLE, "done", "UPDATE history SET events = x'ff' WHERE number = ?1 AND turn = 1"),
+    (
+        Rule.EVENTS_READABLE,
+        "done",
+        """UPDATE history SET events = CAST('[{"event":"new"}]' AS BLOB) WHERE number = ?1 AND turn = 1""",
+    ),
+    (Rule.EVENTS_READABLE, "requested", "UPDATE inbox SET event = x'7b' WHERE number = ?1"),
+    (Rule.STARTED_ONCE, "requested", "DELETE FROM inbox WHERE number = ?1"),
+    (
+        Rule.STARTED_ONCE,
+        "requested",
+        """INSERT INTO inbox (number, execution, stamp_ms, event)
+        SELECT number, execution, 1, event FROM inbox WHERE number = ?1""",
+    ),
+    (Rule.STARTED_ONCE, "done", "UPDATE instances SET workflow = 'other' WHERE number = ?1"),
+    (Rule.STARTED_ONCE, "done", "UPDATE instances SET input = x'7b7d' WHERE number = ?1"),
+    (Rule.STARTED_ONCE, "sleeping", "UPDATE instances SET state = 'REQUESTED' WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "done", "UPDATE instances SET state = 'RUNNING' WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "done", "UPDATE instances SET state = 'FAILED' WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "failed", "UPDATE instances SET state = 'COMPLETED' WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "done", "UPDATE instances SET closed_at_ms = NULL WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "sleeping", "UPDATE instances SET closed_at_ms = 1 WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "sleeping", "UPDATE instances SET state = 'COMPLETED', closed_at_ms = 1 WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "done", "UPDATE instances SET outcome = NULL WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "done", "UPDATE instances SET outcome = CAST('{\"data\":3}' AS BLOB) WHERE number = ?1"),
+    (Rule.TIMERS_AGREE, "sleeping", "DELETE FROM timers WHERE number = ?1"),
+    (Rule.TIMERS_AGREE, "sleeping", "INSERT INTO timers VALUES (?1, 1, 9, 9)"),
+    (Rule.TIMERS_AGREE, "sleeping", "UPDATE timers SET due_at_ms = due_at_ms - 1 WHERE number = ?1"),
+    (Rule.LEDGER_AGREES, "done", "UPDATE attempts SET ledger = 999000000000000 WHERE number = ?1 AND activity = 0"),
+    (Rule.LEDGER_AGREES, "done", "UPDATE attempts SET ledger = 889000001000000 WHERE number = ?1 AND activity = 0"),
+    (Rule.LEDGER_AGREES, "done", "UPDATE attempts SET ledger = 777777777777777 WHERE number = ?1 AND activity = 0"),
+    (Rule.LEDGER_AGREES, "done", "UPDATE attempts SET ledger = -1 WHERE number = ?1 AND activity = 0"),
+    (Rule.LEDGER_AGREES, "done", "UPDATE attempts SET closed_at_ms = NULL WHERE number = ?1 AND activity = 0"),
+    (Rule.LEDGER_AGREES, "hanging", "UPDATE attempts SET owner = 'x' WHERE number = ?1 AND state = 'READY'"),
+    (Rule.LEDGER_AGREES, "hanging", "UPDATE attempts SET state = 'RUNNING' WHERE number = ?1 AND state = 'READY'"),
+    (Rule.LEDGER_AGREES, "hanging", "UPDATE attempts SET closed_at_ms = 1 WHERE number = ?1 AND state = 'READY'"),
+    (Rule.NOTHING_PENDING, "done", "INSERT INTO inbox (number, execution, stamp_ms, event) VALUES (?1, 1, 1, x'7b7d')"),
+    (Rule.NOTHING_PENDING, "done", "INSERT INTO timers VALUES (?1, 1, 9, 9)"),
+    *(
+        (Rule.NOTHING_PENDING, "done", PENDING.replace("STATE", state))
+        for state in ("REQUESTED", "READY", "QUEUED", "PREPARING", "RUNNING")
+    ),
+    (Rule.ATTEMPTS_COMPLETE, "done", "DELETE FROM attempts WHERE number = ?1 AND activity = 0"),
+    (Rule.ATTEMPTS_COMPLETE, "failed", "DELETE FROM attempts WHERE number = ?1 AND attempt = 1"),
+    (Rule.ATTEMPTS_COMPLETE, "done", "UPDATE attempts SET name = 'other' WHERE number = ?1 AND activity = 0"),
+    (Rule.ATTEMPTS_COMPLETE, "done", "UPDATE attempts SET activity = 9 WHERE number = ?1 AND activity = 0"),
+    (Rule.ATTEMPTS_COMPLETE, "failed", "UPDATE attempts SET state = 'COMPLETED' WHERE number = ?1 AND attempt = 1"),
+    (
+        Rule.ATTEMPTS_COMPLETE,
+        "hanging",
+        """UPDATE attempts SET state = 'COMPLETED', ledger = 888000001000001, closed_at_ms = 1
+        WHERE number = ?1 AND attempt = 2""",
+    ),
+    (
+        Rule.ATTEMPTS_COMPLETE,
+        "hanging",
+        "UPDATE attempts SET state = 'CANCELLED', closed_at_ms = 1 WHERE number = ?1 AND attempt = 2",
+    ),
+    (
+        Rule.ATTEMPTS_COMPLETE,
+        "sleeping",
+        """UPDATE attempts SET state = 'READY', ledger = 999000000000000, owner = NULL, closed_at_ms = NULL
+        WHERE number = ?1""",
+    ),
+    (Rule.REAL_RESULT, "failed", "DELETE FROM attempts WHERE number = ?1 AND attempt = 2"),
+    (Rule.REAL_RESULT, "done", "UPDATE attempts SET state = 'FAILED' WHERE number = ?1 AND activity = 0"),
+    (Rule.REAL_RESULT, "failed", "UPDATE attempts SET failure = x'7b7d' WHERE number = ?1 AND attempt = 2"),
+    (Rule.OWNERS_KNOWN, "sleeping", "UPDATE instances SET owner = 'x', claimable_at_ms = NULL WHERE number = ?1"),
+    (
+        Rule.OWNERS_KNOWN,
+        "hanging",
+        """UPDATE attempts SET state = 'RUNNING', ledger = 889000000000000, owner = 'x'
+        WHERE number = ?1 AND attempt = 2""",
+    ),
+    (Rule.CLAIMABLE_AGREES, "sleeping", "UPDATE instances SET owner = (SELECT key FROM workers) WHERE number = ?1"),
+    (Rule.CLAIMABLE_AGREES, "done", "UPDATE instances SET owner = (SELECT key FROM workers) WHERE number = ?1"),
+    (Rule.CLAIMABLE_AGREES, "done", "UPDATE instances SET claimable_at_ms = 0 WHERE number = ?1"),
+    (Rule.CLAIMABLE_AGREES, "sleeping", "UPDATE instances SET claimable_at_ms = NULL WHERE number = ?1"),
+    (Rule.CLAIMABLE_AGREES, "requested", "UPDATE instances SET claimable_at_ms = NULL WHERE number = ?1"),
+    (Rule.CLAIMABLE_AGREES, "sleeping", "UPDATE instances SET state = 'BLOCKED' WHERE number = ?1"),
+    (Rule.PAYLOADS_THERE, "large", "DELETE FROM payloads WHERE number = ?1"),
+    (Rule.PAYLOADS_THERE, "large", "UPDATE payloads SET data = x'2222' WHERE number = ?1"),
+    (Rule.ROWS_BELONG, "", "DELETE FROM instances WHERE number = ?1"),
+    (Rule.ROWS_BELONG, "done", "UPDATE history SET execution = 2 WHERE number = ?1 AND turn = 1"),
+    (Rule.ROWS_BELONG, "done", "UPDATE attempts SET execution = 0 WHERE number = ?1 AND activity = 1"),
+    (Rule.ROWS_READABLE, "done", "UPDATE instances SET state = 'GONE' WHERE number = ?1"),
+    (Rule.ROWS_READABLE, "done", "UPDATE attempts SET state = 'GONE' WHERE number = ?1 AND activity = 0"),
+    (Rule.ROWS_READABLE, "done", "UPDATE attempts SET ledger = 'many' WHERE number = ?1 AND activity = 0"),
+    (Rule.ROWS_READABLE, "done", "UPDATE history SET events = 3 WHERE number = ?1 AND turn = 0"),
+    (Rule.ROWS_READABLE, "sleeping", "UPDATE timers SET due_at_ms = 'soon' WHERE number = ?1"),
+    (Rule.ROWS_READABLE, "", "UPDATE instances SET turn = 'x' WHERE number = ?1"),
+    (Rule.ROWS_READABLE, "", "UPDATE workers SET state = 'ASLEEP' WHERE ?1"),
+]
+
+
+@pytest.mark.parametrize(("rule", "instance", "statement"), DAMAGE)
+def test_damage_of_a_row_is_found_and_named(store: Path, rule: Rule, instance: str, statement: str) -> None:
+    sql(store, statement, number_of(store, instance or "done"))
+    problems = audit(store)
+    assert (instance, rule) in {(problem.instance, problem.rule) for problem in problems}, problems
+    assert {problem.instance for problem in problems} <= {instance, ""}, "others are not blamed"
+
+
+def find(events: Events, kind: str) -> dict[str, Any]:
+    return next(event for event in events if event["event"] == kind)
+
+
+def without(kind: str) -> Callable[[Events], Events]:
+    return lambda events: [event for event in events if event["event"] != kind]
+
+
+def twice(kind: str) -> Callable[[Events], Events]:
+    return lambda events: [*events, find(events, kind)]
+
+
+def changed(kind: str, **fields: Any) -> Callable[[Events], Events]:
+    return lambda events: [event | fields if event["event"] == kind else event for event in events]
+
+
+EDITS: list[tuple[Rule, str, Callable[[Events], Events]]] = [
+    (Rule.STARTED_ONCE, "sleeping", without("started")),
+    (Rule.STARTED_ONCE, "sleeping", lambda events: [events[1], events[0], *events[2:]]),
+    (Rule.STARTED_ONCE, "done", twice("started")),
+    (Rule.STARTED_ONCE, "done", changed("started", workflow="other")),
+    (Rule.TERMINAL_LAST, "done", without("workflow_completed")),
+    (Rule.TERMINAL_LAST, "done", twice("workflow_completed")),
+    (Rule.TERMINAL_LAST, "done", twice("activity_completed")),
+    (Rule.TERMINAL_LAST, "done", changed("workflow_completed", result={"data": 77})),
+    (Rule.TERMINAL_LAST, "sleeping", lambda events: [*events, {"event": "workflow_completed", "result": {}}]),
+    (Rule.ONE_OUTCOME, "sleeping", twice("activity_completed")),
+    (Rule.ONE_OUTCOME, "sleeping", changed("activity_completed", activity=9)),
+    (Rule.ONE_OUTCOME, "sleeping", changed("activity_scheduled", activity=9)),
+    (Rule.ONE_OUTCOME, "sleeping", twice("timer_started")),
+    (Rule.ONE_OUTCOME, "done", twice("timer_fired")),
+    (Rule.ONE_OUTCOME, "done", changed("timer_fired", timer=9)),
+    (Rule.ONE_OUTCOME, "given-up", twice("activity_abandoned")),
+    (
+        Rule.ONE_OUTCOME,
+        "done",
+        lambda events: [*events[:-1], {"event": "timer_cancelled", "timer": find(events, "timer_fired")["timer"]}],
+    ),
+    (Rule.TIMER_NOT_EARLY, "done", changed("timer_fired", time_ms=1)),
+    (Rule.REAL_RESULT, "sleeping", changed("activity_completed", attempt=4)),
+    (Rule.REAL_RESULT, "failed", changed("activity_failed", attempt=1)),
+    (Rule.REAL_RESULT, "failed", changed("activity_failed", failure={"data": {"type": "x", "message": "y"}})),
+    (Rule.ATTEMPTS_COMPLETE, "sleeping", without("activity_completed")),
+    (Rule.ATTEMPTS_COMPLETE, "done", changed("activity_scheduled", name="other")),
+    (Rule.TIMERS_AGREE, "sleeping", without("timer_started")),
+    (Rule.PAYLOADS_THERE, "done", changed("activity_completed", result={"reference": "abc"})),
+]
+
+
+@pytest.mark.parametrize(("rule", "instance", "edit"), EDITS)
+def test_damage_of_the_history_is_found_and_named(
+    store: Path, rule: Rule, instance: str, edit: Callable[[Events], Events]
+) -> None:
+    """The events of all turns, edited and put into as many turns again."""
+    number = number_of(store, instance)
+    rows = sql(store, "SELECT turn, events FROM history WHERE number = ? ORDER BY turn", number)
+    events = [event for _, data in rows for event in json.loads(data)]
+    edited = edit(events)
+    assert edited != events
+    last = len(rows) - 1
+    for turn in range(len(rows)):
+        part = edited[turn : turn + 1] if turn < last else edited[last:]
+        sql(
+            store,
+            "UPDATE history SET events = ? WHERE number = ? AND turn = ?",
+            json.dumps(part).encode(),
+            number,
+            turn,
+        )
+    problems = audit(store)
+    assert (instance, rule) in {(problem.instance, problem.rule) for problem in problems}, problems
+
+
+def test_an_unchanged_history_put_into_other_turns_is_no_problem(store: Path) -> None:
+    """The edit above is what is found, not the way it is written back."""
+    for (number,) in sql(store, "SELECT number FROM instances"):
+        rows = sql(store, "SELECT turn, events FROM history WHERE number = ? ORDER BY turn", number)
+        for turn, data in rows:
+            again = json.dumps(json.loads(data)).encode()
+            sql(store, "UPDATE history SET events = ? WHERE number = ? AND turn = ?", again, number, turn)
+    assert {problem.rule for problem in audit(store)} <= {Rule.TERMINAL_LAST, Rule.STARTED_ONCE}
+
+
+def test_a_damaged_page_is_found(store: Path) -> None:
+    sql(store, "PRAGMA journal_mode = DELETE")
+    page = sql(store, "SELECT rootpage FROM sqlite_schema WHERE name = 'instances_claimable'")[0][0]
+    size = sql(store, "PRAGMA page_size")[0][0]
+    data = bytearray(store.read_bytes())
+    data[(page - 1) * size + 8 : page * size] = bytes(size - 8)
+    store.write_bytes(data)
+    assert {problem.rule for problem in audit(store)} == {Rule.FILE_SOUND}
+
+
+KILLED = """
+import asyncio, os, signal, sys
+sys.path.insert(0, sys.argv[4])
+import holdfast as hf
+from tests.scenarios import stores
+
+point, at = sys.argv[2], int(sys.argv[3])
+seen = 0
+
+def hook(reached, members):
+    global seen
+    if reached == point:
+        seen += 1
+        if seen == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    async with hf.Engine(sys.argv[1], modules=[stores], fault_hook=hook if at else None) as engine:
+        assert await engine.run(stores.completes, 1, id="first") == 2
+        runs = [engine.run(stores.completes, n, id=f"done-{n}") for n in range(3)]
+        runs.append(engine.run(stores.fails, 5, id="failed"))
+        runs.append(engine.run(stores.gives_up, id="given-up"))
+        outcomes = await asyncio.gather(*runs, return_exceptions=True)
+        assert outcomes[:3] == [1, 2, 3], outcomes
+        assert isinstance(outcomes[3], hf.WorkflowFailed), outcomes
+        assert outcomes[4] == 2, outcomes
+
+asyncio.run(main())
+"""
+
+
+def run_killed(path: Path, point: str, at: int) -> int:
+    command = [sys.executable, "-c", KILLED, str(path), point, str(at), str(Path(__file__).parents[2])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode in (0, -9), done.stderr
+    return done.returncode
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["before_commit", "after_commit"])
+@pytest.mark.parametrize("at", [1, 2, 3, 5, 8])
+def test_a_store_is_sound_after_kill_9_and_after_going_on(tmp_path: Path, point: str, at: int) -> None:
+    store = tmp_path / "killed.db"
+    assert run_killed(store, point, at) == -9, "a run in which the fault never happened is void"
+    assert audit(store) == []
+    assert run_killed(store, point, 0) == 0
+    assert audit(store) == []
+    report = inspect(store)
+    assert report.instances == 6
+    assert sql(store, "SELECT count(*) FROM instances WHERE closed_at_ms IS NULL") == [(0,)]
+
+
+def test_an_audit_beside_a_busy_engine_sees_one_moment(tmp_path: Path) -> None:
+    async def audit_meanwhile() -> None:
+        async with hf.Engine(tmp_path / "busy.db", modules=[stores]) as engine:
+            running = asyncio.gather(*(engine.run(stores.completes, n, id=str(n)) for n in range(50)))
+            looks = 0
+            while not running.done():
+                assert audit(tmp_path / "busy.db") == []
+                looks += 1
+                await asyncio.sleep(0)
+            assert await running == [n + 1 for n in range(50)]
+            assert looks > 1
+
+    asyncio.run(audit_meanwhile())
+    assert inspect(tmp_path / "busy.db").instances == 50
+
+
+def verify(path: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "holdfast", "verify", "--store", str(path), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.slow
+def test_the_command_says_what_is_wrong_and_ends_with_1(store: Path) -> None:
+    done = verify(store)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "is sound: 7 instances" in done.stdout
+    sql(store, "UPDATE instances SET turn = turn + 1 WHERE id IN ('done', 'failed')")
+    done = verify(store)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0] == "done  history-gap-free  it says that 5 turns were taken, and the history has 4"
+    assert len(lines) == 3
+    assert lines[2].startswith("2 problems in 2 of 7 instances")
+    fields = json.loads(verify(store, "--json").stdout)
+    assert fields["instances"] == 7
+    assert [problem["instance"] for problem in fields["problems"]] == ["done", "failed"]
+    assert fields["problems"][0]["rule"] == "history-gap-free"
+
+
+def test_an_audit_changes_nothing(store: Path) -> None:
+    sql(store, "PRAGMA wal_checkpoint(TRUNCATE)")
+    before = store.read_bytes()
+    audit(store)
+    assert store.read_bytes() == before

@@ -1,0 +1,151 @@
+"""``holdfast list`` and ``holdfast show``: what they tell, where they look, and that looking changes nothing."""
+
+import json
+import re
+
+import pytest
+from tests.unit.cli.commands import Command, sql
+
+
+@pytest.fixture
+def filled(holdfast: Command) -> Command:
+    """A store with one instance that completed and one that failed."""
+    holdfast("run", "shop.py:checkout", "--input", '["hat", 5]', "--id", "good", "--json")
+    holdfast("run", "shop.py:checkout", "--input", '["hat", -5]', "--id", "bad", "--json")
+    return holdfast
+
+
+def test_list_has_the_newest_first_and_filters(filled: Command) -> None:
+    lines = filled("list").out.splitlines()
+    assert lines[0].split() == ["id", "workflow", "status", "started", "(UTC)", "took"]
+    assert [line.split()[:3] for line in lines[1:]] == [
+        ["bad", "checkout", "FAILED"],
+        ["good", "checkout", "COMPLETED"],
+    ]
+    assert "bad" not in filled("list", "--status", "completed").out
+    assert filled("list", "--workflow", "che%").out == "No instances.\n"
+    assert filled("list", "--workflow", "'; DROP TABLE instances; --").out == "No instances.\n"
+    assert "the newest 1; there may be more" in filled("list", "--limit", "1").out
+    fields = json.loads(filled("list", "--json", "--limit", "1").out)
+    assert fields[0]["id"] == "bad"
+    assert fields[0]["status"] == "FAILED"
+    assert fields[0]["closed_at"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["list", "--status", "DONE"], "DONE"),
+        (["list", "--limit", "0"], "from 1 to 10,000, not 0"),
+        (["list", "--limit", "1000000000"], "from 1 to 10,000"),
+        (["show", "nobody"], "no instance has the id 'nobody'"),
+        (["show", ""], "must not be empty"),
+        (["show", "a\x1bb"], "must not contain"),
+        (["show", "x" * 300], "at most 255 bytes"),
+    ],
+)
+def test_wrong_questions_are_one_sentence(filled: Command, arguments: list[str], sentence: str) -> None:
+    assert sentence in filled.refused(*arguments)
+
+
+def test_K9_show_has_the_key_and_a_timeline_with_ledgers(filled: Command) -> None:
+    out = filled("show", "good").out
+    lines = out.splitlines()
+    assert lines[0] == "good  checkout  COMPLETED"
+    assert "key 646  2 completed, 1 released" in lines
+    assert re.search(r"charge +1  COMPLETED  888000001000001 +\d+ ms", out)
+    assert re.search(r"timer 1 +fired .*due \d{4}-", out)
+    assert lines[-1] == 'result ["charged 5","packed hat"]'
+    fields = json.loads(filled("show", "good", "--json").out)
+    assert fields["collation_key"] == "646"
+    assert fields["result"] == ["charged 5", "packed hat"]
+    assert fields["steps"][0]["attempts"][0]["ledger"] == "888000001000001"
+    assert "failure" not in fields
+
+
+def test_a_failure_is_shown_with_its_causes_and_every_attempt(filled: Command) -> None:
+    out = filled("show", "bad").out
+    assert re.search(r"charge +1  FAILED  889000000000000 .*Declined", out)
+    assert re.search(r"charge +2  FAILED  888000001000001 .*Declined", out)
+    assert r"failed Declined: [red]no[/red] money \x1b[31m for -5" in out
+    assert "because of KeyError: 'account'" in out
+    assert "\x1b" not in out
+    fields = json.loads(filled("show", "bad", "--json").out)
+    assert fields["failure"]["cause"]["type"] == "builtins.KeyError"
+    assert "result" not in fields
+
+
+def test_an_open_instance_says_what_it_waits_for_and_why_it_is_blocked(filled: Command) -> None:
+    store = filled.folder / "holdfast.db"
+    sql(store, "DELETE FROM history WHERE number = 1 AND turn > 0")
+    sql(
+        store,
+        "UPDATE instances SET state = 'BLOCKED', blocked = 'the code [b]changed', closed_at_ms = NULL, "
+        "outcome = NULL WHERE number = 1",
+    )
+    out = filled("show", "good").out
+    assert "waits for activity charge" in out
+    assert "blocked the code [b]changed" in out
+
+
+def test_texts_of_the_store_are_printed_escaped(filled: Command) -> None:
+    nasty = "[bold]x[/bold]\x1b[2J\u202eback"
+    sql(filled.folder / "holdfast.db", "UPDATE instances SET id = ?, workflow = ? WHERE number = 1", nasty, nasty)
+    for out in (filled("list").out, filled("verify").out):
+        assert r"[bold]x[/bold]\x1b[2J\u202eback" in out
+        assert "\x1b" not in out
+        assert "\u202e" not in out
+
+
+@pytest.mark.parametrize("command", [["list"], ["show", "a"], ["verify"]])
+def test_a_store_that_is_not_there_is_a_sentence_and_is_not_made(holdfast: Command, command: list[str]) -> None:
+    assert "there is no store at holdfast.db" in holdfast.refused(*command)
+    assert "there is no store at other/one.db" in holdfast.refused(*command, "--store", "other/one.db")
+    assert sorted(path.name for path in holdfast.folder.iterdir()) == ["shop.py"]
+
+
+@pytest.mark.parametrize("command", [["list"], ["show", "a"], ["verify"]])
+def test_a_file_that_is_no_store_is_exit_code_3_and_stays_as_it_is(holdfast: Command, command: list[str]) -> None:
+    text = holdfast.folder / "text.db"
+    text.write_text("not a database, and long enough to look like one " * 50, encoding="utf-8")
+    before = text.read_bytes()
+    assert holdfast(*command, "--store", "text.db").code == 3
+    assert text.read_bytes() == before
+    sql(holdfast.folder / "other.db", "CREATE TABLE mine (x)")
+    done = holdfast(*command, "--store", "other.db")
+    assert done.code == 3
+    assert "a database of something else" in done.err
+    sql(holdfast.folder / "newer.db", "PRAGMA user_version = 9999; CREATE TABLE mine (x)")
+    assert "newer release" in holdfast(*command, "--store", "newer.db").err
+    assert holdfast(*command, "--store", ".").code == 3
+
+
+def test_the_store_comes_from_the_option_the_variable_the_settings_or_the_default(
+    filled: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = filled.folder
+    assert "good" in filled("list").out
+    (folder / "holdfast.toml").write_text('[holdfast]\nstore = "settings.db"\n', encoding="utf-8")
+    assert "no store at settings.db" in filled.refused("list")
+    monkeypatch.setenv("HOLDFAST_STORE", "variable.db")
+    assert "no store at variable.db" in filled.refused("list")
+    assert "no store at option.db" in filled.refused("list", "--store", "option.db")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ("[holdfast\n", "holdfast.toml cannot be read"),
+        ("[holdfast]\nstore = 3\n", "is expected, not 3"),
+        ("holdfast = 3\n", "is expected, not 3"),
+        ('[holdfast]\nstore = " "\n', "is no path of a store"),
+    ],
+)
+def test_wrong_settings_are_a_sentence(filled: Command, settings: str, sentence: str) -> None:
+    (filled.folder / "holdfast.toml").write_text(settings, encoding="utf-8")
+    assert sentence in filled.refused("list")
+
+
+def test_settings_without_a_store_leave_the_default(filled: Command) -> None:
+    (filled.folder / "holdfast.toml").write_text("[other]\nx = 1\n", encoding="utf-8")
+    assert "good" in filled("list").out

@@ -1,0 +1,182 @@
+"""``holdfast run``: arguments, results, going on, refusals, and Ctrl-C."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.commands import Command
+
+from holdfast.audit import audit
+
+RESULT = ["charged 5", "packed hat"]
+
+
+@pytest.mark.parametrize(
+    ("workflow", "given", "expected"),
+    [
+        ("checkout", '{"item": "hat", "cents": 5}', RESULT),
+        ("checkout", '["hat", 5]', RESULT),
+        ("checkout", '["hat"]', ["charged 300", "packed hat"]),
+        ("buy", '{"item": "hat", "cents": 5}', "packed hat"),
+        ("buy", '{"order": {"item": "hat", "cents": 5}}', "packed hat"),
+        ("buy", '[{"item": "hat", "cents": 5}]', "packed hat"),
+        ("order-by-value", '{"item": "hat", "cents": 5}', "packed hat"),
+        ("total", "[1, 2, 3]", 6),
+        ("total", "[[1, 2, 3]]", 6),
+        ("total", "[4]", 4),
+        ("total", "[]", 0),
+        ("total", '{"numbers": [7]}', 7),
+    ],
+)
+def test_arguments_by_name_by_position_or_as_the_one_value(
+    holdfast: Command, workflow: str, given: str, expected: object
+) -> None:
+    done = holdfast("run", f"shop.py:{workflow}", "--input", given, "--json")
+    assert (done.code, json.loads(done.out), done.err) == (0, expected, "")
+
+
+def test_steps_and_result_are_printed_with_at_most_five_other_lines(holdfast: Command) -> None:
+    done = holdfast("run", "shop.py:checkout", "--input", '{"item": "hat", "cents": 5}', "--id", "order-1")
+    lines = done.out.splitlines()
+    assert done.code == 0
+    assert lines[0] == "checkout order-1 in holdfast.db"
+    steps = [line for line in lines if re.match(r"  [✓+] (charge|pack|timer 1)\b", line)]
+    assert len(steps) == 3
+    assert len(lines) - len(steps) <= 5
+    assert lines[-1] == 'result ["charged 5","packed hat"]'
+
+
+def test_an_activity_of_another_queue_is_served_too(holdfast: Command) -> None:
+    assert holdfast("run", "shop.py:buy", "-i", '{"item": "a", "cents": 1}', "--json").out == '"packed a"\n'
+
+
+def test_a_module_by_its_dotted_name(holdfast: Command) -> None:
+    assert holdfast("run", "shop:total", "--input", "[[1]]", "--json").out == "1\n"
+
+
+def test_G3_the_same_id_again_gives_the_result_and_runs_nothing(holdfast: Command) -> None:
+    first = holdfast("run", "shop.py:checkout", "--input", '["hat", 5]', "--id", "a", "--json")
+    without_input = holdfast("run", "shop.py:checkout", "--id", "a")
+    by_name = holdfast("run", "shop.py:checkout", "--input", '{"cents": 5, "item": "hat"}', "--id", "a", "--json")
+    assert first.out == by_name.out
+    assert "(ended before)" in without_input.out
+    assert without_input.out.count("recorded before, not run again") == 3
+    listed = json.loads(holdfast("list", "--json").out)
+    assert len(listed) == 1
+
+
+def test_G3_the_same_id_with_other_input_or_workflow_is_refused(holdfast: Command) -> None:
+    holdfast("run", "shop.py:checkout", "--input", '["hat", 5]', "--id", "a", "--json")
+    assert "with a different input" in holdfast.refused("run", "shop.py:checkout", "--input", '["cap"]', "--id", "a")
+    assert "taken by an instance of 'checkout'" in holdfast.refused("run", "shop.py:total", "--id", "a")
+
+
+def test_a_failure_is_a_sentence_and_exit_code_1(holdfast: Command) -> None:
+    done = holdfast("run", "shop.py:checkout", "--input", '["hat", -5]', "--id", "a")
+    assert done.code == 1
+    assert "\x1b" not in done.out + done.err
+    assert r"holdfast: a failed: Declined: [red]no[/red] money \x1b[31m for -5" in done.err
+    assert re.search(r"attempt 1: Declined: .*tried again", done.out)
+    assert re.search(r"failed after .*turns", done.out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["shop.py:checkout"], "argument `item` is missing"),
+        (["shop.py:checkout", "-i", '{"item": 1}'], "argument `item`"),
+        (["shop.py:checkout", "-i", '{"item": "a", "colour": 1}'], "no parameter 'colour'"),
+        (["shop.py:checkout", "-i", '["a", 1, 2]'], "takes 2 arguments by position"),
+        (["shop.py:checkout", "-i", '"hat"'], "must be a JSON object by name or an array"),
+        (["shop.py:checkout", "-i", '{"item": "a", "item": "b"}'], "refused"),
+        (["shop.py:checkout", "-i", "[" * 100 + "]" * 100], "nested deeper"),
+        (["shop.py:checkout", "-i", '["a", NaN]'], "refused"),
+        (["shop.py:checkout", "-i", "{"], "refused"),
+        (["shop.py:checkout", "-i", ""], "refused"),
+        (["shop.py:buy", "-i", '{"item": "hat"}'], "cents"),
+        (["shop.py:total", "-i", '"x"'], "argument `numbers`"),
+        (["shop.py:nothing"], "has no workflow 'nothing'; it has shop.py:checkout"),
+        (["shop.py:not_marked"], "is not marked with @hf.workflow"),
+        (["shop.py"], "has several workflows; name one"),
+        (["shop:"], "has several workflows"),
+        ([":checkout"], "names no workflow"),
+        (["gone.py:checkout"], "there is no file 'gone.py'"),
+        (["gone.module:checkout"], "there is no module 'gone.module'"),
+        (["a b:checkout"], "neither a file that ends in .py nor the name of a module"),
+        (["shop.py:total", "-i", "[]", "--id", ""], "must not be empty"),
+        (["shop.py:total", "-i", "[]", "--id", "a\nb"], "must not contain"),
+        (["shop.py:total", "-i", "[]", "--id", "x" * 300], "at most 255 bytes"),
+        (["shop.py:total", "-i", "[]", "--store", ""], "is no path of a store"),
+        (["shop.py:total", "-i", "[]", "--store", "postgresql://host/db"], "only SQLite files"),
+        (["shop.py:total", "-i", "[]", "--store", ":memory:"], "gone with its process"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_makes_no_store(holdfast: Command, arguments: list[str], sentence: str) -> None:
+    assert sentence in holdfast.refused("run", *arguments)
+    assert [path.name for path in holdfast.folder.iterdir() if path.name.startswith("holdfast.db")] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("import nothing_of_that_name", "No module named 'nothing_of_that_name' (line 1 of broken.py)"),
+        ("x = 1\nx.y", "AttributeError: 'int' object has no attribute 'y' (line 2 of broken.py)"),
+        ("def f(:", "SyntaxError"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("import holdfast as hf\n@hf.workflow\ndef f(): ...", "@hf.workflow marks an `async def`"),
+        ("x = 1", "has no workflow; mark an async function"),
+    ],
+)
+def test_code_that_cannot_be_imported_is_a_sentence_with_its_line(holdfast: Command, text: str, sentence: str) -> None:
+    (holdfast.folder / "broken.py").write_text(text, encoding="utf-8")
+    assert sentence in holdfast.refused("run", "broken.py:f")
+    assert sentence in holdfast.refused("run", "broken:f")
+
+
+def test_a_file_with_the_name_of_a_loaded_module_is_refused(holdfast: Command) -> None:
+    (holdfast.folder / "json.py").write_text("", encoding="utf-8")
+    assert "has the name of another module, 'json'" in holdfast.refused("run", "json.py:f")
+
+
+def test_a_store_that_is_something_else_is_exit_code_3(holdfast: Command) -> None:
+    (holdfast.folder / "text.db").write_text("not a database, and long enough to be one " * 50, encoding="utf-8")
+    done = holdfast("run", "shop.py:total", "-i", "[]", "--store", "text.db")
+    assert done.code == 3
+    assert "text.db" in done.err
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_how_to_go_on_and_the_command_it_says_does(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import asyncio, pathlib\nimport holdfast as hf\n"
+        "@hf.activity\nasync def wait(marker: str) -> str:\n"
+        "    if pathlib.Path(marker).exists():\n        return 'again'\n"
+        "    pathlib.Path(marker).touch()\n    print('here', flush=True)\n"
+        "    await asyncio.sleep(60)\n    return 'slept'\n"
+        "@hf.workflow\nasync def nap() -> str:\n    return await wait('marker')\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "holdfast", "run", "slow.py:nap", "--id", "my nap"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.strip() == "here":
+            break
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert told.splitlines()[-1].endswith("go on with: holdfast run slow.py:nap --id 'my nap'")
+    assert "Traceback" not in told
+    again = subprocess.run(
+        [*command, "--json"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert again.stdout == '"again"\n'
+    assert audit(tmp_path / "holdfast.db") == []
