@@ -7,7 +7,7 @@ import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, decode_events
-from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState
+from holdfast.core.lifecycle import AttemptState
 from holdfast.errors import StoreError
 from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import AttemptRecord, InstanceRecord, Store
@@ -65,8 +65,6 @@ class Picture:
     record: InstanceRecord
     events: list[HistoryEvent]
     steps: list[Step]
-    has_changed: tuple[int, int]
-    """Differs between two pictures if anything in them does."""
 
 
 async def take_picture(store: Store, record: InstanceRecord) -> Picture:
@@ -80,8 +78,7 @@ async def take_picture(store: Store, record: InstanceRecord) -> Picture:
             raise StoreError(
                 f"turn {row.turn} of {record.id!r} cannot be decoded: {error}; run holdfast verify"
             ) from error
-    moved = sum(attempt.ledger + (attempt.state in ATTEMPT_FINAL) for attempt in attempts)
-    return Picture(record, events, steps_of(events, attempts), (len(events), moved))
+    return Picture(record, events, steps_of(events, attempts))
 
 
 def steps_of(events: list[HistoryEvent], attempts: list[AttemptRecord]) -> list[Step]:

@@ -6,7 +6,7 @@ name it and go on.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import apsw
 import msgspec
@@ -15,6 +15,9 @@ from holdfast.errors import StoreError
 from holdfast.storage.sqlite.connection import open_read_only
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Row
+
+PAGE: Final = 1_000
+"""Instances that are read at once."""
 
 
 class Raw(msgspec.Struct, frozen=True, array_like=True):
@@ -121,7 +124,11 @@ class RawTables:
         return [] if found == ["ok"] else found
 
     def instances(self) -> Iterator[RawInstance | Unreadable]:
-        yield from self._read("instances", RawInstance, sql.audit_instances)
+        """All of them, oldest first, a page at a time."""
+        last = -1
+        while rows := self._rows(sql.audit_instances, last, PAGE):
+            last = rows[-1][0]
+            yield from self._convert("instances", RawInstance, rows)
 
     def turns(self, number: int) -> list[RawTurn | Unreadable]:
         return list(self._read("history", RawTurn, sql.audit_history, number))
@@ -146,7 +153,10 @@ class RawTables:
         return [(table, number, count) for table, number, count in self._rows(sql.audit_orphans)]
 
     def _read(self, table: str, kind: type[Kind], statement: str, *bindings: Any) -> Iterator[Kind | Unreadable]:
-        for row in self._rows(statement, *bindings):
+        return self._convert(table, kind, self._rows(statement, *bindings))
+
+    def _convert(self, table: str, kind: type[Kind], rows: list[Row]) -> Iterator[Kind | Unreadable]:
+        for row in rows:
             try:
                 yield msgspec.convert(row, kind)
             except msgspec.ValidationError as error:

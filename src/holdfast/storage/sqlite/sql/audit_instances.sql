@@ -1,3 +1,3 @@
--- A read, inside one transaction with the others of the audit: every instance, oldest first.
+-- A read, inside one transaction with the others of the audit: a page of instances, oldest first.
 SELECT number, id, workflow, state, execution, turn, fence, owner, claimable_at_ms, input, outcome, blocked, closed_at_ms
-FROM instances ORDER BY number
+FROM instances WHERE number > ? ORDER BY number LIMIT ?
