@@ -16,15 +16,10 @@ is recorded exactly once::
         print(await engine.run(checkout, 300, id="order-42"))
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from holdfast._version import __version__
-from holdfast.authoring.activity import Activity, activity
-from holdfast.authoring.activity_context import ActivityInfo, activity_info, heartbeat, idempotency_key
-from holdfast.authoring.inside import WorkflowInfo, info, log, now, random, side_effect, uuid4
-from holdfast.authoring.retry import Retry
-from holdfast.authoring.workflow import Workflow, workflow
-from holdfast.client.client import Client
-from holdfast.client.engine import Engine, connect
-from holdfast.client.handle import Handle
 from holdfast.errors import (
     ActivityTimedOut,
     DuplicateName,
@@ -47,6 +42,16 @@ from holdfast.errors import (
     WorkflowCancelled,
     WorkflowFailed,
 )
+
+if TYPE_CHECKING:
+    from holdfast.authoring.activity import Activity, activity
+    from holdfast.authoring.activity_context import ActivityInfo, activity_info, heartbeat, idempotency_key
+    from holdfast.authoring.inside import WorkflowInfo, info, log, now, random, side_effect, uuid4
+    from holdfast.authoring.retry import Retry
+    from holdfast.authoring.workflow import Workflow, workflow
+    from holdfast.client.client import Client
+    from holdfast.client.engine import Engine, connect
+    from holdfast.client.handle import Handle
 
 __all__ = [
     "Activity",
@@ -91,3 +96,45 @@ __all__ = [
     "uuid4",
     "workflow",
 ]
+
+_WHERE = {
+    "Activity": "authoring.activity",
+    "ActivityInfo": "authoring.activity_context",
+    "Client": "client.client",
+    "Engine": "client.engine",
+    "Handle": "client.handle",
+    "Retry": "authoring.retry",
+    "Workflow": "authoring.workflow",
+    "WorkflowInfo": "authoring.inside",
+    "activity": "authoring.activity",
+    "activity_info": "authoring.activity_context",
+    "connect": "client.engine",
+    "heartbeat": "authoring.activity_context",
+    "idempotency_key": "authoring.activity_context",
+    "info": "authoring.inside",
+    "log": "authoring.inside",
+    "now": "authoring.inside",
+    "random": "authoring.inside",
+    "side_effect": "authoring.inside",
+    "uuid4": "authoring.inside",
+    "workflow": "authoring.workflow",
+}
+"""In which module each name is. A part is loaded when a name of it is first asked for: importing costs little."""
+
+
+if not TYPE_CHECKING:  # a checker must still find a name that is written wrongly
+
+    def __getattr__(name: str) -> object:
+        where = _WHERE.get(name)
+        if where is None:
+            raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+        part = where.partition(".")[0]
+        for other, place in _WHERE.items():  # a part at a time: nothing is left to be loaded in the middle of a turn
+            if place.startswith(part):
+                globals()[other] = getattr(import_module(f"holdfast.{place}"), other)
+        value: object = globals()[name]
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
