@@ -8,6 +8,7 @@ from pathlib import Path
 
 import holdfast as hf
 from holdfast.runtime.faults import FaultPoint
+from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.contract import Member, Turn
 
 LARGE = 200_000
@@ -88,7 +89,8 @@ async def make_store(path: Path) -> None:
         if point is FaultPoint.AFTER_COMMIT and any(turn.timers_started and turn.turn > 0 for turn in turns):
             asleep.set()
 
-    async with hf.Engine(path, modules=[sys.modules[__name__]], fault_hook=listen) as engine:
+    world = Surroundings(fault_hook=listen)
+    async with hf.Engine(path, modules=[sys.modules[__name__]], surroundings=world) as engine:
         await engine.run(completes, 1, id="done")
         with suppress(hf.WorkflowFailed):
             await engine.run(fails, 5, id="failed")

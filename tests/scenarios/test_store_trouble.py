@@ -10,7 +10,7 @@ from tests.scenarios.support import check_tables, engine_of, path_of, rows, toge
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.runtime.faults import FaultPoint
-from holdfast.storage.contract import Member
+from holdfast.storage.contract import Member, Start
 
 FAILING_COMMITS = range(1, 12)
 
@@ -34,14 +34,14 @@ async def adds() -> int:
 class FailOnce:
     """A store whose commit number `at` is refused with an error, before it is written or after."""
 
-    def __init__(self, point: FaultPoint, at: int) -> None:
+    def __init__(self, point: FaultPoint, at: int, only: type[Member] | None = None) -> None:
+        self._only = only
         self._point = point
         self._left = at
         self.has_failed = False
 
     def __call__(self, point: FaultPoint, members: Sequence[Member]) -> None:
-        del members
-        if point is self._point:
+        if point is self._point and (self._only is None or any(isinstance(member, self._only) for member in members)):
             self._left -= 1
             if self._left == 0:
                 self.has_failed = True
@@ -70,7 +70,7 @@ def test_L13_a_commit_that_the_store_refuses_is_made_good(tmp_path: Path, at: in
 def test_a_start_that_could_not_be_stored_is_an_error_and_nothing_is_there(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "shop.db"
-        async with engine_of(path, add, adds, fault_hook=FailOnce(FaultPoint.BEFORE_COMMIT, 1)) as engine:
+        async with engine_of(path, add, adds, fault_hook=FailOnce(FaultPoint.BEFORE_COMMIT, 1, Start)) as engine:
             with pytest.raises(hf.StoreError, match="disk is full"):
                 await engine.start(adds, id="a")
             with pytest.raises(hf.InstanceNotFound):

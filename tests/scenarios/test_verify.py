@@ -269,6 +269,7 @@ KILLED = """
 import asyncio, os, signal, sys
 sys.path.insert(0, sys.argv[4])
 import holdfast as hf
+from holdfast.runtime.surroundings import Surroundings
 from tests.scenarios import stores
 
 point, at = sys.argv[2], int(sys.argv[3])
@@ -282,7 +283,8 @@ def hook(reached, members):
             os.kill(os.getpid(), signal.SIGKILL)
 
 async def main():
-    async with hf.Engine(sys.argv[1], modules=[stores], fault_hook=hook if at else None) as engine:
+    world = Surroundings(fault_hook=hook if at else None)
+    async with hf.Engine(sys.argv[1], modules=[stores], surroundings=world) as engine:
         assert await engine.run(stores.completes, 1, id="first") == 2
         runs = [engine.run(stores.completes, n, id=f"done-{n}") for n in range(3)]
         runs.append(engine.run(stores.fails, 5, id="failed"))

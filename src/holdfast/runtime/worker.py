@@ -181,7 +181,7 @@ class Worker:
     def _register(self) -> None:
         loop = asyncio.get_running_loop()
         registration = Registration(host=self._host.encode(), queues=",".join(self._queues), build=self._registry.build)
-        lease = self._surroundings.make_lease(
+        lease: Lease = self._surroundings.make_lease(
             self._store,
             self._providers,
             registration,
@@ -198,7 +198,7 @@ class Worker:
         asyncio.get_running_loop().call_soon(self._fenced, lease)
         return False
 
-    def _fenced(self, lease: LeaseKeeper) -> None:
+    def _fenced(self, lease: Lease) -> None:
         """W5, W7: the key is dead, or its lease has run out by our own clock, and what was refused meanwhile is
         not live any more. Let go of everything, and begin again under a new key; the old one's work moves on.
         """

@@ -88,6 +88,10 @@ class TaskLease:
         self._beat()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
+    def give_up(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
