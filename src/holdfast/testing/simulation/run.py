@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random  # noqa: TID251 - made from the seed of the simulation
 from typing import Any, Final
 
+from holdfast.audit import audit
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
@@ -90,6 +91,7 @@ class Simulation:
             loop.run_until_complete(asyncio.wait_for(self._everything(), LONGEST_RUN_SECONDS))
         finally:
             loop.close()
+        self.report.violations += [str(problem) for problem in audit(self.report.store)]
         return self.report
 
     async def _everything(self) -> None:
