@@ -53,6 +53,15 @@ def test_a_store_with_instances_in_every_phase_is_sound(sound: Path) -> None:
     }
 
 
+def test_every_rule_has_a_line_in_the_reference() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "verify.md").read_text(encoding="utf-8")
+    assert [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")] == list(Rule)
+
+
+def test_every_rule_is_broken_by_a_test() -> None:
+    assert {rule for rule, *_ in (*DAMAGE, *EDITS)} | {Rule.FILE_SOUND} == set(Rule)
+
+
 def number_of(store: Path, instance: str) -> int:
     number: int = sql(store, "SELECT number FROM instances WHERE id = ?", instance)[0][0]
     return number

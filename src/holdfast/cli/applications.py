@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.workflow import Workflow
+from holdfast.cli.stores import is_there
 from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import HoldfastError, UsageError
 
@@ -43,7 +44,7 @@ def load_application(target: str) -> Application:
 
 
 def _import_file(path: Path) -> ModuleType:
-    if not path.is_file():
+    if not is_there(path) or not path.is_file():
         raise UsageError(f"there is no file {str(path)!r}")
     name = path.stem
     if not name.isidentifier():

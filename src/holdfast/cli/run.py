@@ -16,7 +16,7 @@ from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.inputs import bind_input
 from holdfast.cli.progress import Lines, Progress, Silent
 from holdfast.cli.steps import take_picture
-from holdfast.cli.stores import JsonOption, StoreOption, store_path
+from holdfast.cli.stores import JsonOption, StoreOption, is_there, store_path
 from holdfast.cli.texts import safe, seconds_text
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
@@ -69,7 +69,7 @@ def run(
     application = load_application(target)
     named = SystemProviders().unique_text() if instance_id is None else checked_name(instance_id, "an instance")
     wish = Wish(target, application, input_json, named, store_path(store), store)
-    if instance_id is None or input_json is not None:
+    if instance_id is None or input_json is not None or not is_there(wish.path):
         bind_input(application.workflow, input_json)  # what does not fit is told before a store is made
     console = Console(highlight=False)
     try:

@@ -37,19 +37,6 @@ class Step:
     attempts: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
 
     @property
-    def begun_at_ms(self) -> int | None:
-        """When its first attempt began, or was scheduled if none has."""
-        if not self.attempts:
-            return None
-        first = self.attempts[0]
-        return first.scheduled_at_ms if first.started_at_ms is None else first.started_at_ms
-
-    @property
-    def closed_at_ms(self) -> int | None:
-        """When its last attempt ended."""
-        return self.attempts[-1].closed_at_ms if self.attempts else None
-
-    @property
     def failure(self) -> Failure | None:
         """Of the newest attempt that failed."""
         for attempt in reversed(self.attempts):

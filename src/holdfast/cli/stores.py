@@ -18,6 +18,7 @@ from holdfast.storage.sqlite.store import SqliteStore
 VARIABLE: Final = "HOLDFAST_STORE"
 SETTINGS: Final = "holdfast.toml"
 DEFAULT: Final = "holdfast.db"
+LONGEST_SHOWN: Final = 100
 
 StoreOption = Annotated[
     str | None,
@@ -41,9 +42,17 @@ def store_path(option: str | None) -> Path:
 def existing_store(option: str | None) -> Path:
     """The same for commands that look: the file must be there."""
     path = store_path(option)
-    if not path.exists():
+    if not is_there(path):
         raise UsageError(f"there is no store at {path}; name one with --store or {VARIABLE}, or make one: holdfast run")
     return path
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is anything at a path; one that cannot even be looked at is a `UsageError`."""
+    try:
+        return path.exists()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{str(path)[:LONGEST_SHOWN]!r} cannot be looked at: {error}") from error
 
 
 def look_into(option: str | None) -> SqliteStore:

@@ -38,6 +38,7 @@ def test_list_has_the_newest_first_and_filters(filled: Command) -> None:
         (["list", "--status", "DONE"], "DONE"),
         (["list", "--limit", "0"], "from 1 to 10,000, not 0"),
         (["list", "--limit", "1000000000"], "from 1 to 10,000"),
+        (["list", "--store", "x" * 300], "cannot be looked at"),
         (["show", "nobody"], "no instance has the id 'nobody'"),
         (["show", ""], "must not be empty"),
         (["show", "a\x1bb"], "must not contain"),

@@ -89,6 +89,8 @@ def test_a_failure_is_a_sentence_and_exit_code_1(holdfast: Command) -> None:
     ("arguments", "sentence"),
     [
         (["shop.py:checkout"], "argument `item` is missing"),
+        (["shop.py:checkout", "--id", "new"], "argument `item` is missing"),
+        (["x" * 300 + ".py:checkout"], "cannot be looked at"),
         (["shop.py:checkout", "-i", '{"item": 1}'], "argument `item`"),
         (["shop.py:checkout", "-i", '{"item": "a", "colour": 1}'], "no parameter 'colour'"),
         (["shop.py:checkout", "-i", '["a", 1, 2]'], "takes 2 arguments by position"),
