@@ -367,6 +367,19 @@ def test_the_command_says_what_is_wrong_and_ends_with_1(store: Path) -> None:
     assert fields["problems"][0]["rule"] == "history-gap-free"
 
 
+def test_a_file_whose_maker_died_before_its_tables_is_sound(tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    assert inspect(tmp_path / "empty.db").instances == 0
+    sql(tmp_path / "wal.db", "PRAGMA journal_mode = WAL")
+    assert audit(tmp_path / "wal.db") == []
+
+
+def test_a_store_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> None:
+    with pytest.raises(hf.StoreError, match="there is no store"):
+        audit(tmp_path / "gone.db")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_audit_changes_nothing(store: Path) -> None:
     sql(store, "PRAGMA wal_checkpoint(TRUNCATE)")
     before = store.read_bytes()

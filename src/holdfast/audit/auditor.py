@@ -36,7 +36,7 @@ class _Auditor:
         damage = self._tables.damage()
         for line in damage:
             self._add("", Rule.FILE_SOUND, line)
-        if damage:
+        if damage or not self._tables.are_there():
             return Report(0, 0, 0, tuple(self._problems))  # what a broken file says proves nothing
         workers = self._workers()
         count = 0

@@ -121,6 +121,12 @@ def test_a_file_that_is_no_store_is_exit_code_3_and_stays_as_it_is(holdfast: Com
     assert holdfast(*command, "--store", ".").code == 3
 
 
+def test_an_empty_file_holds_nothing_yet(holdfast: Command) -> None:
+    (holdfast.folder / "holdfast.db").touch()
+    assert "holds nothing yet" in holdfast("list").err
+    assert holdfast("verify").code == 0
+
+
 def test_the_store_comes_from_the_option_the_variable_the_settings_or_the_default(
     filled: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,7 +109,7 @@ class RawTables:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._connection = open_read_only(path)
+        self._connection = open_read_only(path, may_be_empty=True)
         self._rows("BEGIN")
 
     def close(self) -> None:
@@ -122,6 +122,10 @@ class RawTables:
         except apsw.Error as error:
             return [str(error)]
         return [] if found == ["ok"] else found
+
+    def are_there(self) -> bool:
+        """Whether there are tables at all: a process may have died before it made them."""
+        return bool(self._rows("SELECT 1 FROM sqlite_schema LIMIT 1"))
 
     def instances(self) -> Iterator[RawInstance | Unreadable]:
         """All of them, oldest first, a page at a time."""

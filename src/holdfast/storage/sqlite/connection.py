@@ -57,8 +57,11 @@ def open_reader(path: Path) -> Connection:
     return connection
 
 
-def open_read_only(path: Path) -> Connection:
-    """A connection to a store that is there, of this release, and that neither creates nor changes anything."""
+def open_read_only(path: Path, *, may_be_empty: bool = False) -> Connection:
+    """A connection to a store that is there, of this release, and that neither creates nor changes anything.
+
+    A process that died between making the file and its tables leaves one that is empty.
+    """
     check_library()
     if not path.is_file():
         raise StoreError(f"there is no store at {path}")
@@ -67,8 +70,10 @@ def open_read_only(path: Path) -> Connection:
         version, newest = _check_schema(connection, path)
     except apsw.Error as error:
         raise StoreError(f"{path} cannot be read as a store: {error}") from error
-    if version < newest:
+    if version < newest and not (version == 0 and may_be_empty):
         connection.close()
+        if version == 0:
+            raise StoreError(f"{path} holds nothing yet")
         raise StoreError(f"{path} has schema {version} and this release reads {newest}: open it with a worker first")
     return connection
 
