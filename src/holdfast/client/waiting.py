@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from holdfast.storage.contract import InstanceId, InstanceRecord
@@ -60,12 +61,10 @@ class Waiters:
 
     async def _look_for_ends(self) -> None:
         while True:
-            self._wake.clear()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
+            self._wake.clear()  # before the look: what wakes us from here on is looked for in the next round
             for instance_id in list(self._waiting):
                 record = await self._find(instance_id)
                 if record is None or record.closed_at_ms is not None or record.blocked is not None:

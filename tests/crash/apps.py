@@ -1,0 +1,112 @@
+"""Three sample workflows for the crash tests. Every body leaves a line in a file, so that runs can be counted.
+
+As a program: ``python -m tests.crash.apps STORE WORKFLOW BODIES [POINT K]`` starts (or finds) the instance "it" and
+finishes it; with a point and a number it kills itself by SIGKILL exactly before or after its commit number K.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import holdfast as hf
+from holdfast.runtime.faults import FaultPoint
+from holdfast.storage.contract import Member
+
+BODIES = "HOLDFAST_TEST_BODIES"
+
+
+def ran(what: str) -> None:
+    """One line for each run of a body, in one write, so that lines of several processes never mix."""
+    descriptor = os.open(os.environ[BODIES], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, f"{what}\n".encode())
+    os.close(descriptor)
+
+
+@hf.activity(max_losses=1_000)
+async def step(number: int) -> int:
+    ran(f"step {number}")
+    return number + 1
+
+
+@hf.activity(retry=hf.Retry(attempts=4, initial=0.005), max_losses=1_000)
+async def flaky(number: int) -> int:
+    attempt = hf.activity_info().attempt
+    ran(f"flaky {number}")
+    await asyncio.sleep(0.001)
+    if number % 2 == 0 and attempt == 1:
+        raise ConnectionError(f"{number} is even")
+    return number * number
+
+
+@hf.activity(max_losses=1_000)
+def blocking(number: int) -> int:
+    ran(f"blocking {number}")
+    return number * 10
+
+
+@hf.workflow
+async def sequence() -> int:
+    number = 0
+    for _ in range(4):
+        number = await step(number)
+    return number
+
+
+@hf.workflow
+async def fan_out() -> list[int]:
+    return list(await asyncio.gather(*(flaky(number) for number in range(5))))
+
+
+@hf.workflow
+async def timers() -> list[int]:
+    async def later(number: int) -> int:
+        await asyncio.sleep(0.01 * number)
+        return await blocking(number)
+
+    first = list(await asyncio.gather(*(later(number) for number in range(1, 4))))
+    try:
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(3600)
+    except TimeoutError:
+        first.append(hf.side_effect(lambda: 7, int))
+    return [*first, await step(0)]
+
+
+EXPECTED = {"sequence": 4, "fan_out": [0, 1, 4, 9, 16], "timers": [10, 20, 30, 7, 1]}
+WORKFLOWS = {workflow.name: workflow for workflow in (sequence, fan_out, timers)}
+ACTIVITIES = [step, flaky, blocking]
+
+
+class KillAt:
+    """Ends the process at a commit."""
+
+    def __init__(self, point: str, number: int) -> None:
+        self._point = point
+        self._left = number
+
+    def __call__(self, point: FaultPoint, members: Sequence[Member]) -> None:
+        if point == self._point:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
+    engine = hf.Engine(store, workflows=list(WORKFLOWS.values()), activities=ACTIVITIES, fault_hook=hook)
+    async with engine:
+        return await engine.run(workflow, id="it")
+
+
+def main() -> None:
+    store, workflow, bodies, *fault = sys.argv[1:]
+    os.environ[BODIES] = bodies
+    hook = KillAt(fault[0], int(fault[1])) if fault else None
+    result = asyncio.run(finish(store, workflow, hook))
+    Path(store).with_suffix(".result").write_text(repr(result), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Death by SIGKILL before and after every commit of three workflows, in real processes; a fresh process finishes each."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.crash.apps import BODIES, EXPECTED, finish
+from tests.scenarios.support import check_tables, history_of, rows, together
+
+from holdfast.core.events import ActivityCompleted
+from holdfast.runtime.faults import FaultPoint
+
+ROOT = Path(__file__).parents[2]
+MOST_COMMITS = 60
+PROCESS_SECONDS = 30
+pytestmark = pytest.mark.slow
+
+
+def run(store: Path, workflow: str, bodies: Path, *fault: str) -> int:
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.crash.apps", str(store), workflow, str(bodies), *fault],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=PROCESS_SECONDS,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+    assert "database is locked" not in ended.stderr
+    return ended.returncode
+
+
+def check(store: Path, workflow: str, bodies: Path, deaths: int) -> None:
+    result = store.with_suffix(".result").read_text(encoding="utf-8")
+    assert result == repr(EXPECTED[workflow])
+    check_tables(store)
+    assert rows(store, "SELECT count(*), max(state) FROM instances") == [(1, "COMPLETED")]
+    completed = [event.activity for event in history_of(store, 1) if isinstance(event, ActivityCompleted)]
+    (activities,) = rows(store, "SELECT count(DISTINCT activity) FROM attempts")[0]
+    assert sorted(completed) == list(range(activities)), "every step has its result once"
+    runs = Counter(bodies.read_text(encoding="utf-8").splitlines())
+    for what, count in runs.items():
+        name, _, number = what.partition(" ")
+        calm = 2 if name == "flaky" and int(number) % 2 == 0 else 1
+        least = 1 if deaths else calm  # a body that was lost has used up the attempt that would have failed
+        assert least <= count <= calm + deaths, f"{what} ran {count} times with {deaths} deaths"
+    assert rows(store, "SELECT count(*) FROM attempts WHERE state = 'TIMED_OUT'")[0][0] <= deaths * activities
+
+
+@pytest.mark.parametrize("point", [FaultPoint.BEFORE_COMMIT.value, FaultPoint.AFTER_COMMIT.value])
+@pytest.mark.parametrize("workflow", ["sequence", "fan_out", "timers"])
+def test_L13_a_crash_at_every_commit_boundary_leaves_one_result_of_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workflow: str, point: str
+) -> None:
+    for at in range(1, MOST_COMMITS):
+        store, bodies = tmp_path / f"{at}.db", tmp_path / f"{at}.bodies"
+        died = run(store, workflow, bodies, point, str(at)) != 0
+        if died:  # a fresh engine finishes it, here: a second process for each would double the time
+            monkeypatch.setenv(BODIES, str(bodies))
+            result = together(finish(str(store), workflow, None))
+            store.with_suffix(".result").write_text(repr(result), encoding="utf-8")
+        check(store, workflow, bodies, deaths=int(died))
+        if not died:
+            assert at > 4, "the faults never happened"
+            return
+    pytest.fail(f"{workflow} still died at its commit number {MOST_COMMITS - 1}")
+
+
+@pytest.mark.parametrize("workflow", ["sequence", "fan_out", "timers"])
+def test_L13_a_second_crash_during_recovery_changes_nothing_either(tmp_path: Path, workflow: str) -> None:
+    for at in (1, 3):
+        store, bodies = tmp_path / f"{at}.db", tmp_path / f"{at}.bodies"
+        faults = [(FaultPoint.AFTER_COMMIT, 2), (FaultPoint.BEFORE_COMMIT, at), (FaultPoint.AFTER_COMMIT, at)]
+        deaths = sum(run(store, workflow, bodies, point.value, str(number)) != 0 for point, number in faults)
+        assert deaths >= 2, "the faults never happened"
+        assert run(store, workflow, bodies) == 0
+        check(store, workflow, bodies, deaths)

@@ -1,0 +1,50 @@
+"""A worker process for the crash tests: ``python -m tests.crash.worker STORE BODIES LEASE JUDGE [PREFIX COUNT]``.
+
+It runs the workflows of `tests.crash.apps` until a line comes on its standard input. With a prefix and a count it first
+starts so many instances, and says "done" when they have all finished.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable
+
+from tests.crash.apps import ACTIVITIES, BODIES, WORKFLOWS
+
+import holdfast as hf
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+async def start_and_wait(engine: hf.Engine, prefix: str, count: int) -> None:
+    names = list(WORKFLOWS)
+    handles = [await engine.start(names[n % len(names)], id=f"{prefix}-{n}") for n in range(count)]
+    for handle in handles:
+        await handle.result()
+    say("done")
+
+
+async def main(arguments: Iterable[str]) -> None:
+    store, bodies, lease, judge, *work = arguments
+    os.environ[BODIES] = bodies
+    engine = hf.Engine(
+        store,
+        workflows=list(WORKFLOWS.values()),
+        activities=ACTIVITIES,
+        lease=float(lease),
+        judge_same_host=judge == "judge",
+    )
+    async with engine:
+        assert engine.worker is not None
+        say(f"key {engine.worker.key}")
+        if work:
+            await start_and_wait(engine, work[0], int(work[1]))
+        await asyncio.to_thread(sys.stdin.readline)
+        say(f"key {engine.worker.key}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))
