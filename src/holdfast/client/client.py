@@ -13,7 +13,8 @@ from holdfast.client.waiting import Waiters
 from holdfast.core.events import Payload, Started, encode_event
 from holdfast.core.gates import IdPolicy
 from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import InstanceConflict, StoreError, UsageError
+from holdfast.core.words import word
+from holdfast.errors import InstanceConflict, InvalidOption, StoreError, UsageError
 from holdfast.payloads.canonical import input_hash
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.failures import Resolver
@@ -42,6 +43,7 @@ from holdfast.storage.sqlite.store import SqliteStore
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 NEWEST = 2**62
+LONGEST_PAGE = 10_000
 
 
 class Client:
@@ -122,7 +124,7 @@ class Client:
             input=encoded,
             input_hash=input_hash(encoded),
             started=encode_event(offload(started, payloads)),
-            policy=IdPolicy(policy),
+            policy=word(IdPolicy, policy, "policy for ids"),
             payloads=tuple(payloads),
         )
         outcome = await self._commit_start(start, started)
@@ -170,7 +172,11 @@ class Client:
         before: int = NEWEST,
     ) -> Sequence[InstanceRecord]:
         """Instances, newest first, a page at a time: the next page is `before` the last one's number."""
-        state = None if status is None else InstanceState(status)
+        if not 1 <= limit <= LONGEST_PAGE:
+            raise InvalidOption(f"limit must be 1 to {LONGEST_PAGE}, not {limit}; ask for the next page with before=")
+        if not 0 <= before <= NEWEST:
+            raise InvalidOption(f"before must be the number of an instance, not {before}")
+        state = None if status is None else word(InstanceState, status, "state of an instance")
         return await self._store.list_instances(before=before, limit=limit, state=state, workflow=workflow)
 
     # ------------------------------------------------------------ for handles

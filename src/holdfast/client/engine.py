@@ -50,13 +50,16 @@ class Engine(Client):
             raise InvalidOption(f"max_activities must be 1 or more, not {max_activities}")
         if cache_size < 0:
             raise InvalidOption(f"cache_size must be 0 or more, not {cache_size}")
+        lease_ms = timeout_milliseconds(lease, "lease")
+        if lease_ms is None:
+            raise InvalidOption("lease must be a number of seconds or a timedelta, not None")
         world = surroundings or Surroundings()
         super().__init__(open_store(store, durability, world), Registry(modules, workflows, activities), world)
         self._options: dict[str, Any] = {
             "queues": tuple(checked_name(queue, "a queue") for queue in queues),
             "max_activities": max_activities,
             "cache_size": cache_size,
-            "lease_ms": timeout_milliseconds(lease, "lease"),
+            "lease_ms": lease_ms,
         }
         self._worker: Worker | None = None
 

@@ -1,0 +1,278 @@
+"""Bad input at the engine's edge: a typed error that names the thing, and nothing stored (reliability.md, section 4)."""
+
+import math
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import holdfast as hf
+from holdfast.errors import AnnotationError, ArgumentError, PayloadTooLarge, UnknownWord
+from tests.scenarios.support import engine_of, rows, together
+
+
+@hf.activity
+async def echo(value: Any) -> Any:
+    return value
+
+
+@hf.workflow
+async def keeps(value: Any) -> Any:
+    return value
+
+
+@hf.workflow
+async def counts(number: int, text: str = "") -> int:
+    return number
+
+
+ALL = (echo, keeps, counts)
+
+BAD_NAMES = {
+    "empty": "",
+    "blank": "  ",
+    "spaces around": " a ",
+    "over-long": "x" * 256,
+    "over-long in bytes": "ä" * 128,
+    "NUL": "a\0b",
+    "lone surrogate": "a\ud800",
+    "control": "a\x07b",
+    "newline": "a\nb",
+    "bidirectional": "a\u202eb",
+    "zero width": "a\u200bb",
+    "no text": 7,
+    "none": None,
+    "bytes": b"a",
+}
+GOOD_NAMES = [
+    "x" * 255,
+    "../../etc/passwd",
+    "%2F",
+    "'; DROP TABLE instances; --",
+    "<script>",
+    "%",
+    "_",
+    "Bestellung 42 äöü",
+]
+
+
+def nothing_is_stored(path: Path) -> None:
+    for table in ("instances", "history", "attempts", "inbox", "payloads"):
+        assert rows(path, f"SELECT count(*) FROM {table}") == [(0,)]  # noqa: S608 - a name from above
+
+
+@pytest.mark.parametrize(
+    "name", [value for value in BAD_NAMES.values() if value is not None], ids=lambda value: ascii(value)[:20]
+)
+def test_a_bad_id_is_refused_and_nothing_is_stored(tmp_path: Path, name: Any) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, *ALL) as engine:
+            with pytest.raises(hf.InvalidId):
+                await engine.start(keeps, 1, id=name)
+            with pytest.raises(hf.InvalidId):
+                engine.get(name)
+            nothing_is_stored(path)
+
+    together(scenario())
+
+
+@pytest.mark.parametrize("name", GOOD_NAMES, ids=lambda value: ascii(value)[:20])
+def test_an_odd_but_harmless_id_is_only_an_id(tmp_path: Path, name: str) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *ALL) as engine:
+            assert await engine.run(keeps, name, id=name) == name
+            assert (await engine.get(name).describe()).id == name
+            assert [record.id for record in await engine.list(workflow="keeps")] == [name]
+            assert await engine.list(workflow=name) == []
+
+    together(scenario())
+
+
+@pytest.mark.parametrize("name", [value for value in BAD_NAMES.values() if value], ids=lambda value: ascii(value)[:20])
+def test_bad_names_of_definitions_and_queues_are_refused_where_they_are_written(name: Any) -> None:
+    async def body() -> None: ...
+
+    for mark in (hf.activity(name=name), hf.workflow(name=name)) if isinstance(name, str) else ():
+        with pytest.raises(hf.InvalidId):
+            mark(body)
+    with pytest.raises(hf.InvalidId, match="queue"):
+        hf.activity(queue=name)
+    with pytest.raises(hf.InvalidId, match="queue"):
+        hf.Engine(":memory:", queues=[name])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        math.nan,
+        math.inf,
+        -math.inf,
+        {"a": {1, object()}},
+        object(),
+        {1: "a", (2, 3): "b"},
+        10**4400,
+        "lone \ud800",
+    ],
+    ids=["nan", "inf", "-inf", "set", "object", "keys", "digits", "surrogate"],
+)
+def test_what_json_cannot_hold_is_refused_at_the_call(tmp_path: Path, value: Any) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, *ALL) as engine:
+            with pytest.raises(hf.PayloadError):
+                await engine.start(keeps, value, id="a")
+            with pytest.raises(hf.PayloadError):
+                await engine.start("somewhere-else", value, id="a")
+            nothing_is_stored(path)
+
+    together(scenario())
+
+
+def test_a_payload_above_the_limit_or_too_deep_is_refused(tmp_path: Path) -> None:
+    deep: Any = 1
+    for _ in range(70):
+        deep = [deep]
+    endless: list[Any] = []
+    endless.append(endless)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, *ALL) as engine:
+            with pytest.raises(PayloadTooLarge, match="bytes"):
+                await engine.start(keeps, "x" * 3_000_000, id="a")
+            for value in (deep, endless):
+                with pytest.raises(hf.PayloadError):
+                    await engine.start(keeps, value, id="a")
+            nothing_is_stored(path)
+
+    together(scenario())
+
+
+def test_none_is_a_value_and_a_missing_argument_is_an_error(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, *ALL) as engine:
+            with pytest.raises(ArgumentError, match="value"):
+                await engine.start("keeps", id="missing")
+            with pytest.raises(ArgumentError, match="number"):
+                await engine.start("counts", "seven", id="wrong type")
+            with pytest.raises(ArgumentError):
+                await engine.start("counts", 7, "a", "b", id="too many")
+            with pytest.raises(ArgumentError, match="unknown"):
+                counts.bind(7, unknown=1)  # type: ignore[call-arg]  # wrong on purpose
+            nothing_is_stored(path)
+            assert await engine.run(keeps, None, id="none") is None
+
+    together(scenario())
+
+
+def test_what_is_no_workflow_is_refused(tmp_path: Path) -> None:
+    async def plain() -> None: ...
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *ALL) as engine:
+            for thing in (plain, 7, None, echo):
+                with pytest.raises(hf.UsageError):
+                    await engine.start(thing, id="a")  # type: ignore[call-overload]  # wrong on purpose
+            with pytest.raises(hf.InvalidId):
+                await engine.start("", id="a")
+            nothing_is_stored(tmp_path / "shop.db")
+
+    together(scenario())
+
+
+@pytest.mark.parametrize("policy", ["", "replace", 7])
+def test_an_unknown_policy_status_or_page_is_a_typed_error(tmp_path: Path, policy: Any) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, *ALL) as engine:
+            with pytest.raises(UnknownWord):
+                await engine.start(keeps, 1, id="a", policy=policy)
+            with pytest.raises(UnknownWord):
+                await engine.list(status=policy)
+            for limit in (0, -1, 10**9, 2**70):
+                with pytest.raises(hf.InvalidOption, match="limit"):
+                    await engine.list(limit=limit)
+            with pytest.raises(hf.InvalidOption, match="before"):
+                await engine.list(before=2**70)
+            nothing_is_stored(path)
+
+    together(scenario())
+
+
+BAD_TIMES = [-1, -0.001, math.nan, math.inf, 1e300, "5", True, timedelta(days=-1), timedelta(days=40_000)]
+
+
+@pytest.mark.parametrize("time", BAD_TIMES, ids=str)
+def test_senseless_durations_are_refused_where_they_are_written(time: Any) -> None:
+    for option in ("start_to_close", "schedule_to_start", "schedule_to_close", "heartbeat"):
+        with pytest.raises(hf.InvalidOption, match=option):
+            hf.activity(**{option: time})
+    for option in ("initial", "maximum"):
+        with pytest.raises(hf.InvalidOption, match=option):
+            hf.Retry(**{option: time})
+    with pytest.raises(hf.InvalidOption, match="lease"):
+        hf.Engine(":memory:", lease=time)
+
+    async def scenario() -> None:
+        async with engine_of(":memory:", *ALL) as engine:
+            await engine.run(keeps, 1, id="a")
+            with pytest.raises(hf.InvalidOption, match="timeout"):
+                await engine.get("a").result(timeout=time)
+
+    together(scenario())
+
+
+@pytest.mark.parametrize("option", ["start_to_close", "schedule_to_start", "schedule_to_close", "heartbeat"])
+def test_a_time_out_of_zero_is_refused(option: str) -> None:
+    with pytest.raises(hf.InvalidOption, match=option):
+        hf.activity(**{option: 0})  # type: ignore[call-overload]  # by its name
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"attempts": 0}, {"attempts": -1}, {"backoff": 0.5}, {"backoff": math.nan}, {"initial": 10, "maximum": 1}],
+    ids=str,
+)
+def test_a_senseless_retry_policy_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(hf.HoldfastError):
+        hf.Retry(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_activities": 0}, {"cache_size": -1}, {"durability": "none"}, {"lease": 0}, {"lease": None}],
+    ids=str,
+)
+def test_senseless_engine_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(hf.InvalidOption):
+        hf.Engine(":memory:", **options)
+
+
+def test_what_is_no_definition_is_refused_by_the_registry(tmp_path: Path) -> None:
+    async def plain() -> None: ...
+
+    for wrong in (
+        {"workflows": [plain]},
+        {"activities": [keeps]},
+        {"modules": [SimpleNamespace()]},
+        {"workflows": [echo]},
+    ):
+        with pytest.raises(hf.UsageError):
+            hf.Engine(tmp_path / "shop.db", **wrong)  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(hf.InvalidOption, match="async def"):
+        hf.workflow(lambda: None)  # type: ignore[arg-type,return-value]  # wrong on purpose
+    with pytest.raises(hf.InvalidOption, match="function"):
+        hf.activity(7)  # type: ignore[call-overload]  # wrong on purpose
+
+    class Odd:
+        """No type that JSON has."""
+
+    async def takes_odd(odd: Odd) -> None: ...
+
+    with pytest.raises(AnnotationError):
+        hf.Engine(tmp_path / "shop.db", activities=[hf.activity(takes_odd)])
+    assert not list(tmp_path.iterdir())
