@@ -34,6 +34,7 @@ from holdfast.storage.contract import (
     AttemptKey,
     AttemptRecord,
     Close,
+    Completion,
     InstanceNumber,
     LargePayload,
     NewAttempt,
@@ -82,10 +83,19 @@ def build_turn(
             eager.append(running_record(live, new))
     payloads: list[LargePayload] = []
     events = [offload(event, payloads) for event in output.events]
-    fired = [message.event.timer for message in messages if isinstance(message.event, TimerFired)]
-    for timer in (*fired, *output.timers_ended):
-        live.timers.pop(timer, None)
-    live.timers.update(output.timers_started)
+    completions: list[Completion] = []
+    responses: list[Transition] = []
+    consumed: list[int] = []
+    ended = list(output.timers_ended)
+    for event, completion, row, response in messages:
+        if completion is not None:
+            completions.append(completion)
+        elif row:
+            consumed.append(row)
+            if response is not None:
+                responses.append(response)
+        elif type(event) is TimerFired:
+            ended.append(event.timer)
     turn = Turn(
         number=live.number,
         execution=live.execution,
@@ -94,25 +104,30 @@ def build_turn(
         turn=live.turn,
         stamp_ms=live.stamp_ms,
         events=encode_events(events) if events else b"",
-        completions=tuple(message.completion for message in messages if message.completion is not None),
-        responses=tuple(message.response for message in messages if message.response is not None),
-        consumed=tuple(message.row for message in messages if message.row),
+        completions=tuple(completions),
+        responses=tuple(responses),
+        consumed=tuple(consumed),
         attempts=tuple(attempts),
         abandoned=tuple(output.abandoned),
-        timers_started=tuple(TimerRow(timer=timer, due_at_ms=due) for timer, due in output.timers_started.items()),
-        timers_ended=(*fired, *output.timers_ended),
+        timers_started=_change_timers(live, output.timers_started, ended) if ended or output.timers_started else (),
+        timers_ended=tuple(ended),
         payloads=tuple(payloads),
-        close=close_of(events, output),
+        close=None if output.outcome is None else close_of(events, output.outcome),
         release=release,
     )
     return BuiltTurn(turn, eager, output.logs)
 
 
-def close_of(events: list[HistoryEvent], output: Output) -> Close | None:
-    """The end of the instance, if the code has come to its end."""
-    if output.outcome is None:
-        return None
-    state = InstanceState.COMPLETED if isinstance(output.outcome, WorkflowCompleted) else InstanceState.FAILED
+def _change_timers(live: LiveInstance, started: dict[int, int], ended: list[int]) -> tuple[TimerRow, ...]:
+    for timer in ended:
+        live.timers.pop(timer, None)
+    live.timers.update(started)
+    return tuple(TimerRow(timer=timer, due_at_ms=due) for timer, due in started.items())
+
+
+def close_of(events: list[HistoryEvent], outcome: WorkflowCompleted | WorkflowFailed) -> Close:
+    """The end of the instance, now that the code has come to its end."""
+    state = InstanceState.COMPLETED if isinstance(outcome, WorkflowCompleted) else InstanceState.FAILED
     payload = payload_of(events[-1])
     return Close(state=state, outcome=msgspec.json.encode(payload))
 

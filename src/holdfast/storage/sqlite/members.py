@@ -19,8 +19,10 @@ from holdfast.storage.contract import (
     ClaimedInstances,
     ClaimInstances,
     Completion,
+    Fence,
     HeartbeatAttempt,
     InstanceNumber,
+    InstanceRecord,
     Lose,
     Member,
     Outcome,
@@ -180,8 +182,9 @@ def _apply_start(transaction: Transaction, start: Start) -> Outcome:
             _write_turn(transaction, start.first, number)
         else:
             transaction.change(sql.insert_inbox, number, 1, transaction.now_ms, start.started)
-    rows = transaction.rows(sql.find_instance, start.id)
-    existing = instance_of(rows[0])
+        if start.first is None or not start.first.release:
+            return StartedInstance(instance=_created(start, number, transaction.now_ms), created=True)
+    existing = instance_of(transaction.rows(sql.find_instance, start.id)[0])
     if number is not None:
         return StartedInstance(instance=existing, created=True)
     verdict = decide_start(
@@ -218,6 +221,31 @@ def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber |
         transaction.now_ms,
     )
     return InstanceNumber(rows[0][0]) if rows else None
+
+
+def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecord:
+    """The row that was inserted, with what its first turn made of it."""
+    first = start.first
+    closed = first.close if first else None
+    return InstanceRecord(
+        number=number,
+        id=start.id,
+        workflow=start.workflow,
+        version=start.version,
+        state=closed.state if closed else InstanceState.RUNNING if first else InstanceState.REQUESTED,
+        execution=1,
+        turn=1 if first else 0,
+        fence=first.fence if first else Fence(0),
+        owner=first.owner if first and closed is None else None,
+        claimable_at_ms=None if first else 0,
+        stamp_ms=first.stamp_ms if first else now_ms,
+        input=start.input,
+        input_hash=start.input_hash,
+        outcome=closed.outcome if closed else None,
+        blocked=None,
+        created_at_ms=now_ms,
+        closed_at_ms=now_ms if closed else None,
+    )
 
 
 def _claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome:
