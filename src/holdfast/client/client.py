@@ -130,7 +130,7 @@ class Client:
         outcome = await self._commit_start(start, started)
         match outcome:
             case StartedInstance():
-                return Handle(self, instance_id, signature)
+                return Handle(self, instance_id, signature, is_new=outcome.created)
             case Rejected():
                 raise InstanceConflict(outcome.reason)
             case Failed():
@@ -156,7 +156,11 @@ class Client:
         id: str | None = None,  # noqa: A002
     ) -> Any:
         """Start an instance, or find it, and wait for its result."""
-        handle: Handle[Any] = await self.start(workflow, *args, id=id)
+        instance_id = InstanceId(checked_name(self._providers.unique_text() if id is None else id, "an instance"))
+        with self._waiters.expecting(instance_id) as ended:
+            handle: Handle[Any] = await self.start(workflow, *args, id=instance_id)
+            if handle.is_new:
+                return await handle.result_of(await ended)
         return await handle.result()
 
     def get(self, id: str) -> Handle[Any]:  # noqa: A002

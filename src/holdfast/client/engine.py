@@ -70,6 +70,7 @@ class Engine(Client):
             self._registry,
             self._surroundings,
             closed=self._waiters.ended,
+            ended=self._waiters.ended,
             committed=self._committed,
             **self._options,
         )

@@ -13,7 +13,7 @@ from holdfast.errors import InstanceNotFound, WorkflowBlocked, WorkflowCancelled
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, Resolver, to_exception
 from holdfast.payloads.signature import Signature
-from holdfast.storage.contract import InstanceId, InstanceRecord, Store
+from holdfast.storage.contract import Close, InstanceId, InstanceRecord, Store
 
 R_co = TypeVar("R_co", covariant=True)
 _failure = msgspec.json.Decoder(Failure)
@@ -34,7 +34,10 @@ class Reader(Protocol):
 class Handle(Generic[R_co]):
     """Names an instance. Making one asks nothing of the store; its methods do."""
 
-    def __init__(self, client: Reader, instance_id: InstanceId, signature: Signature | None = None) -> None:
+    def __init__(
+        self, client: Reader, instance_id: InstanceId, signature: Signature | None = None, *, is_new: bool = False
+    ) -> None:
+        self.is_new = is_new  # made by the start that gave this handle
         self._client = client
         self._id = instance_id
         self._signature = signature
@@ -58,15 +61,25 @@ class Handle(Generic[R_co]):
                 if record.state is InstanceState.BLOCKED:
                     raise WorkflowBlocked(f"{self._id} is blocked: {record.blocked}")
                 await self._client.wait_for_end(self._id)
-        data = await self._outcome(record)
-        if record.state is InstanceState.COMPLETED:
-            signature = self._signature or self._client.signature_of(record.workflow)
+        signature = self._signature or self._client.signature_of(record.workflow)
+        return self._told(record.state, await self._outcome(record), signature)
+
+    async def result_of(self, close: Close | None) -> R_co:
+        """The result, given how the instance ended; where that is not known, or large, it is read."""
+        if close is not None and self._signature is not None:
+            payload = _payload.decode(close.outcome)
+            if not payload.reference:
+                return self._told(close.state, bytes(payload.data), self._signature)
+        return await self.result()
+
+    def _told(self, state: InstanceState, data: bytes, signature: Signature | None) -> R_co:
+        if state is InstanceState.COMPLETED:
             value: R_co = decode(data) if signature is None else signature.decode_result(data)
             return value
-        if record.state is InstanceState.FAILED:
+        if state is InstanceState.FAILED:
             cause = to_exception(_failure.decode(data), self._client.resolve)
             raise WorkflowFailed(f"{self._id} failed: {type(cause).__name__}: {cause}", cause) from cause
-        raise WorkflowCancelled(f"{self._id} is {record.state}")
+        raise WorkflowCancelled(f"{self._id} is {state}")
 
     async def describe(self) -> Description:
         """Where the instance is now."""

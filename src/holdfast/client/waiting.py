@@ -1,11 +1,11 @@
 """Waiting for instances to end: told at once by this process, and by a look when another process wakes us."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Final
 
-from holdfast.storage.contract import InstanceId, InstanceRecord
+from holdfast.storage.contract import Close, InstanceId, InstanceRecord
 
 LOOK_SECONDS: Final = 1.0
 """How often is looked for an end that no wake-up told of."""
@@ -20,15 +20,15 @@ class Waiters:
 
     def __init__(self, find: Find) -> None:
         self._find = find
-        self._waiting: dict[InstanceId, list[asyncio.Future[None]]] = {}
+        self._waiting: dict[InstanceId, list[asyncio.Future[Close | None]]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
 
-    def ended(self, instance_id: InstanceId) -> None:
-        """An instance came to its end, or was parked, in this process."""
+    def ended(self, instance_id: InstanceId, close: Close | None = None) -> None:
+        """An instance came to its end, or was parked. In this process one knows how, and nobody needs to look."""
         for future in self._waiting.pop(instance_id, ()):
             if not future.done():
-                future.set_result(None)
+                future.set_result(close)
 
     def look(self) -> None:
         """Another process has written something."""
@@ -36,12 +36,18 @@ class Waiters:
 
     async def wait(self, instance_id: InstanceId) -> None:
         """Return when the instance may have ended. The caller looks, and waits again if not."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        with self.expecting(instance_id) as future:
+            await future
+
+    @contextmanager
+    def expecting(self, instance_id: InstanceId) -> Generator[asyncio.Future[Close | None]]:
+        """A future of the end: how it ended, if that happens in this process, or None, which says: look."""
+        future: asyncio.Future[Close | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(instance_id, []).append(future)
         if self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look_for_ends(), name="holdfast-waiters")
         try:
-            await future
+            yield future
         finally:
             others = self._waiting.get(instance_id)
             if others is not None and future in others:

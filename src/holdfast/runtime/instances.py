@@ -31,6 +31,7 @@ from holdfast.storage.contract import (
     Applied,
     AttemptRecord,
     Block,
+    Close,
     Completion,
     Failed,
     Fence,
@@ -70,6 +71,7 @@ class InstanceOwner:
         cache_size: int,
         serves: Callable[[ScheduledActivity], bool],
         closed: Callable[[InstanceId], None],
+        ended: Callable[[InstanceId, Close], None] | None = None,
         work_is_waiting: Callable[[], None],
     ) -> None:
         self._registry = registry
@@ -80,6 +82,7 @@ class InstanceOwner:
         self._cache_size = cache_size
         self._serves = serves
         self._closed = closed
+        self._ended = ended
         self._work_is_waiting = work_is_waiting
         self._runs = RunMaker(registry)
         self._live: OrderedDict[InstanceNumber, LiveInstance] = OrderedDict()
@@ -298,6 +301,8 @@ class InstanceOwner:
             self._runner.cancel_instance(live.number)
             self.forget(live)
             self._room_was_made()
+            if self._ended is not None:
+                self._ended(live.id, turn.close)
             self._closed(live.id)
         elif turn.release:
             self.forget(live)

@@ -29,6 +29,7 @@ from holdfast.storage.contract import (
     ClaimedAttempts,
     ClaimedInstances,
     ClaimInstances,
+    Close,
     Failed,
     HeartbeatAttempt,
     InstanceId,
@@ -63,6 +64,7 @@ class Worker:
         lease_ms: int,
         closed: Callable[[InstanceId], None],
         committed: Callable[[Sequence[Member]], None],
+        ended: Callable[[InstanceId, Close], None] | None = None,
     ) -> None:
         providers = surroundings.providers
         self._surroundings = surroundings
@@ -96,6 +98,7 @@ class Worker:
             cache_size=cache_size,
             serves=self._serves,
             closed=closed,
+            ended=ended,
             work_is_waiting=self.look,
         )
         self._janitor = Janitor(
