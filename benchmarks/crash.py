@@ -106,7 +106,7 @@ def _running_attempts(path: Path) -> set[tuple[str, str]]:
 async def run_open_instances(folder: Path, scale: float) -> None:
     """Start instances that stay open, and wait for the kill."""
     count = open_instances(scale)
-    async with open_engine(folder / STORE, durability="relaxed") as engine:
+    async with open_engine(folder / STORE, durability="relaxed", cache_size=count) as engine:  # it owns them all
         await gather_bounded(
             lambda number: engine.start(sequence_then_sleep, 1, id=f"b8-{number}"), count, STARTS_AT_ONCE
         )

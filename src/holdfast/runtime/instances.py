@@ -96,9 +96,9 @@ class InstanceOwner:
         return len(self._live)
 
     @property
-    def is_full(self) -> bool:
-        """Whether another one would be beyond the cache. One is always worked on, also with a cache of none."""
-        return len(self._live) >= max(self._cache_size, 1)
+    def has_room(self) -> bool:
+        """Whether one more may come. Asked at every start, so it looks no further than to the first at rest."""
+        return len(self._live) < max(self._cache_size, 1) or any(live.is_at_rest for live in self._live.values())
 
     def room(self) -> int:
         """How many instances may be claimed now: those at rest make room for others."""

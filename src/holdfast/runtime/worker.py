@@ -165,7 +165,7 @@ class Worker:
 
     def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
         """Create an instance together with its first turn; False if this worker cannot run it now."""
-        if self._lease is None or self.instances.is_full:
+        if self._lease is None or not self.instances.has_room:
             return False
         begun = self.instances.first_turn(start, started)
         if begun is None:
