@@ -7,9 +7,9 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.scenarios.support import engine_of, rows, together
 
 import holdfast as hf
-from tests.scenarios.support import engine_of, rows, together
 
 NOBODY = 65534
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.scenarios.support import engine_of, rows, together
 
 import holdfast as hf
 from holdfast.errors import AnnotationError, ArgumentError, PayloadTooLarge, UnknownWord
-from tests.scenarios.support import engine_of, rows, together
 
 
 @hf.activity

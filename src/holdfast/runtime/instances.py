@@ -298,12 +298,7 @@ class InstanceOwner:
         if len(built.eager) < len(turn.attempts):
             self._work_is_waiting()
         if turn.close is not None:
-            self._runner.cancel_instance(live.number)
-            self.forget(live)
-            self._room_was_made()
-            if self._ended is not None:
-                self._ended(live.id, turn.close)
-            self._closed(live.id)
+            self._end(live, turn.close)
         elif turn.release:
             self.forget(live)
             self._work_is_waiting()
@@ -314,6 +309,15 @@ class InstanceOwner:
                 self._go_on(live)
             else:
                 self._rest(live)  # a timer that is due already fires from there
+
+    def _end(self, live: LiveInstance, close: Close) -> None:
+        """The instance has come to its end, durably: whoever waits for it may know."""
+        self._runner.cancel_instance(live.number)
+        self.forget(live)
+        self._room_was_made()
+        if self._ended is not None:
+            self._ended(live.id, close)
+        self._closed(live.id)
 
     def _rest(self, live: LiveInstance) -> None:
         """Nothing to do until something comes. What rests longest makes room for others."""
