@@ -43,7 +43,7 @@ def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: 
         new.attempt,
         new.name,
         new.queue,
-        new.state.value,
+        new.state,
         new.ledger,
         new.owner,
         new.input,
@@ -69,7 +69,7 @@ def close_by_completion(transaction: Transaction, completion: Completion, ledger
     key = completion.key
     changed = transaction.change(
         sql.move_attempt,
-        completion.to_state.value,
+        completion.to_state,
         ledger,
         completion.failure,
         transaction.now_ms,
@@ -79,7 +79,7 @@ def close_by_completion(transaction: Transaction, completion: Completion, ledger
         key.dimension,
         key.attempt,
         completion.owner,
-        completion.from_state.value,
+        completion.from_state,
         completion.from_ledger,
     )
     if changed:
@@ -142,7 +142,7 @@ def move_attempt(transaction: Transaction, move: Transition) -> bool:
     return bool(
         transaction.change(
             sql.move_attempt,
-            move.to_state.value,
+            move.to_state,
             move.to_ledger,
             move.failure,
             transaction.now_ms,
@@ -152,7 +152,7 @@ def move_attempt(transaction: Transaction, move: Transition) -> bool:
             key.dimension,
             key.attempt,
             move.owner,
-            move.from_state.value,
+            move.from_state,
             move.from_ledger,
         )
     )

@@ -165,7 +165,7 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
         change(sql.clear_inbox, number)
         change(sql.clear_timers, number)
         change(sql.cancel_activities, transaction.now_ms, number)
-        change(sql.close_instance, turn.close.state.value, turn.close.outcome, transaction.now_ms, number)
+        change(sql.close_instance, turn.close.state, turn.close.outcome, transaction.now_ms, number)
     elif turn.release:
         change(sql.release_instance, number, turn.fence, turn.owner)
 
@@ -210,7 +210,7 @@ def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber |
         start.id,
         start.workflow,
         start.version,
-        InstanceState.RUNNING.value if first else InstanceState.REQUESTED.value,
+        InstanceState.RUNNING if first else InstanceState.REQUESTED,
         1 if first else 0,
         first.fence if first else 0,
         first.owner if first else None,

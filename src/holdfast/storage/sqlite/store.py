@@ -43,7 +43,7 @@ IN_MEMORY: Final = ":memory:"
 Value = TypeVar("Value")
 
 SLOW_COMMIT_MS: Final = 5.0
-"""Groups that take longer than this, smoothed, are written on the writer's thread."""
+"""When the disk takes longer than this for a commit, smoothed, groups are written on the writer's thread."""
 PROBE_EVERY: Final = 32
 """Every so many groups the disk is tried again from the worker's own thread."""
 SMOOTHING: Final = 0.2
@@ -95,7 +95,7 @@ class SqliteStore:
         self._mark_ms = self._read(sql.read_clock)[0][0]
 
     def _open_writer(self) -> SqliteWriter:
-        writer = SqliteWriter(self._path, self._clock, durable=self._durable)
+        writer = SqliteWriter(self._path, self._clock, self._elapsed_ms, durable=self._durable)
         try:
             writer.migrate()
         except BaseException:
@@ -126,10 +126,9 @@ class SqliteStore:
         writer = self._open(self._writer)
         self._groups += 1
         if self._commit_ms < SLOW_COMMIT_MS or self._groups % PROBE_EVERY == 0:
-            before_ms = self._elapsed_ms()
             outcomes = writer.try_write(commit_id, members)
             if outcomes is not None:
-                took_ms = min(self._elapsed_ms() - before_ms, LONGEST_COUNTED_MS)
+                took_ms = min(writer.last_commit_ms, LONGEST_COUNTED_MS)
                 self._commit_ms += (took_ms - self._commit_ms) * SMOOTHING
                 return outcomes
         return await self._on_writer_thread(lambda: writer.write(commit_id, members))
@@ -139,7 +138,7 @@ class SqliteStore:
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
         if self._beater is None:
-            self._beater = SqliteWriter(self._path, self._clock, durable=self._durable)
+            self._beater = SqliteWriter(self._path, self._clock, self._elapsed_ms, durable=self._durable)
         return self._beater.heartbeat(beat, registration)
 
     # ------------------------------------------------------------ reads

@@ -33,9 +33,14 @@ FORGET_EVERY: Final = 10_000
 class SqliteWriter:
     """A connection that writes. Not shared between threads."""
 
-    def __init__(self, path: Path, clock: Callable[[], int], *, durable: bool) -> None:
+    def __init__(
+        self, path: Path, clock: Callable[[], int], elapsed_ms: Callable[[], float], *, durable: bool
+    ) -> None:
         self._path = path
         self._clock = clock
+        self._elapsed_ms = elapsed_ms
+        self.last_commit_ms = 0.0
+        """What the disk took for the last commit; the statements before it do not count."""
         self._connection = open_writer(path, durable=durable)
         self._lock = WriteLock(path)
         self._cursor = self._connection.cursor()
@@ -99,7 +104,9 @@ class SqliteWriter:
                 transaction.change(sql.insert_commit, commit_id, transaction.now_ms)
             if self._groups % FORGET_EVERY == 0:
                 transaction.change(sql.forget_commits, transaction.now_ms - COMMITS_KEPT_MS)
+            before_ms = self._elapsed_ms()
             self._cursor.execute("COMMIT")
+            self.last_commit_ms = self._elapsed_ms() - before_ms
         except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError) as error:
             self._roll_back()
             raise StoreError(f"{self._path} could not be written: {error}") from error
