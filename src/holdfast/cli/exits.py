@@ -1,6 +1,9 @@
 """The exit codes of the command, drawn up in ``docs/reference/exit-codes.md``."""
 
-from typing import Final
+import os
+import sys
+import threading
+from typing import Final, NoReturn
 
 from holdfast.errors import HoldfastError, StoreError, WorkflowBlocked, WorkflowCancelled, WorkflowFailed
 
@@ -12,6 +15,22 @@ EXIT_STORE: Final = 3
 """The store cannot be opened, read or written."""
 EXIT_INTERRUPTED: Final = 130
 """Ctrl-C, as shells count it. What was recorded stays, and the same command goes on."""
+
+BODIES: Final = "holdfast-activity"
+"""What the threads are called that bodies of activities run in."""
+GRACE_SECONDS: Final = 0.5
+
+
+def leave(code: int) -> NoReturn:
+    """End the process. A body in a thread cannot be stopped and is abandoned (A5), not waited for."""
+    for thread in threading.enumerate():
+        if thread.name.startswith(BODIES):
+            thread.join(GRACE_SECONDS)
+            if thread.is_alive():
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+    sys.exit(code)
 
 
 def exit_code(error: HoldfastError) -> int:

@@ -1,6 +1,5 @@
 """The entry point of the command: options that every subcommand shares, and errors as sentences."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -8,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast import __version__
-from holdfast.cli.exits import exit_code
+from holdfast.cli.exits import exit_code, leave
 from holdfast.cli.explain import explain
 from holdfast.cli.list import list_instances
 from holdfast.cli.run import run
@@ -56,4 +55,6 @@ def main() -> None:
     except HoldfastError as error:
         line = Text.assemble(("holdfast: ", "bold red"), safe_lines(str(error)))
         Console(stderr=True, highlight=False).print(line, soft_wrap=True)
-        sys.exit(exit_code(error))
+        leave(exit_code(error))
+    except SystemExit as stop:
+        leave(stop.code if isinstance(stop.code, int) else 0)

@@ -182,3 +182,21 @@ def test_ctrl_c_says_how_to_go_on_and_the_command_it_says_does(tmp_path: Path) -
     )
     assert again.stdout == '"again"\n'
     assert audit(tmp_path / "holdfast.db") == []
+
+
+@pytest.mark.slow
+def test_A5_ctrl_c_does_not_wait_for_a_body_that_blocks_its_thread(tmp_path: Path) -> None:
+    (tmp_path / "blocked.py").write_text(
+        "import threading\nimport holdfast as hf\n"
+        "@hf.activity\ndef block() -> None:\n    print('here', flush=True)\n    threading.Event().wait(1000)\n"
+        "@hf.workflow\nasync def blocks() -> None:\n    await block()\n",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "holdfast", "run", "blocked.py:blocks", "--id", "b"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert any(line.strip() == "here" for line in process.stdout)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "go on with" in told
