@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -35,21 +36,24 @@ def refused(path: Path, match: str) -> None:
         together(as_client())
 
 
+def modes_in(folder: Path) -> dict[str, int]:
+    return {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in folder.iterdir()}
+
+
 def test_the_store_and_what_lies_beside_it_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     async def scenario() -> None:
-        path = tmp_path / "shop.db"
-        before = os.umask(0)
-        try:
-            async with engine_of(path, keeps) as engine:
-                await engine.run(keeps, 1, id="a")
-                modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in tmp_path.iterdir()}
-        finally:
-            os.umask(before)
+        async with engine_of(tmp_path / "shop.db", keeps) as engine:
+            await engine.run(keeps, 1, id="a")
+            modes = modes_in(tmp_path)
         assert {"shop.db", "shop.db-wal", "shop.db-lock", "shop.db-gate"} <= set(modes)
         for name, mode in modes.items():
             assert mode == (0o700 if name.endswith("-wake") else 0o600), name
 
-    together(scenario())
+    before = os.umask(0)
+    try:
+        together(scenario())
+    finally:
+        os.umask(before)
 
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
@@ -74,7 +78,7 @@ def test_a_truncated_database_is_refused(tmp_path: Path) -> None:
 
 def test_somebody_else_s_database_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
-    rows_of_others = apsw.Connection(str(path))
+    rows_of_others: Any = apsw.Connection(str(path))
     rows_of_others.execute("CREATE TABLE theirs (a); INSERT INTO theirs VALUES (1)")
     rows_of_others.close()
     refused(path, "something else")

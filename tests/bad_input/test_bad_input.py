@@ -1,4 +1,4 @@
-"""Bad input at the engine's edge: a typed error that names the thing, and nothing stored (reliability.md, section 4)."""
+"""Bad input at the engine's edge: a typed error that names the thing, and nothing stored."""
 
 import math
 from datetime import timedelta
@@ -25,7 +25,7 @@ async def keeps(value: Any) -> Any:
 
 @hf.workflow
 async def counts(number: int, text: str = "") -> int:
-    return number
+    return number + len(text)
 
 
 ALL = (echo, keeps, counts)
@@ -174,9 +174,10 @@ def test_what_is_no_workflow_is_refused(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", *ALL) as engine:
-            for thing in (plain, 7, None, echo):
+            things: tuple[Any, ...] = (plain, 7, None, echo)
+            for thing in things:
                 with pytest.raises(hf.UsageError):
-                    await engine.start(thing, id="a")  # type: ignore[call-overload]  # wrong on purpose
+                    await engine.start(thing, id="a")
             with pytest.raises(hf.InvalidId):
                 await engine.start("", id="a")
             nothing_is_stored(tmp_path / "shop.db")
@@ -262,7 +263,7 @@ def test_what_is_no_definition_is_refused_by_the_registry(tmp_path: Path) -> Non
         {"workflows": [echo]},
     ):
         with pytest.raises(hf.UsageError):
-            hf.Engine(tmp_path / "shop.db", **wrong)  # type: ignore[arg-type]  # wrong on purpose
+            hf.Engine(tmp_path / "shop.db", **wrong)
     with pytest.raises(hf.InvalidOption, match="async def"):
         hf.workflow(lambda: None)  # type: ignore[arg-type,return-value]  # wrong on purpose
     with pytest.raises(hf.InvalidOption, match="function"):

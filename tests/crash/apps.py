@@ -13,6 +13,7 @@ from pathlib import Path
 
 import holdfast as hf
 from holdfast.runtime.faults import FaultPoint
+from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.contract import Member
 
 BODIES = "HOLDFAST_TEST_BODIES"
@@ -88,6 +89,7 @@ class KillAt:
         self._left = number
 
     def __call__(self, point: FaultPoint, members: Sequence[Member]) -> None:
+        del members
         if point == self._point:
             self._left -= 1
             if self._left == 0:
@@ -95,7 +97,8 @@ class KillAt:
 
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
-    engine = hf.Engine(store, workflows=list(WORKFLOWS.values()), activities=ACTIVITIES, fault_hook=hook)
+    world = Surroundings(fault_hook=hook)
+    engine = hf.Engine(store, workflows=list(WORKFLOWS.values()), activities=ACTIVITIES, surroundings=world)
     async with engine:
         return await engine.run(workflow, id="it")
 

@@ -1,4 +1,4 @@
-"""Death by SIGKILL before and after every commit of three workflows, in real processes; a fresh process finishes each."""
+"""Death by SIGKILL before and after every commit of three workflows, in real processes; others finish them."""
 
 import os
 import signal

@@ -49,7 +49,7 @@ def line(process: "subprocess.Popen[str]") -> str:
 
 
 def freeze(process: "subprocess.Popen[str]", store: Path) -> None:
-    """SIGSTOP, at a moment when it owns instances, and not the write lock: nobody can take that from a living process."""
+    """SIGSTOP, when it owns instances and not the write lock: nobody can take that from a living process."""
     locks = [store.with_name(store.name + suffix) for suffix in ("-gate", "-lock")]
     while True:
         process.send_signal(signal.SIGSTOP)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from tests.crash.apps import ACTIVITIES, BODIES, WORKFLOWS
 
 import holdfast as hf
+from holdfast.runtime.surroundings import Surroundings
 
 
 def say(text: str) -> None:
@@ -35,7 +36,7 @@ async def main(arguments: Iterable[str]) -> None:
         workflows=list(WORKFLOWS.values()),
         activities=ACTIVITIES,
         lease=float(lease),
-        judge_same_host=judge == "judge",
+        surroundings=Surroundings(judge_same_host=judge == "judge"),
     )
     async with engine:
         assert engine.worker is not None

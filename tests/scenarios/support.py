@@ -66,7 +66,7 @@ def finish(
 
 async def until(condition: Callable[[], object]) -> None:
     """Wait until something is so. For what no signal tells of."""
-    while not condition():  # noqa: ASYNC110 - there is no event to wait for
+    while not condition():  # noqa: ASYNC110 - that is what it is for
         await asyncio.sleep(0.002)
 
 
@@ -125,9 +125,11 @@ def _of_instance(path: Path, number: int, state: str, turn: int, owner: str | No
     if not is_closed and ends:
         problems.append("open, with a terminal event")
     if is_closed:
-        for table in ("inbox", "timers"):
-            if rows(path, f"SELECT 1 FROM {table} WHERE number = ?", number):  # noqa: S608 - a name from above
-                problems.append(f"closed, with rows in {table}")
+        problems += [
+            f"closed, with rows in {table}"
+            for table in ("inbox", "timers")
+            if rows(path, f"SELECT 1 FROM {table} WHERE number = ?", number)  # noqa: S608 - a name from above
+        ]
         pending = rows(
             path,
             "SELECT activity, state FROM attempts WHERE number = ? "

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.activity_support import ONCE, QUICK, calling, outcome_of
+from tests.scenarios.bodies import calling, outcome_of
 from tests.scenarios.support import check_tables, engine_of, finish, path_of, together
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState
+
+QUICK = hf.Retry(attempts=3, initial=0.01)
+ONCE = hf.Retry(attempts=1)
 
 
 class Unpicklable(Exception):

@@ -196,7 +196,7 @@ def test_G12_a_turn_that_never_idles_is_blocked_and_others_go_on(
 
     @hf.workflow
     async def spins() -> None:
-        while True:  # noqa: ASYNC110 - what this test is about
+        while True:  # noqa: ASYNC110 - wrong on purpose
             await asyncio.sleep(0)
 
     async def scenario() -> None:

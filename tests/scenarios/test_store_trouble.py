@@ -1,4 +1,4 @@
-"""When the store says no, or says nothing: nothing is acknowledged, nothing is lost, and the work goes on."""
+"""When the store says no: nothing is acknowledged, nothing is lost, and the work goes on afterwards."""
 
 import asyncio
 from collections.abc import Sequence
@@ -62,6 +62,25 @@ def test_L13_a_commit_that_the_store_refuses_is_made_good(tmp_path: Path, at: in
                 await engine.start(adds, id="a")
             assert await engine.get("a").result(timeout=20) == 10
             await until(lambda: fault.has_failed or at > 6)
+        check_tables(path)
+
+    together(scenario())
+
+
+@pytest.mark.parametrize("cache_size", [0, 100])
+@pytest.mark.parametrize("at", FAILING_COMMITS)
+def test_L13_a_commit_whose_outcome_is_unknown_is_settled(tmp_path: Path, at: int, cache_size: int) -> None:
+    """It went to disk, and an error was told: nothing is applied twice and nothing waits for ever."""
+    fault = FailOnce(FaultPoint.AFTER_COMMIT, at)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, add, adds, cache_size=cache_size, fault_hook=fault) as engine:
+            try:
+                await engine.start(adds, id="a")
+            except hf.StoreError:
+                await engine.start(adds, id="a")
+            assert await engine.get("a").result(timeout=8) == 10
         check_tables(path)
 
     together(scenario())

@@ -33,9 +33,7 @@ FORGET_EVERY: Final = 10_000
 class SqliteWriter:
     """A connection that writes. Not shared between threads."""
 
-    def __init__(
-        self, path: Path, clock: Callable[[], int], elapsed_ms: Callable[[], float], *, durable: bool
-    ) -> None:
+    def __init__(self, path: Path, clock: Callable[[], int], elapsed_ms: Callable[[], float], *, durable: bool) -> None:
         self._path = path
         self._clock = clock
         self._elapsed_ms = elapsed_ms

@@ -1,4 +1,4 @@
-"""What the scenarios of activities share: a workflow that calls one, and what came of it."""
+"""Workflows around one activity, and how its attempts ended."""
 
 from typing import Any
 
@@ -6,9 +6,6 @@ from tests.scenarios.support import check_tables, engine_of, path_of, together
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState
-
-QUICK = hf.Retry(attempts=3, initial=0.01)
-ONCE = hf.Retry(attempts=1)
 
 
 def calling(activity: hf.Activity[..., Any]) -> hf.Workflow[..., Any]:

@@ -1,4 +1,4 @@
-"""Bodies that are late, silent, lost or not wanted any more (A5, A6, A10)."""
+"""The four time-outs, heartbeats, losses and cancellation of activities (A5, A6, A10)."""
 
 import asyncio
 import threading
@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.activity_support import ONCE, calling, outcome_of
+from tests.scenarios.bodies import calling, outcome_of
 from tests.scenarios.support import check_tables, engine_of, finish, path_of, rows, together, until
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState
+
+ONCE = hf.Retry(attempts=1)
 
 
 def test_A5_an_async_body_beyond_start_to_close_is_cancelled_and_tried_again() -> None:

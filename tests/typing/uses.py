@@ -1,0 +1,78 @@
+"""Right and wrong uses of the public API, for type checkers only. Nobody runs this.
+
+Every wrong line carries an ignore. mypy and pyright (strict, as in `make types`) complain about an ignore that is not
+needed, and `test_typing.py` checks that pyright complains about exactly the marked lines when ignores do not count.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, assert_type
+
+import holdfast as hf
+
+
+@dataclass
+class Order:
+    card: str
+    cents: int
+
+
+@hf.activity
+async def charge(card: str, cents: int = 1) -> str:
+    return f"{card} {cents}"
+
+
+@hf.activity(queue="slow", retry=hf.Retry(attempts=3, initial=timedelta(seconds=1)), start_to_close=30)
+def count(text: str) -> int:
+    return len(text)
+
+
+@hf.workflow
+async def checkout(order: Order, gift: bool = False) -> str:
+    ticket = await charge(order.card, cents=order.cents)
+    assert_type(ticket, str)
+    assert_type(await count(ticket), int)
+    async with asyncio.timeout(3):
+        await charge(order.card, "many")  # type: ignore[arg-type]
+    await charge()  # type: ignore[call-arg]
+    await charge("a", dollars=1)  # type: ignore[call-arg]
+    number: int = await charge("a")  # type: ignore[assignment]
+    return f"{ticket} {number} {gift}"
+
+
+@hf.workflow(name="nothing", version="2")
+async def nothing() -> None:
+    assert_type(hf.side_effect(lambda: 7), int)
+    assert_type(hf.random().random(), float)
+    hf.log.info("a line of %s", hf.info().id)
+
+
+async def outside(engine: hf.Engine, client: hf.Client) -> None:
+    order = Order("1234", 300)
+    assert_type(await engine.run(checkout, order, True, id="a"), str)
+    assert_type(await engine.run(checkout, order), str)
+    assert_type(await engine.run(nothing), None)
+    assert_type(await engine.run("by-name", 1, "two", id="a"), Any)
+    handle = await client.start(checkout, order, False, id="a")
+    assert_type(handle, hf.Handle[str])
+    assert_type(await handle.result(timeout=1), str)
+    assert_type(await handle.result(timeout=timedelta(seconds=1)), str)
+    assert_type(await client.start(checkout.bind(order=order), id="a"), hf.Handle[str])
+    assert_type(client.get("a"), hf.Handle[Any])
+    assert_type(await charge.fn("a"), Any)
+    wrong: int = await engine.run(checkout, order, True)  # type: ignore[arg-type, call-arg]
+    await engine.run(checkout, "no order", True)  # type: ignore[arg-type, call-arg]
+    await engine.run(nothing, 1)  # type: ignore[arg-type]
+    checkout.bind(order="no order")  # type: ignore[arg-type]
+    checkout.bind(order, present=True)  # type: ignore[call-arg]
+    await handle.result("soon")  # type: ignore[arg-type]
+    await client.start(checkout.bind(order), order)  # type: ignore[call-overload]
+    hf.Retry(attempts="many")  # type: ignore[arg-type]
+    hf.Engine("shop.db", workflows=[charge])  # type: ignore[list-item]
+    del wrong
+
+
+@hf.workflow  # type: ignore[arg-type]
+def not_async(order: Order) -> str:
+    return order.card
