@@ -256,12 +256,13 @@ def test_senseless_engine_options_are_refused(options: dict[str, Any]) -> None:
 def test_what_is_no_definition_is_refused_by_the_registry(tmp_path: Path) -> None:
     async def plain() -> None: ...
 
-    for wrong in (
+    mistakes: tuple[dict[str, Any], ...] = (
         {"workflows": [plain]},
+        {"workflows": [echo]},
         {"activities": [keeps]},
         {"modules": [SimpleNamespace()]},
-        {"workflows": [echo]},
-    ):
+    )
+    for wrong in mistakes:
         with pytest.raises(hf.UsageError):
             hf.Engine(tmp_path / "shop.db", **wrong)
     with pytest.raises(hf.InvalidOption, match="async def"):

@@ -34,12 +34,14 @@ class Committer:
         *,
         may_act: Callable[[], bool] = lambda: True,
         after_group: Callable[[Sequence[Member]], None] = lambda _: None,
+        unsure: Callable[[], None] = lambda: None,
         fault_hook: FaultHook | None = None,
     ) -> None:
         self._store = store
         self._new_commit_id = new_commit_id
         self._may_act = may_act
         self._after_group = after_group
+        self._unsure = unsure
         self._fault_hook = fault_hook
         self._waiting: list[tuple[Member, Done]] = []
         self._writing: asyncio.Task[None] | None = None
@@ -102,8 +104,8 @@ class Committer:
             while self._waiting:
                 group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
                 outcomes = await self._commit_group([member for member, _ in group])
-                for (_, done), outcome in zip(group, outcomes, strict=True):
-                    done(outcome)
+                for (member, done), outcome in zip(group, outcomes, strict=True):
+                    _tell(member, done, outcome)
                 if self._waiting:
                     await asyncio.sleep(0)  # let what the outcomes started become ready, and join this group
         finally:
@@ -114,14 +116,32 @@ class Committer:
             fenced = WorkerFenced("this worker's lease has run out by its own clock")
             return [Failed(error=fenced) for _ in members]
         hook = self._fault_hook
+        commit_id = CommitId(self._new_commit_id())
         try:
             if hook is not None:
                 hook(FaultPoint.BEFORE_COMMIT, members)
-            outcomes = await self._store.commit(CommitId(self._new_commit_id()), members)
+            outcomes = await self._store.commit(commit_id, members)
             if hook is not None:
                 hook(FaultPoint.AFTER_COMMIT, members)
         except StoreError as error:
+            if await self._is_on_disk(commit_id):
+                self._unsure()  # it is on disk, and nobody knows what came of its members
             return [Failed(error=error) for _ in members]
         self.groups += 1
         self._after_group(members)
         return outcomes
+
+    async def _is_on_disk(self, commit_id: CommitId) -> bool:
+        try:
+            return await self._store.was_committed(commit_id)
+        except Exception as error:  # noqa: BLE001 - the store can neither write nor read; the lease will tell
+            logger.warning("whether a commit went through cannot be found out: %s", error)
+            return False
+
+
+def _tell(member: Member, done: Done, outcome: Outcome) -> None:
+    """One who cannot take its outcome must not keep the others from theirs."""
+    try:
+        done(outcome)
+    except Exception:
+        logger.exception("the outcome %r of %s was not taken", outcome, type(member).__name__)

@@ -84,7 +84,12 @@ class Worker:
         self._leaving: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.committer = Committer(
-            store, providers.commit_id, may_act=self._may_act, after_group=committed, fault_hook=surroundings.fault_hook
+            store,
+            providers.commit_id,
+            may_act=self._may_act,
+            after_group=committed,
+            unsure=self._begin_anew,
+            fault_hook=surroundings.fault_hook,
         )
         self.runner = AttemptRunner(
             registry, providers, store.now_ms, slots=max_activities, ended=self._attempt_ended, beat=self._heartbeat
@@ -198,8 +203,13 @@ class Worker:
         lease = self._lease
         if lease is None or lease.may_act():
             return True
-        asyncio.get_running_loop().call_soon(self._fenced, lease)
+        self._begin_anew()
         return False
+
+    def _begin_anew(self) -> None:
+        """What this worker knows and what the store has in its name may differ: give the key up, and take another."""
+        if self._lease is not None:
+            asyncio.get_running_loop().call_soon(self._fenced, self._lease)
 
     def _fenced(self, lease: Lease) -> None:
         """W5, W7: the key is dead, or its lease has run out by our own clock, and what was refused meanwhile is
