@@ -77,7 +77,7 @@ BENCHES: Final = (
     Bench(
         "B1",
         ("B1", "B1 bare", "B1 bare batched"),
-        5,
+        7,
         (
             Target(
                 "steps/s of the bare limit", "x", _ratio(("B1", "steps_per_s"), ("B1 bare", "steps_per_s")), 0.35, True
