@@ -322,7 +322,8 @@ class InstanceOwner:
     def _rest(self, live: LiveInstance) -> None:
         """Nothing to do until something comes. What rests longest makes room for others."""
         due = live.next_due_ms()
-        if due is not None:
+        if due is not None and due != live.armed_ms:
+            live.armed_ms = due
             self._due.add(due, live.number)
         self._make_room(self._cache_size)
         self._room_was_made()
@@ -342,6 +343,7 @@ class InstanceOwner:
     def _timer_due(self, number: InstanceNumber) -> None:
         live = self._live.get(number)
         if live is not None:
+            live.armed_ms = None
             self._go_on(live)
 
     # ------------------------------------------------------------ letting go

@@ -22,6 +22,7 @@ class LiveInstance:
     """One live execution. At most one of its turns is uncommitted at any time (G11)."""
 
     __slots__ = (
+        "armed_ms",
         "busy",
         "execution",
         "fence",
@@ -57,6 +58,7 @@ class LiveInstance:
         self.stamp_ms = stamp_ms
         self.run = run
         self.busy = False
+        self.armed_ms: int | None = None
         self.last_row = 0
         """The newest inbox row taken in. Rows only grow, so what is not above it was seen before."""
         self.queue: deque[Message] = deque()
