@@ -28,6 +28,7 @@ MEASURES: Final[dict[str, Measure]] = {
     "B1 bare batched": lambda folder, scale: bare.throughput(
         folder, instances=max(50, int(BARE_INSTANCES * scale)), steps=5, in_flight=50, batched=True
     ),
+    "DISK": lambda folder, _scale: bare.disk(folder, writes=200),
     "B2": lambda folder, scale: asyncio.run(workloads.b2(folder, scale)),
     "B2 bare": lambda folder, scale: bare.latency(folder, runs=max(20, int(200 * scale))),
     "B3": lambda folder, scale: asyncio.run(workloads.b3(folder, scale)),

@@ -6,6 +6,7 @@ way matters as much as the disk: row by row, as a group of unlike members is app
 members at once (``executemany``), the fastest that is known. The ratios of the report name the one they stand on.
 """
 
+import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -186,6 +187,19 @@ def latency(folder: Path, *, runs: int) -> Sample:
         took_ms.append((time.perf_counter() - before) * 1000)
     loop.close()
     return {"p50_ms": percentile(took_ms, 50), "p99_ms": percentile(took_ms, 99)}
+
+
+def disk(folder: Path, *, writes: int) -> Sample:
+    """What one page takes to the disk: ratios to the bare limit mean more on a disk that is fast."""
+    took_ms: list[float] = []
+    descriptor = os.open(folder / "page", os.O_WRONLY | os.O_CREAT, 0o600)
+    for number in range(writes):
+        before = time.perf_counter()
+        os.pwrite(descriptor, b"x" * 4096, number * 4096)
+        os.fdatasync(descriptor)
+        took_ms.append((time.perf_counter() - before) * 1000)
+    os.close(descriptor)
+    return {"p50_ms": percentile(took_ms, 50)}
 
 
 def fan_out(folder: Path, *, steps: int) -> Sample:

@@ -76,7 +76,7 @@ def _ratio(over: tuple[str, str], under: tuple[str, str]) -> Figure:
 BENCHES: Final = (
     Bench(
         "B1",
-        ("B1", "B1 bare", "B1 bare batched"),
+        ("B1", "B1 bare", "B1 bare batched", "DISK"),
         7,
         (
             Target(
@@ -94,6 +94,7 @@ BENCHES: Final = (
             Target(
                 "over that of the bare limit", "x", _ratio(("B1", "cpu_us_per_step"), ("B1 bare", "cpu_us_per_step"))
             ),
+            Target("one page to the disk, p50", "ms", _of("DISK", "p50_ms")),
             Target("commits per step", "", _of("B1", "commits_per_step"), 0.1),
         ),
     ),
