@@ -146,6 +146,10 @@ class WorkflowLoop(LoopWithoutWorld):
         self._ready.append(handle)
         return True
 
+    def has_timer(self, number: int) -> bool:
+        """Tell whether a timer is waited for."""
+        return number in self._timers
+
     @property
     def pending_timers(self) -> dict[int, float]:
         """The due times of the timers that are waited for, by number, in the order they were started."""

@@ -142,6 +142,10 @@ class WorkflowRun:
         """Large payloads that messages still to be applied name by reference."""
         self._payloads.update(payloads)
 
+    def waits_for(self, timer: int) -> bool:
+        """Whether a timer is still waited for: another message of the same turn may have ended the wait."""
+        return self._loop.has_timer(timer)
+
     def take_output(self) -> Output:
         """What was done since the last call."""
         output, self._output = self._output, Output()

@@ -15,6 +15,7 @@ from holdfast.core.events import (
     ActivityFailed,
     Input,
     Started,
+    TimerFired,
     decode_event,
     decode_events,
 )
@@ -237,7 +238,10 @@ class InstanceOwner:
         done: list[Message] = []
         try:
             for at, message in enumerate(messages):
-                live.run.apply(message.event)
+                event = message.event
+                if isinstance(event, TimerFired) and not live.run.waits_for(event.timer):
+                    continue  # a message before it ended the wait
+                live.run.apply(event)
                 done.append(message)
                 if live.run.is_done:
                     live.queue.extend(messages[at + 1 :])

@@ -65,7 +65,17 @@ def insert_payloads(transaction: Transaction, number: InstanceNumber, payloads: 
 
 
 def close_by_completion(transaction: Transaction, completion: Completion, ledger: int) -> bool:
-    """Move the attempt to its final state with the digits given; False if it was not as expected."""
+    """Move the attempt to its final state with the digits given; False if it was not as expected.
+
+    A request to cancel that came meanwhile does not make the answer wrong: it only goes nowhere (A1).
+    """
+    if _close(transaction, completion, ledger, completion.from_state):
+        return True
+    asked_to_stop = completion.from_state is AttemptState.RUNNING
+    return asked_to_stop and _close(transaction, completion, ledger, AttemptState.CANCELLED_RUNNING)
+
+
+def _close(transaction: Transaction, completion: Completion, ledger: int, from_state: AttemptState) -> bool:
     key = completion.key
     changed = transaction.change(
         sql.move_attempt,
@@ -79,7 +89,7 @@ def close_by_completion(transaction: Transaction, completion: Completion, ledger
         key.dimension,
         key.attempt,
         completion.owner,
-        completion.from_state,
+        from_state,
         completion.from_ledger,
     )
     if changed:

@@ -110,16 +110,24 @@ def _configure(connection: Connection, *, durable: bool) -> None:
 
 
 def _create(path: Path) -> None:
+    """Make the file if it is not there. One that is there is only looked at, never opened and closed by ourselves:
+
+    closing any descriptor of it would drop the locks that SQLite holds on it for this process.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise StoreError(f"{path} is not a file; name one for the store")
-        finally:
-            os.close(descriptor)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))
+    except FileExistsError:
+        _check_existing(path)
     except OSError as error:
         raise StoreError(f"{path} cannot be opened for writing: {error.strerror}") from error
+
+
+def _check_existing(path: Path) -> None:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise StoreError(f"{path} is not a file; name one for the store")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise StoreError(f"{path} cannot be opened for writing: permission denied")
 
 
 def _check_schema(connection: Connection, path: Path) -> tuple[int, int]:

@@ -162,6 +162,7 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
     for ended in turn.timers_ended:
         change(sql.end_timer, number, execution, ended)
     if turn.close is not None:
+        change(sql.exit_responses, number)
         change(sql.clear_inbox, number)
         change(sql.clear_timers, number)
         change(sql.cancel_activities, transaction.now_ms, number)
