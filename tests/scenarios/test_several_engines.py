@@ -70,3 +70,28 @@ def test_a_large_result_reaches_a_live_instance_of_another_worker(tmp_path: Path
         check_tables(path)
 
     together(scenario())
+
+
+def test_what_nobody_here_can_take_delays_nothing_else(tmp_path: Path) -> None:
+    """An instance of an unknown workflow is claimable all the time; retries still come when they are due."""
+    times: list[float] = []
+
+    @hf.activity(retry=hf.Retry(attempts=4, initial=0.02, backoff=1, jitter=False))
+    async def flaky() -> None:
+        times.append(asyncio.get_running_loop().time())
+        if len(times) < 4:
+            raise ConnectionError
+
+    @hf.workflow
+    async def flow() -> None:
+        await flaky()
+
+    async def scenario() -> None:
+        client = await hf.connect(tmp_path / "shop.db")
+        await client.start("known-elsewhere", id="other")
+        async with engine_of(tmp_path / "shop.db", flaky, flow) as engine:
+            await engine.run(flow, id="a")
+        await client.close()
+
+    together(scenario())
+    assert times[-1] - times[0] < 0.9  # three waits of 20 ms; workers look by themselves once a second

@@ -78,7 +78,7 @@ class Worker:
         self._host = this_process()
         self._wake = asyncio.Event()
         self._backlog = False
-        self._last_row = 0
+        self._last_row = self._looked_at_ms = 0
         self._lease: Lease | None = None
         self._is_stopping = False
         self._leaving: asyncio.Task[None] | None = None
@@ -244,12 +244,11 @@ class Worker:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _wait(self) -> None:
-        due_ms = await self._store.next_wake_ms(self._queues)
+        """Until something becomes due. What was due at the last look and was not taken is not for us, or not now."""
+        due_ms = await self._store.next_wake_ms(self._queues, self._looked_at_ms)
         wait = LOOK_SECONDS
         if due_ms is not None:
-            ahead = (due_ms - self._store.now_ms()) / 1000
-            if ahead > 0:
-                wait = min(wait, ahead)
+            wait = min(wait, max(0.0, (due_ms - self._store.now_ms()) / 1000))
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await self._wake.wait()
@@ -257,9 +256,9 @@ class Worker:
     async def _claim(self) -> bool:
         """Take what there is to take. Whether anything was taken."""
         await self._take_messages()
-        now_ms = self._store.now_ms()
+        self._looked_at_ms = self._store.now_ms()
         due_ms = await self._store.next_wake_ms(self._queues)
-        if due_ms is None or due_ms > now_ms:
+        if due_ms is None or due_ms > self._looked_at_ms:
             self._backlog = False
             return False
         instances = await self._claim_instances()

@@ -153,8 +153,8 @@ class Store(Protocol):
         """Attempts whose nearest deadline has passed (A5)."""
         ...
 
-    async def next_wake_ms(self, queues: Sequence[str]) -> int | None:
-        """The next time at which something becomes claimable, available or overdue by itself."""
+    async def next_wake_ms(self, queues: Sequence[str], after_ms: int = -1) -> int | None:
+        """The next time after `after_ms` at which something becomes claimable, available or overdue by itself."""
         ...
 
     async def blocked_elsewhere(self, workflows: Sequence[str], build: str) -> bool:

@@ -171,9 +171,9 @@ class SqliteStore:
     async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
         return [attempt_of(row) for row in self._read(sql.expired_attempts, self.now_ms(), limit)]
 
-    async def next_wake_ms(self, queues: Sequence[str]) -> int | None:
-        times = [self._read(sql.next_claimable)[0][0], self._read(sql.next_expiry)[0][0]]
-        times += [self._read(sql.next_ready, queue)[0][0] for queue in queues]
+    async def next_wake_ms(self, queues: Sequence[str], after_ms: int = -1) -> int | None:
+        times = [self._read(sql.next_claimable, after_ms)[0][0], self._read(sql.next_expiry, after_ms)[0][0]]
+        times += [self._read(sql.next_ready, queue, after_ms)[0][0] for queue in queues]
         return min((time for time in times if time is not None), default=None)
 
     async def blocked_elsewhere(self, workflows: Sequence[str], build: str) -> bool:
