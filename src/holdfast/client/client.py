@@ -124,7 +124,7 @@ class Client:
             input=encoded,
             input_hash=input_hash(encoded),
             started=encode_event(offload(started, payloads)),
-            policy=word(IdPolicy, policy, "policy for ids"),
+            policy=_supported(word(IdPolicy, policy, "policy for ids")),
             payloads=tuple(payloads),
         )
         outcome = await self._commit_start(start, started)
@@ -230,6 +230,12 @@ class Client:
 
     def _woken(self) -> None:
         self._waiters.look()
+
+
+def _supported(policy: IdPolicy) -> IdPolicy:
+    if policy is not IdPolicy.IDEMPOTENT:
+        raise InvalidOption(f"policy={policy.value!r} is not supported yet; an id is one instance for good")
+    return policy
 
 
 def _is_for_others(member: Member) -> bool:

@@ -30,6 +30,8 @@ from holdfast.storage.endings import end_by_failure
 
 HEARTBEATS_PER_TIMEOUT: Final = 4
 """How often within its heartbeat time-out an attempt's beats are written at most; the ones between are skipped."""
+LONGEST_FAREWELL_SECONDS: Final = 5.0
+"""How long a worker that stops waits for bodies that were told to. One that will not end is left behind."""
 HEARTBEAT_WRITE_MS: Final = 1_000
 
 
@@ -183,7 +185,7 @@ class AttemptRunner:
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=LONGEST_FAREWELL_SECONDS)
         self._threads.close()
         await self._processes.close()
 

@@ -56,11 +56,13 @@ class Janitor:
             found |= await self._expire(attempt)
         return found
 
-    async def lose(self, key: WorkerKey, *, at_deadline: bool) -> bool:
-        """W6: end a worker's lease and move what it had, a batch at a time."""
+    async def lose(self, key: WorkerKey, *, at_deadline: bool, is_clean: bool = False) -> bool:
+        """W6, W10: end a worker's lease and move what it had, a batch at a time."""
         moved = 0
         while True:
-            outcome = await self._committer.commit(Lose(key=key, at_deadline=at_deadline, limit=BATCH))
+            outcome = await self._committer.commit(
+                Lose(key=key, at_deadline=at_deadline, limit=BATCH, is_clean=is_clean)
+            )
             if not isinstance(outcome, Applied):
                 return moved > 0
             moved += outcome.changed

@@ -66,15 +66,11 @@ class Worker:
         committed: Callable[[Sequence[Member]], None],
         ended: Callable[[InstanceId, Close], None] | None = None,
     ) -> None:
-        providers = surroundings.providers
-        self._surroundings = surroundings
-        self._store = store
-        self._registry = registry
-        self._providers = providers
+        self._surroundings, self._providers = surroundings, surroundings.providers
+        self._store, self._registry = store, registry
         self._queues = queues
         self._lease_ms = lease_ms
-        self._names = tuple(registry.activities)
-        self._workflows = tuple(registry.workflows)
+        self._names, self._workflows = tuple(registry.activities), tuple(registry.workflows)
         self._host = this_process()
         self._wake = asyncio.Event()
         self._backlog = False
@@ -85,14 +81,19 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self.committer = Committer(
             store,
-            providers.commit_id,
+            surroundings.providers.commit_id,
             may_act=self._may_act,
             after_group=committed,
             unsure=self._begin_anew,
             fault_hook=surroundings.fault_hook,
         )
         self.runner = AttemptRunner(
-            registry, providers, store.now_ms, slots=max_activities, ended=self._attempt_ended, beat=self._heartbeat
+            registry,
+            surroundings.providers,
+            store.now_ms,
+            slots=max_activities,
+            ended=self._attempt_ended,
+            beat=self._heartbeat,
         )
         self.instances = InstanceOwner(
             registry,
@@ -106,12 +107,15 @@ class Worker:
             ended=ended,
             work_is_waiting=self.look,
         )
-        self._janitor = Janitor(
-            store,
+        self._janitor = self._make_janitor()
+
+    def _make_janitor(self) -> Janitor:
+        return Janitor(
+            self._store,
             self.committer,
             self._host,
-            providers.random_number,
-            judge_same_host=surroundings.judge_same_host,
+            self._providers.random_number,
+            judge_same_host=self._surroundings.judge_same_host,
             expired=self.runner.request_cancel,
         )
 
@@ -149,7 +153,7 @@ class Worker:
             await self.instances.release_all()
             self.committer.close()
             await self.committer.drain()
-            await self._janitor.lose(self._lease.key, at_deadline=False)
+            await self._janitor.lose(self._lease.key, at_deadline=False, is_clean=True)
             await self._lease.stop()
             self._lease = None
 

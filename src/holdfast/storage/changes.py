@@ -163,6 +163,8 @@ class Lose(Record, frozen=True):
     key: WorkerKey
     at_deadline: bool
     limit: int
+    is_clean: bool = False
+    """A worker that stops cleanly (W10) gives its attempts up; that is no loss to be counted (A10)."""
 
 
 Member = Start | Turn | Completion | Retry | ClaimInstances | ClaimAttempts | Release | Block | HeartbeatAttempt | Lose

@@ -46,10 +46,10 @@ def end_by_failure(
     return _again(attempt, data, event, now_ms, decision, failures=attempt.failures + 1, losses=attempt.losses)
 
 
-def end_by_loss(attempt: AttemptRecord, *, now_ms: int) -> Retry | Completion:
-    """The worker of a running attempt is gone. Losses are counted apart from failures."""
+def end_by_loss(attempt: AttemptRecord, *, now_ms: int, is_clean: bool = False) -> Retry | Completion:
+    """The worker of a running attempt is gone. Losses are counted apart from failures; clean stops are not."""
     options = decode_options(attempt.options)
-    losses = attempt.losses + 1
+    losses = attempt.losses + (0 if is_clean else 1)
     decision = after_loss(losses=losses, rerun_after_loss=options.rerun_after_loss, max_losses=options.max_losses)
     message = f"worker {attempt.owner} was lost while {attempt.name} ran"
     if isinstance(decision, GiveUp):

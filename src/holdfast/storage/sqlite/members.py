@@ -279,7 +279,7 @@ def _apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
         event = LOSS_EVENT[attempt.state]
         moved += 1
         if attempt.state is AttemptState.RUNNING:
-            ended = end_by_loss(attempt, now_ms=now_ms)
+            ended = end_by_loss(attempt, now_ms=now_ms, is_clean=lose.is_clean)
             if isinstance(ended, Retry):
                 attempts.apply_retry(transaction, ended)
             else:

@@ -60,6 +60,15 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
+    def test_W10_a_clean_stop_moves_everything_on_and_counts_as_no_loss(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=1)
+            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING, is_clean=True))))
+            attempts = await bench.store.read_attempts(record.number, 1)
+            check([(str(each.state), each.losses) for each in attempts] == [("TIMED_OUT", 0), ("READY", 0)])
+
+        self.on_bench(case)
+
     def test_W6_losses_are_moved_in_batches_until_nothing_is_left(self) -> None:
         async def case(bench: Bench) -> None:
             for number in range(5):
