@@ -108,6 +108,8 @@ class WorkflowRun:
         resolve: Resolver,
         guarded: Callable[[], AbstractContextManager[Any]],
         payloads: dict[str, bytes] | None = None,
+        *,
+        new_deadline: Callable[[], Callable[[], bool]] | None = None,
     ) -> None:
         self.identity = identity
         self.replaying = False
@@ -124,7 +126,7 @@ class WorkflowRun:
         self._next_side_effect = 0
         self._side_effects: dict[int, Payload] = {}
         self._output = Output()
-        self._deadline: Callable[[], bool] | None = None
+        self._new_deadline = new_deadline
 
     # ------------------------------------------------------------ driven by the owner
 
@@ -192,7 +194,7 @@ class WorkflowRun:
             case ev.TimerFired():
                 self._loop.fire_timer(event.timer)
         with self._guarded():
-            self._loop.run_until_idle(deadline=self._deadline)
+            self._loop.run_until_idle(deadline=self._new_deadline() if self._new_deadline else None)
             if self._main is not None and self._main.done():
                 self._finish(self._main)
 

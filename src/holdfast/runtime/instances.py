@@ -69,6 +69,7 @@ class InstanceOwner:
         runner: AttemptRunner,
         key: Callable[[], WorkerKey],
         *,
+        elapsed_ms: Callable[[], int],
         cache_size: int,
         serves: Callable[[ScheduledActivity], bool],
         closed: Callable[[InstanceId], None],
@@ -85,7 +86,7 @@ class InstanceOwner:
         self._closed = closed
         self._ended = ended
         self._work_is_waiting = work_is_waiting
-        self._runs = RunMaker(registry)
+        self._runs = RunMaker(registry, elapsed_ms)
         self._live: OrderedDict[InstanceNumber, LiveInstance] = OrderedDict()
         self._due = DueTimes(store.now_ms, self._timer_due)
         self._is_wanted = False

@@ -101,6 +101,7 @@ class Worker:
             self.committer,
             self.runner,
             lambda: self.key,
+            elapsed_ms=self._providers.elapsed_ms,
             cache_size=cache_size,
             serves=self._serves,
             closed=closed,
