@@ -170,7 +170,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_command_it_says_does(tmp_path: Path) -
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if line.strip() == "here":
+        if "here" in line:
             break
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=30)
@@ -195,7 +195,7 @@ def test_A5_ctrl_c_does_not_wait_for_a_body_that_blocks_its_thread(tmp_path: Pat
     command = [sys.executable, "-m", "holdfast", "run", "blocked.py:blocks", "--id", "b"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    assert any(line.strip() == "here" for line in process.stdout)
+    assert any("here" in line for line in process.stdout)  # the command prints, too, perhaps on the same line
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=30)
     assert process.returncode == 130
