@@ -9,41 +9,28 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from holdfast.authoring.definition import Definition
 from holdfast.authoring.durations import Duration, timeout_milliseconds
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.retry import Retry
 from holdfast.core.options import DEFAULT_QUEUE, ActivityOptions, encode_options
 from holdfast.core.retry import DEFAULT_MAX_LOSSES
 from holdfast.errors import InvalidOption
-from holdfast.payloads.signature import Signature
 from holdfast.replay.run import current_run
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Activity(Generic[P, R]):
+class Activity(Definition, Generic[P, R]):
     """A function marked by `activity`. It knows its name and options; an engine makes it run."""
 
     def __init__(self, fn: Callable[..., Any], name: str, options: ActivityOptions, *, process: bool = False) -> None:
-        self.fn = fn
-        self.name = name
+        super().__init__(fn, name)
         self.options = options
         self.encoded_options = encode_options(options)
         self.process = process
         self.is_async = inspect.iscoroutinefunction(fn)
-        self.__doc__ = fn.__doc__
-        self.__name__ = getattr(fn, "__name__", name)
-        self.__module__ = fn.__module__
-        self.__wrapped__ = fn
-        self._signature: Signature | None = None
-
-    @property
-    def signature(self) -> Signature:
-        """What it takes and returns. Worked out when first needed, because annotations may name later classes."""
-        if self._signature is None:
-            self._signature = Signature.of(self.fn)
-        return self._signature
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         run = current_run()
@@ -56,9 +43,6 @@ class Activity(Generic[P, R]):
             result: R = await self.fn(*args, **kwargs)
             return result
         return await asyncio.to_thread(self.fn, *args, **kwargs)
-
-    def __repr__(self) -> str:
-        return f"<activity {self.name}>"
 
 
 class ActivityDecorator(Protocol):

@@ -4,9 +4,9 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from holdfast.authoring.definition import Definition
 from holdfast.authoring.names import checked_name
 from holdfast.errors import InvalidOption, UsageError
-from holdfast.payloads.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,25 +21,12 @@ class BoundWorkflow(Generic[R_co]):
         self.encoded = encoded
 
 
-class Workflow(Generic[P, R]):
+class Workflow(Definition, Generic[P, R]):
     """A function marked by `workflow`. It knows its name and version; an engine makes it run."""
 
     def __init__(self, fn: Callable[..., Any], name: str, version: str) -> None:
-        self.fn = fn
-        self.name = name
+        super().__init__(fn, name)
         self.version = version
-        self.__doc__ = fn.__doc__
-        self.__name__ = getattr(fn, "__name__", name)
-        self.__module__ = fn.__module__
-        self.__wrapped__ = fn
-        self._signature: Signature | None = None
-
-    @property
-    def signature(self) -> Signature:
-        """What it takes and returns. Worked out when first needed, because annotations may name later classes."""
-        if self._signature is None:
-            self._signature = Signature.of(self.fn)
-        return self._signature
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundWorkflow[R]:
         """Put the arguments in, checked against the signature, for a later start."""
@@ -51,9 +38,6 @@ class Workflow(Generic[P, R]):
             f"{self.name} is a workflow: run it with `await engine.run({self.__name__}, ...)`; "
             f"`{self.__name__}.fn` is the plain function"
         )
-
-    def __repr__(self) -> str:
-        return f"<workflow {self.name}>"
 
 
 class WorkflowDecorator(Protocol):

@@ -26,6 +26,8 @@ CHECKPOINT_PAGES: Final = 1_000
 """WAL pages after which a checkpoint moves them into the database."""
 COMMITS_KEPT_MS: Final = 3_600_000
 """How long the ids of commits are kept for those who do not know whether theirs went through."""
+TOMBSTONES_KEPT_MS: Final = 24 * 3_600_000
+"""W5: how long the key of a dead worker is remembered, so that it is never revived."""
 FORGET_EVERY: Final = 10_000
 """Groups between two looks for commit ids that nobody needs any more."""
 
@@ -102,6 +104,7 @@ class SqliteWriter:
                 transaction.change(sql.insert_commit, commit_id, transaction.now_ms)
             if self._groups % FORGET_EVERY == 0:
                 transaction.change(sql.forget_commits, transaction.now_ms - COMMITS_KEPT_MS)
+                transaction.change(sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS)
             before_ms = self._elapsed_ms()
             self._cursor.execute("COMMIT")
             self.last_commit_ms = self._elapsed_ms() - before_ms

@@ -1,0 +1,29 @@
+"""What activities and workflows have in common: a function, its name, and its signature."""
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.payloads.signature import Signature
+
+
+class Definition:
+    """A marked function. It stays an ordinary object: nothing is registered anywhere."""
+
+    def __init__(self, fn: Callable[..., Any], name: str) -> None:
+        self.fn = fn
+        self.name = name
+        self.__doc__ = fn.__doc__
+        self.__name__ = getattr(fn, "__name__", name)
+        self.__module__ = fn.__module__
+        self.__wrapped__ = fn
+        self._signature: Signature | None = None
+
+    @property
+    def signature(self) -> Signature:
+        """What it takes and returns. Worked out when first needed, because annotations may name later classes."""
+        if self._signature is None:
+            self._signature = Signature.of(self.fn)
+        return self._signature
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__.lower()} {self.name}>"
