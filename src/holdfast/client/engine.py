@@ -75,7 +75,11 @@ class Engine(Client):
             **self._options,
         )
         self._committer = self._worker.committer
-        await self._worker.start()
+        try:
+            await self._worker.start()
+        except Exception:
+            await self.__aexit__(None, None, None)
+            raise
         return self
 
     async def __aexit__(

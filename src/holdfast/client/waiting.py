@@ -1,11 +1,14 @@
 """Waiting for instances to end: told at once by this process, and by a look when another process wakes us."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Final
 
 from holdfast.storage.contract import Close, InstanceId, InstanceRecord
+
+logger = logging.getLogger("holdfast")
 
 LOOK_SECONDS: Final = 1.0
 """How often is looked for an end that no wake-up told of."""
@@ -71,8 +74,14 @@ class Waiters:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._wake.wait()
             self._wake.clear()  # before the look: what wakes us from here on is looked for in the next round
-            for instance_id in list(self._waiting):
-                record = await self._find(instance_id)
-                if record is None or record.closed_at_ms is not None or record.blocked is not None:
-                    self.ended(instance_id)
+            try:
+                await self._look()
+            except Exception:
+                logger.exception("looking for the ends of instances failed, and is tried again")
             await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _look(self) -> None:
+        for instance_id in list(self._waiting):
+            record = await self._find(instance_id)
+            if record is None or record.closed_at_ms is not None or record.blocked is not None:
+                self.ended(instance_id)

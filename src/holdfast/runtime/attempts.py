@@ -44,7 +44,7 @@ class AttemptEnd(Protocol):
 class RunningAttempt:
     """One attempt whose body runs here. It is what `hf.heartbeat` and its like talk to."""
 
-    __slots__ = ("_beat", "_loop", "_now_ms", "_written_at", "attempt", "cancel_requested", "task")
+    __slots__ = ("_beat", "_loop", "_now_ms", "_written_at", "attempt", "cancel_requested", "is_abandoned", "task")
 
     def __init__(
         self,
@@ -57,6 +57,8 @@ class RunningAttempt:
         self.attempt = attempt
         self.task: asyncio.Task[None] | None = None
         self.cancel_requested = False
+        self.is_abandoned = False
+        """This worker lost its lease: somebody else decides what becomes of the attempt."""
         self._beat = beat
         self._loop = loop
         self._written_at = -1e9
@@ -177,6 +179,13 @@ class AttemptRunner:
             running.attempt = msgspec.structs.replace(running.attempt, state=AttemptState.CANCELLED_RUNNING)
             running.task.cancel()
 
+    def abandon_all(self) -> None:
+        """Stop every body without a word about it: the store moves their attempts on (W6)."""
+        for running in list(self.running.values()):
+            running.is_abandoned = True
+            if running.task is not None:
+                running.task.cancel()
+
     async def stop(self) -> None:
         """Stop every body. Their attempts stay RUNNING in the store until somebody takes them over."""
         tasks = [running.task for running in self.running.values() if running.task is not None]
@@ -195,7 +204,10 @@ class AttemptRunner:
             value = await self._body(activity, running)
             data = value if activity.process else activity.signature.encode_result(value)
         except asyncio.CancelledError as cancelled:
-            self._finish_cancelled(running, cancelled)
+            if running.is_abandoned:
+                self.give_back()
+            else:
+                self._finish_cancelled(running, cancelled)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
             self._finish_failed(running, error)
         else:

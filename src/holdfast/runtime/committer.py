@@ -123,7 +123,7 @@ class Committer:
             outcomes = await self._store.commit(commit_id, members)
             if hook is not None:
                 hook(FaultPoint.AFTER_COMMIT, members)
-        except StoreError as error:
+        except Exception as error:  # noqa: BLE001 - whatever the store raises, every member has to learn it
             if await self._is_on_disk(commit_id):
                 self._unsure()  # it is on disk, and nobody knows what came of its members
             return [Failed(error=error) for _ in members]
@@ -134,9 +134,9 @@ class Committer:
     async def _is_on_disk(self, commit_id: CommitId) -> bool:
         try:
             return await self._store.was_committed(commit_id)
-        except Exception as error:  # noqa: BLE001 - the store can neither write nor read; the lease will tell
+        except Exception as error:  # noqa: BLE001 - the store can neither write nor read
             logger.warning("whether a commit went through cannot be found out: %s", error)
-            return False
+            return True  # then it may be: better to begin anew than to leave something behind
 
 
 def _tell(member: Member, done: Done, outcome: Outcome) -> None:

@@ -102,6 +102,10 @@ class InstanceOwner:
         """Whether one more may come. Asked at every start, so it looks no further than to the first at rest."""
         return len(self._live) < max(self._cache_size, 1) or any(live.is_at_rest for live in self._live.values())
 
+    def owns(self, number: InstanceNumber) -> bool:
+        """Whether the code of an instance is live here."""
+        return number in self._live
+
     def room(self) -> int:
         """How many instances may be claimed now: those at rest make room for others."""
         at_rest = sum(live.is_at_rest for live in self._live.values())
@@ -372,6 +376,7 @@ class InstanceOwner:
         """Stop cleanly: everything becomes claimable by others."""
         for live in list(self._live.values()):
             self._release(live)
+            self.forget(live)  # answers that came and were not applied yet are kept
         self._due.stop()
         await self._committer.drain()
 
@@ -390,11 +395,6 @@ class InstanceOwner:
         """G12: park the instance with the reason. Its history and messages stay."""
         logger.error("instance %s is blocked: %s", live.id, error)
         self.forget(live)
-        block = Block(
-            number=live.number,
-            owner=self._key(),
-            fence=live.fence,
-            reason=f"{type(error).__name__}: {error}",
-            build=self._registry.build,
-        )
+        reason, build = f"{type(error).__name__}: {error}", self._registry.build
+        block = Block(number=live.number, owner=self._key(), fence=live.fence, reason=reason, build=build)
         self._committer.insist(block, lambda _: self._closed(live.id))

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Final
 
 from holdfast.core.liveness import ClientAction, LeaseClient, WorkerKey, lose_reply, may_act, receive, send
-from holdfast.errors import HoldfastError
 from holdfast.runtime.providers import Providers
 from holdfast.storage.contract import Registration, Store
 
@@ -80,7 +79,7 @@ class LeaseKeeper:
     def _beat_and_survive(self) -> bool:
         try:
             return self._beat()
-        except HoldfastError as error:
+        except Exception as error:  # noqa: BLE001 - a beat without an answer is no reason to stop beating
             logger.warning("a heartbeat of worker %s had no answer: %s", self.key, error)
             return True
 

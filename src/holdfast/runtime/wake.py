@@ -46,9 +46,7 @@ class WakeUps:
         self._socket.close()
         self._socket = None
         with suppress(OSError):
-            (self._folder / self._name).unlink()
-        with suppress(OSError):
-            self._folder.rmdir()
+            (self._folder / self._name).unlink()  # the folder stays: another process may be about to use it
         os.close(self._descriptor)
 
     def notify(self) -> None:

@@ -224,11 +224,14 @@ class Worker:
             return
         logger.warning("worker %s lost its lease; its work has moved on, and it takes a new key", self.key)
         self.instances.forget_all()
-        for running in list(self.runner.running.values()):
-            if running.task is not None:
-                running.task.cancel()
+        self.runner.abandon_all()
         lease.give_up()
-        self._register()
+        try:
+            self._register()
+        except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
+            logger.error("worker %s could not take a new key and tries again: %s", lease.key, error)  # noqa: TRY400
+            asyncio.get_running_loop().call_later(LOOK_SECONDS, self._fenced, lease)
+            return
         self._leaving = asyncio.get_running_loop().create_task(self._leave(lease.key))
 
     async def _leave(self, key: WorkerKey) -> None:
@@ -276,7 +279,9 @@ class Worker:
         rows = await self._store.messages_for(self.key, self._last_row)
         if not rows:
             return
-        self._last_row = rows[-1].row
+        # A row of an instance that is about to become live here is read again; rows taken in before are known.
+        waiting = [row.row for row in rows if not self.instances.owns(row.number)]
+        self._last_row = waiting[0] - 1 if waiting else rows[-1].row
         attempts: dict[InstanceNumber, list[AttemptRecord]] = {}
         for row in rows:
             if row.number not in attempts:
@@ -304,6 +309,7 @@ class Worker:
     async def _claim_attempts(self) -> bool:
         limit = min(self.runner.free, CLAIM_BATCH)
         if limit <= 0 or not self._names:
+            self._backlog = bool(self._names)  # something waits, and the next free slot has to look for it
             return False
         for _ in range(limit):
             self.runner.reserve()
@@ -342,6 +348,7 @@ class Worker:
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            self._may_act()  # an idle worker, too, has to notice that its lease ran out
             try:
                 if await self._janitor.look(self.key):
                     self.look()

@@ -91,6 +91,7 @@ def _close(transaction: Transaction, completion: Completion, ledger: int, from_s
         completion.owner,
         from_state,
         completion.from_ledger,
+        None if completion.by_owner else transaction.now_ms,
     )
     if changed:
         insert_payloads(transaction, key.number, completion.payloads)
@@ -138,16 +139,20 @@ def move_digits(transaction: Transaction, key: AttemptKey, before: int, after: i
 
 def apply_retry(transaction: Transaction, retry: Retry) -> Outcome:
     """One attempt ends and the next opens, in one commit (G13)."""
-    if not move_attempt(transaction, retry.ended):
-        return Rejected(reason="the attempt is closed, or somebody else's")
     key = retry.ended.key
+    overdue_at_ms = None if retry.by_owner else transaction.now_ms
+    if not move_attempt(transaction, retry.ended, overdue_at_ms):
+        asked_to_stop = msgspec.structs.replace(retry.ended, from_state=AttemptState.CANCELLED_RUNNING)
+        if retry.ended.from_state is AttemptState.RUNNING and move_attempt(transaction, asked_to_stop, overdue_at_ms):
+            return Applied()  # nobody waits for it any more, so it is not tried again
+        return Rejected(reason="the attempt is closed, or somebody else's")
     if _gate(transaction, key) is not Delivery.DROP:
         insert_attempt(transaction, key.number, key.execution, retry.next)
     return Applied()
 
 
-def move_attempt(transaction: Transaction, move: Transition) -> bool:
-    """One guarded transition; False if the attempt was not as expected."""
+def move_attempt(transaction: Transaction, move: Transition, overdue_at_ms: int | None = None) -> bool:
+    """One guarded transition; False if the attempt was not as expected, or not overdue at the time given."""
     key = move.key
     return bool(
         transaction.change(
@@ -164,6 +169,7 @@ def move_attempt(transaction: Transaction, move: Transition) -> bool:
             move.owner,
             move.from_state,
             move.from_ledger,
+            overdue_at_ms,
         )
     )
 

@@ -11,6 +11,7 @@ import asyncio
 import json
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -71,6 +72,7 @@ class SqliteStore:
         self._executor = ThreadPoolExecutor(1, "holdfast-writer")
         self._writer: SqliteWriter | None = None
         self._beater: SqliteWriter | None = None
+        self._one_beat = threading.Lock()
         self._reader: Connection | None = None
         self._mark_ms = 0
         self._commit_ms = 0.0
@@ -137,9 +139,10 @@ class SqliteStore:
         return bool(self._read(sql.find_commit, commit_id))
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
-        if self._beater is None:
-            self._beater = SqliteWriter(self._path, self._clock, self._elapsed_ms, durable=self._durable)
-        return self._beater.heartbeat(beat, registration)
+        with self._one_beat:  # a thread that was given up may still be at it
+            if self._beater is None:
+                self._beater = SqliteWriter(self._path, self._clock, self._elapsed_ms, durable=self._durable)
+            return self._beater.heartbeat(beat, registration)
 
     # ------------------------------------------------------------ reads
 

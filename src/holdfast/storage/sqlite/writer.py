@@ -6,6 +6,7 @@ and its halves are tried by themselves, until the member stands alone. A disk th
 nothing of the group is kept and the error is raised.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,13 +15,15 @@ import apsw
 
 from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey, WorkerRecord, WorkerState, heartbeat
 from holdfast.errors import StoreError
-from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Registration
+from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Registration, Rejected
 from holdfast.storage.sqlite.connection import migrate, open_writer
 from holdfast.storage.sqlite.lock import WriteLock
 from holdfast.storage.sqlite.members import apply_members
 from holdfast.storage.sqlite.rows import worker_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
+
+logger = logging.getLogger("holdfast")
 
 CHECKPOINT_PAGES: Final = 1_000
 """WAL pages after which a checkpoint moves them into the database."""
@@ -30,6 +33,17 @@ TOMBSTONES_KEPT_MS: Final = 24 * 3_600_000
 """W5: how long the key of a dead worker is remembered, so that it is never revived."""
 FORGET_EVERY: Final = 10_000
 """Groups between two looks for commit ids that nobody needs any more."""
+
+
+_BROKEN: Final = (
+    apsw.FullError,
+    apsw.IOError,
+    apsw.ReadOnlyError,
+    apsw.CorruptError,
+    apsw.BusyError,
+    apsw.CantOpenError,
+)
+"""The disk or the file is at fault, not a member of the group."""
 
 
 class SqliteWriter:
@@ -75,10 +89,12 @@ class SqliteWriter:
 
     def _write_and_release(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         try:
+            if self._cursor.execute(sql.find_commit, (commit_id,)).fetchall():
+                return [Rejected(reason="a commit of this id was made before") for _ in members]
             outcomes = self._write_group(commit_id, members)
             self._groups += 1
             if self._wal_pages >= CHECKPOINT_PAGES:
-                self._checkpoint()
+                self._try_checkpoint()
             return outcomes
         finally:
             self._lock.release()
@@ -86,29 +102,30 @@ class SqliteWriter:
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
         """Judge one heartbeat and record the lease (W1-W5)."""
         with self._lock.held():
-            transaction = self._begin()
             try:
-                reply = self._judge(transaction, beat, registration)
+                reply = self._judge(self._begin(), beat, registration)
                 self._cursor.execute("COMMIT")
+            except apsw.Error as error:
+                self._roll_back()
+                raise StoreError(f"{self._path} could not record a heartbeat: {error}") from error
             except BaseException:
                 self._roll_back()
                 raise
             return reply
 
-    def _write_group(self, commit_id: CommitId | None, members: Sequence[Member]) -> list[Outcome]:
-        """One transaction; of a group that had to be halved, the last one carries its id."""
-        transaction = self._begin()
+    def _write_group(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        """One transaction. Every part of a group that had to be halved carries its id: any of it says "on disk"."""
         try:
+            transaction = self._begin()
             outcomes = apply_members(transaction, members)
-            if commit_id is not None:
-                transaction.change(sql.insert_commit, commit_id, transaction.now_ms)
+            transaction.change(sql.insert_commit, commit_id, transaction.now_ms)
             if self._groups % FORGET_EVERY == 0:
                 transaction.change(sql.forget_commits, transaction.now_ms - COMMITS_KEPT_MS)
                 transaction.change(sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS)
             before_ms = self._elapsed_ms()
             self._cursor.execute("COMMIT")
             self.last_commit_ms = self._elapsed_ms() - before_ms
-        except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CorruptError) as error:
+        except _BROKEN as error:
             self._roll_back()
             raise StoreError(f"{self._path} could not be written: {error}") from error
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the member that caused it
@@ -116,7 +133,7 @@ class SqliteWriter:
             if len(members) == 1:
                 return [Failed(error=error)]
             middle = len(members) // 2
-            return self._write_group(None, members[:middle]) + self._write_group(commit_id, members[middle:])
+            return self._write_group(commit_id, members[:middle]) + self._write_group(commit_id, members[middle:])
         return outcomes
 
     def _begin(self) -> Transaction:
@@ -158,6 +175,13 @@ class SqliteWriter:
         del connection, database
         self._wal_pages = pages
         return apsw.SQLITE_OK
+
+    def _try_checkpoint(self) -> None:
+        """After a commit, which counts whatever becomes of the checkpoint."""
+        try:
+            self._checkpoint()
+        except apsw.Error as error:
+            logger.warning("%s could not be checkpointed, which is tried again: %s", self._path, error)
 
     def _checkpoint(self) -> None:
         """Readers may hold some of the WAL back; what they hold is moved by a later checkpoint."""
