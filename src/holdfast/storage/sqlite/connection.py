@@ -36,7 +36,7 @@ def check_library() -> None:
 
 
 def open_writer(path: Path, *, durable: bool) -> Connection:
-    """The one connection of this process that writes. Creates the file, readable by its owner only."""
+    """A connection that writes. Creates the file if it is not there, readable by its owner only."""
     check_library()
     _create(path)
     try:

@@ -1,4 +1,5 @@
-"""The one writer of a process: takes a group, writes it in one transaction, and keeps the WAL short.
+"""A connection that writes: takes a group, writes it in one transaction, and keeps the WAL short. A process has one
+for its groups and one for its heartbeats.
 
 It is used from one thread at a time, which may be the worker's own (`try_write`, when nobody else is writing) or
 one that waits for its turn (`write`). An error that no guard foresaw is one member's fault: the group is rolled back
