@@ -113,14 +113,9 @@ class BareLoop:
         )
 
     def _close_attempts(self, keys: Sequence[tuple[int, int]]) -> None:
-        now = self._now_ms
-        self._write(
-            sql.move_attempt,
-            [
-                ("COMPLETED", APPLIED_LEDGER, None, now, number, 1, activity, "", 1, OWNER, "RUNNING", RUNNING_LEDGER)
-                for number, activity in keys
-            ],
-        )
+        after = ("COMPLETED", APPLIED_LEDGER, None, self._now_ms)
+        before = (OWNER, "RUNNING", RUNNING_LEDGER, None)
+        self._write(sql.move_attempt, [(*after, number, 1, activity, "", 1, *before) for number, activity in keys])
 
     def _advance(self, flights: Sequence[Flight], events: bytes) -> None:
         now = self._now_ms
