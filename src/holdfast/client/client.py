@@ -21,7 +21,6 @@ from holdfast.payloads.failures import Resolver
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.surroundings import Bell, Surroundings
-from holdfast.runtime.turns import offload
 from holdfast.storage.contract import (
     ClaimAttempts,
     ClaimInstances,
@@ -38,6 +37,7 @@ from holdfast.storage.contract import (
     Store,
     Turn,
 )
+from holdfast.storage.large import offload
 from holdfast.storage.sqlite.store import SqliteStore
 
 Ts = TypeVarTuple("Ts")

@@ -33,6 +33,8 @@ class ActivityOptions:
 
     def expires_at_running_ms(self, *, scheduled_at_ms: int, started_at_ms: int, heard_at_ms: int) -> int | None:
         """A5: until when a body may run, given when it was last heard of."""
+        if self.start_to_close_ms is None and self.schedule_to_close_ms is None and self.heartbeat_ms is None:
+            return None  # the most frequent case
         return _nearest(
             _after(started_at_ms, self.start_to_close_ms),
             _after(scheduled_at_ms, self.schedule_to_close_ms),

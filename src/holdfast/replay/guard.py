@@ -43,7 +43,7 @@ class Guard:
         _install_hook()
 
     def turn(self, *, strict: bool = False) -> "Turn":
-        """Return a context manager that guards this thread while a turn runs.
+        """Return a context manager that guards this thread while a turn runs, one turn after another.
 
         With `strict`, clocks and randomness are found too, at the price of every call being looked at.
         """
@@ -97,9 +97,11 @@ class Turn:
         self.findings: list[ForbiddenInWorkflow] = []
 
     def __enter__(self) -> Self:
-        self._thread = get_ident()
-        self._outer = _turns.get(self._thread)
-        _turns[self._thread] = self
+        thread = self._thread = get_ident()
+        self._outer = _turns.get(thread)
+        _turns[thread] = self
+        if self.findings:
+            self.findings = []
         if self._strict:
             self._previous_profile = sys.getprofile()
             sys.setprofile(self._make_profile())

@@ -7,14 +7,14 @@ import asyncio
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.activity_context import ActivityInfo, current_activity
 from holdfast.authoring.registry import Registry
-from holdfast.core.events import ActivityCompleted, Payload, encode_event
+from holdfast.core.events import ActivityCompleted, Payload
 from holdfast.core.ledger import enter_leg2, exit_leg2
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.core.options import ActivityOptions, decode_options
@@ -24,8 +24,7 @@ from holdfast.payloads.failures import failure_of, qualified_name
 from holdfast.runtime.processes.pool import FailedInProcess, ProcessPool
 from holdfast.runtime.providers import Providers
 from holdfast.runtime.threads import Threads
-from holdfast.runtime.turns import offload
-from holdfast.storage.contract import AttemptRecord, Completion, HeartbeatAttempt, LargePayload, Retry
+from holdfast.storage.contract import AttemptRecord, Completion, HeartbeatAttempt, Retry
 from holdfast.storage.endings import end_by_failure
 
 HEARTBEATS_PER_TIMEOUT: Final = 4
@@ -35,10 +34,8 @@ LONGEST_FAREWELL_SECONDS: Final = 5.0
 HEARTBEAT_WRITE_MS: Final = 1_000
 
 
-class AttemptEnd(Protocol):
-    """Who is told how an attempt ended."""
-
-    def __call__(self, attempt: AttemptRecord, ended: Completion | Retry, event: ActivityCompleted | None) -> None: ...
+AttemptEnd = Callable[[Completion | Retry], None]
+"""Who is told how an attempt ended."""
 
 
 class RunningAttempt:
@@ -200,8 +197,13 @@ class AttemptRunner:
 
     async def _run(self, activity: Activity[..., Any], running: RunningAttempt) -> None:
         attempt = running.attempt
+        current_activity.set(running)  # in the context of the attempt's own task, which ends with it
         try:
-            value = await self._body(activity, running)
+            if activity.is_async and attempt.expires_at_ms is None:
+                args, kwargs = activity.signature.decode_arguments(attempt.input)
+                value = await activity.fn(*args, **kwargs)
+            else:
+                value = await self._body(activity, running)
             data = value if activity.process else activity.signature.encode_result(value)
         except asyncio.CancelledError as cancelled:
             if running.is_abandoned:
@@ -217,7 +219,6 @@ class AttemptRunner:
 
     async def _body(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
         """What the body returns; of one in a process, encoded already."""
-        current_activity.set(running)  # in the context of the attempt's own task, which ends with it
         seconds = self._seconds_left(running.attempt)
         if seconds is None:
             return await self._call(activity, running)
@@ -264,27 +265,25 @@ class AttemptRunner:
 
     def _finish_completed(self, running: RunningAttempt, data: bytes) -> None:
         attempt = running.attempt
-        payloads: list[LargePayload] = []
-        event = ActivityCompleted(
+        key = attempt.key
+        answer = ActivityCompleted(
             time_ms=self._now_ms(),
-            activity=attempt.key.activity,
-            attempt=attempt.key.attempt,
+            activity=key.activity,
+            attempt=key.attempt,
             result=Payload(msgspec.Raw(data)),
         )
-        stored = offload(event, payloads)
         entered, applied = _response_digits(attempt.ledger)
         completion = Completion(
-            key=attempt.key,
+            key=key,
             owner=attempt.owner,
             from_state=attempt.state,
             from_ledger=attempt.ledger,
             to_state=AttemptState.COMPLETED,
             entered_ledger=entered,
             applied_ledger=applied,
-            event=encode_event(stored) if attempt.state is AttemptState.RUNNING else b"",
-            payloads=tuple(payloads),
+            event=answer if attempt.state is AttemptState.RUNNING else None,
         )
-        self._ended(attempt, completion, event)
+        self._ended(completion)
 
     def _finish_failed(self, running: RunningAttempt, error: BaseException) -> None:
         attempt = running.attempt
@@ -301,7 +300,7 @@ class AttemptRunner:
             now_ms=self._now_ms(),
             random_number=self._providers.random_number(),
         )
-        self._ended(attempt, ended, None)
+        self._ended(ended)
 
     def _finish_cancelled(self, running: RunningAttempt, error: asyncio.CancelledError) -> None:
         if not running.cancel_requested:
@@ -316,9 +315,9 @@ class AttemptRunner:
             to_state=next_state(attempt.state, AttemptEvent.STOPPED),
             entered_ledger=attempt.ledger,
             applied_ledger=attempt.ledger,
-            event=b"",
+            event=None,
         )
-        self._ended(attempt, ended, None)
+        self._ended(ended)
 
 
 def _late(name: str, options: ActivityOptions) -> str:
@@ -334,5 +333,5 @@ def _response_digits(ledger: int) -> tuple[int, int]:
     return entered, exit_leg2(entered, final=True)
 
 
-def _nobody(attempt: AttemptRecord, ended: Completion | Retry, event: ActivityCompleted | None) -> None:
-    del attempt, ended, event
+def _nobody(ended: Completion | Retry) -> None:
+    del ended

@@ -11,8 +11,6 @@ from typing import Final
 
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import (
-    ActivityCompleted,
-    ActivityFailed,
     Input,
     Started,
     TimerFired,
@@ -27,7 +25,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.due import DueTimes
 from holdfast.runtime.live import LiveInstance, Message
 from holdfast.runtime.runs import RunMaker
-from holdfast.runtime.turns import BuiltTurn, build_turn, exit_of, numbered
+from holdfast.runtime.turns import BuiltTurn, build_turn, exit_of, running_record
 from holdfast.storage.contract import (
     Applied,
     AttemptRecord,
@@ -146,9 +144,8 @@ class InstanceOwner:
         """The start of an instance was decided: go on with it, or forget it."""
         if isinstance(outcome, StartedInstance) and outcome.created:
             live.number = outcome.instance.number
-            eager = [numbered(attempt, live.number) for attempt in built.eager]
             self._live[live.number] = live
-            self._committed(live, built._replace(eager=eager), [])
+            self._committed(live, built, [])
         else:
             self._runner.give_back(len(built.eager))
             live.run.evict()
@@ -208,16 +205,15 @@ class InstanceOwner:
 
     # ------------------------------------------------------------ answers of activities
 
-    def attempt_ended(self, attempt: AttemptRecord, ended: Completion | Retry, event: ActivityCompleted | None) -> None:
+    def attempt_ended(self, ended: Completion | Retry) -> None:
         """An attempt that ran here came to its end: with the next turn if its instance is live, else alone."""
-        live = self._live.get(attempt.key.number)
-        if isinstance(ended, Retry) or live is None or live.execution != attempt.key.execution or not ended.event:
-            self._keep(ended)
-            return
-        answer = event if event is not None else decode_event(ended.event)
-        if isinstance(answer, ActivityCompleted | ActivityFailed):
-            live.queue.append(Message(answer, completion=ended))
-            self._go_on(live)
+        if isinstance(ended, Completion) and ended.event is not None:
+            live = self._live.get(ended.key.number)
+            if live is not None and live.execution == ended.key.execution:
+                live.queue.append(Message(ended.event, completion=ended))
+                self._go_on(live)
+                return
+        self._keep(ended)
 
     def _keep(self, member: Completion | Retry | Release | Block) -> None:
         """What has happened is stored however often it takes. Then there may be something to do."""
@@ -299,7 +295,7 @@ class InstanceOwner:
         if turn.events:
             live.turn += 1
         for attempt in built.eager:
-            self._runner.start(attempt)
+            self._runner.start(running_record(live, attempt))
         for line in built.logs:
             workflow_logger.log(line.level, line.message, *line.arguments, extra={"instance": live.id, **line.extra})
         if turn.abandoned:

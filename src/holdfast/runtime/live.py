@@ -76,7 +76,8 @@ class LiveInstance:
     def take_messages(self, now_ms: int) -> list[Message]:
         """Everything that can be applied now, in the order and with the times of G10."""
         queued, self.queue = self.queue, deque()
-        due = [PendingTimer(timer, due_at) for timer, due_at in self.timers.items() if due_at <= now_ms]
+        timers = self.timers
+        due = [PendingTimer(timer, at) for timer, at in timers.items() if at <= now_ms] if timers else None
         if not due:
             return [self._stamped(message, message.event.time_ms) for message in queued]
         waiting = list(queued)

@@ -5,7 +5,6 @@ out of the history.
 """
 
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,9 +14,6 @@ from holdfast.core.events import (
     ActivityFailed,
     HistoryEvent,
     Input,
-    Payload,
-    SideEffectRecorded,
-    Started,
     TimerFired,
     WorkflowCompleted,
     WorkflowFailed,
@@ -35,31 +31,23 @@ from holdfast.storage.contract import (
     AttemptRecord,
     Close,
     Completion,
-    InstanceNumber,
     LargePayload,
     NewAttempt,
     TimerRow,
     Transition,
     Turn,
 )
+from holdfast.storage.large import offload
 
 EAGER_LEDGER: Final = conclude_leg1(enter_leg1(SEED)[0])
 """A8: entry and conclusion in one commit, because the one who schedules runs it at once."""
-_PAYLOAD_FIELD: Final[dict[type[HistoryEvent], str]] = {
-    Started: "input",
-    ActivityCompleted: "result",
-    ActivityFailed: "failure",
-    SideEffectRecorded: "value",
-    WorkflowCompleted: "result",
-    WorkflowFailed: "failure",
-}
 
 
 class BuiltTurn(NamedTuple):
     """A turn to be committed, and the attempts that start here once it is."""
 
     turn: Turn
-    eager: list[AttemptRecord]
+    eager: list[NewAttempt]
     logs: list[LogLine]
 
 
@@ -75,14 +63,18 @@ def build_turn(
 ) -> BuiltTurn:
     """Put everything one turn did together. `reserve` says whether an activity may start here at once."""
     attempts: list[NewAttempt] = []
-    eager: list[AttemptRecord] = []
+    eager: list[NewAttempt] = []
     for scheduled in output.scheduled:
         new = _new_attempt(scheduled, owner if reserve(scheduled) else None, now_ms)
         attempts.append(new)
         if new.owner is not None:
-            eager.append(running_record(live, new))
+            eager.append(new)
     payloads: list[LargePayload] = []
-    events = [offload(event, payloads) for event in output.events]
+    events = output.events
+    encoded = encode_events(events) if events else b""
+    if len(encoded) > INLINE_LIMIT_BYTES:
+        events = [offload(event, payloads) for event in events]
+        encoded = encode_events(events)
     completions: list[Completion] = []
     responses: list[Transition] = []
     consumed: list[int] = []
@@ -103,7 +95,7 @@ def build_turn(
         fence=live.fence,
         turn=live.turn,
         stamp_ms=live.stamp_ms,
-        events=encode_events(events) if events else b"",
+        events=encoded,
         completions=tuple(completions),
         responses=tuple(responses),
         consumed=tuple(consumed),
@@ -155,7 +147,7 @@ def _new_attempt(scheduled: ScheduledActivity, owner: WorkerKey | None, now_ms: 
 
 
 def running_record(live: LiveInstance, new: NewAttempt) -> AttemptRecord:
-    """The attempt as it will be stored, for the one who runs it here."""
+    """The attempt as it is stored, for the one who runs it here."""
     return AttemptRecord(
         key=AttemptKey(live.number, live.execution, new.activity, new.attempt),
         name=new.name,
@@ -173,26 +165,6 @@ def running_record(live: LiveInstance, new: NewAttempt) -> AttemptRecord:
         instance_id=live.id,
         workflow=live.workflow,
     )
-
-
-def offload(event: HistoryEvent, payloads: list[LargePayload]) -> HistoryEvent:
-    """`event` itself, or, when its payload is large, with a reference to it instead."""
-    field = _PAYLOAD_FIELD.get(type(event))
-    if field is None:
-        return event
-    payload: Payload = getattr(event, field)
-    if payload.reference or len(payload.data) <= INLINE_LIMIT_BYTES:
-        return event
-    data = bytes(payload.data)
-    reference = sha256(data).hexdigest()
-    payloads.append(LargePayload(reference=reference, data=data))
-    return msgspec.structs.replace(event, **{field: Payload(reference=reference)})
-
-
-def numbered(attempt: AttemptRecord, number: InstanceNumber) -> AttemptRecord:
-    """The attempt of a first turn, now that its instance has a number."""
-    key = msgspec.structs.replace(attempt.key, number=number)
-    return msgspec.structs.replace(attempt, key=key)
 
 
 def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Transition | None:

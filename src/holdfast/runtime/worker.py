@@ -30,6 +30,7 @@ from holdfast.storage.contract import (
     ClaimedInstances,
     ClaimInstances,
     Close,
+    Completion,
     Failed,
     HeartbeatAttempt,
     InstanceId,
@@ -37,6 +38,7 @@ from holdfast.storage.contract import (
     Member,
     Outcome,
     Registration,
+    Retry,
     Start,
     Store,
 )
@@ -332,9 +334,9 @@ class Worker:
             self._backlog = True
         return mine
 
-    def _attempt_ended(self, attempt: AttemptRecord, ended: object, event: object) -> None:
+    def _attempt_ended(self, ended: Completion | Retry) -> None:
         self.runner.give_back()
-        self.instances.attempt_ended(attempt, ended, event)  # type: ignore[arg-type]  # the runner's own types
+        self.instances.attempt_ended(ended)
         if self._backlog:
             self.look()
 

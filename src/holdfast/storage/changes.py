@@ -3,6 +3,7 @@
 A member says which rows it expects and what it makes of them. It is applied as a whole or not at all.
 """
 
+from holdfast.core.events import ActivityCompleted, ActivityFailed
 from holdfast.core.gates import IdPolicy
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
@@ -52,9 +53,8 @@ class Completion(Record, frozen=True):
     to_state: AttemptState
     entered_ledger: int
     applied_ledger: int
-    event: bytes
+    event: ActivityCompleted | ActivityFailed | None
     failure: bytes | None = None
-    payloads: tuple[LargePayload, ...] = ()
     by_owner: bool = True
     """False when somebody else ends the attempt: a janitor at its deadline, or whoever found its worker dead."""
 

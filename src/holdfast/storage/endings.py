@@ -6,7 +6,7 @@ janitor that found a deadline passed, the worker that found another one dead) as
 
 import msgspec
 
-from holdfast.core.events import ActivityFailed, Payload, encode_event
+from holdfast.core.events import ActivityFailed, Payload
 from holdfast.core.ledger import SEED, enter_leg2, exit_leg2, read
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.core.options import decode_options
@@ -129,6 +129,6 @@ def _final(attempt: AttemptRecord, failure: bytes, event: AttemptEvent, now_ms: 
         to_state=to_state,
         entered_ledger=entered,
         applied_ledger=applied,
-        event=b"" if attempt.state is AttemptState.CANCELLED_RUNNING else encode_event(answer),
+        event=None if attempt.state is AttemptState.CANCELLED_RUNNING else answer,
         failure=failure,
     )

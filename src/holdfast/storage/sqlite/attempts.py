@@ -1,10 +1,11 @@
 """Changes of attempts: completions, retries, claims, heartbeats. Every one is conditional (A2, L13)."""
 
 import json
+from collections.abc import Sequence
 
 import msgspec
 
-from holdfast.core.events import HistoryEvent, Started, decode_event, encode_event
+from holdfast.core.events import ActivityCompleted, ActivityFailed, encode_event
 from holdfast.core.gates import Delivery, MessageKind, deliver, stamp_ms
 from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
@@ -28,6 +29,7 @@ from holdfast.storage.contract import (
     Transition,
 )
 from holdfast.storage.endings import end_by_failure
+from holdfast.storage.large import offload
 from holdfast.storage.sqlite.rows import attempt_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
@@ -58,7 +60,7 @@ def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: 
     )
 
 
-def insert_payloads(transaction: Transaction, number: InstanceNumber, payloads: tuple[LargePayload, ...]) -> None:
+def insert_payloads(transaction: Transaction, number: InstanceNumber, payloads: Sequence[LargePayload]) -> None:
     """Put large payloads into their own table."""
     for payload in payloads:
         transaction.change(sql.insert_payload, payload.reference, number, payload.data)
@@ -77,56 +79,56 @@ def close_by_completion(transaction: Transaction, completion: Completion, ledger
 
 def _close(transaction: Transaction, completion: Completion, ledger: int, from_state: AttemptState) -> bool:
     key = completion.key
-    changed = transaction.change(
-        sql.move_attempt,
-        completion.to_state,
-        ledger,
-        completion.failure,
-        transaction.now_ms,
-        key.number,
-        key.execution,
-        key.activity,
-        key.dimension,
-        key.attempt,
-        completion.owner,
-        from_state,
-        completion.from_ledger,
-        None if completion.by_owner else transaction.now_ms,
+    return bool(
+        transaction.change(
+            sql.move_attempt,
+            completion.to_state,
+            ledger,
+            completion.failure,
+            transaction.now_ms,
+            key.number,
+            key.execution,
+            key.activity,
+            key.dimension,
+            key.attempt,
+            completion.owner,
+            from_state,
+            completion.from_ledger,
+            None if completion.by_owner else transaction.now_ms,
+        )
     )
-    if changed:
-        insert_payloads(transaction, key.number, completion.payloads)
-    return bool(changed)
 
 
 def apply_completion(transaction: Transaction, completion: Completion) -> Outcome:
     """A completion alone: the response enters leg 2 and waits in the inbox for its turn (L4, L14, G5)."""
-    kept = bool(completion.event) and _gate(transaction, completion.key) is not Delivery.DROP
-    ledger = completion.entered_ledger if kept else completion.applied_ledger
+    answer = completion.event
+    if answer is not None and _gate(transaction, completion.key) is Delivery.DROP:
+        answer = None
+    ledger = completion.applied_ledger if answer is None else completion.entered_ledger
     if not close_by_completion(transaction, completion, ledger):
         return Rejected(reason="the attempt is closed, or somebody else's")
-    if kept:
-        keep_in_inbox(transaction, completion)
+    if answer is not None:
+        keep_in_inbox(transaction, completion.key, answer)
     return Applied()
 
 
-def keep_in_inbox(transaction: Transaction, completion: Completion) -> None:
+def keep_in_inbox(transaction: Transaction, key: AttemptKey, answer: ActivityCompleted | ActivityFailed) -> None:
     """Put the answer into the instance's inbox, stamped now, and make the instance claimable."""
-    key = completion.key
-    event = decode_event(completion.event)
-    transaction.change(
-        sql.insert_inbox, key.number, key.execution, transaction.now_ms, _stamped(event, transaction.now_ms)
-    )
+    now_ms = transaction.now_ms
+    payloads: list[LargePayload] = []
+    stamped = msgspec.structs.replace(offload(answer, payloads), time_ms=stamp_ms(answer.time_ms, now_ms))
+    insert_payloads(transaction, key.number, payloads)
+    transaction.change(sql.insert_inbox, key.number, key.execution, now_ms, encode_event(stamped))
     transaction.change(sql.wake_instance, key.number)
 
 
 def reopen_for_inbox(transaction: Transaction, completion: Completion) -> None:
     """A turn that was to apply this completion was rejected: take the exit from leg 2 back, keep the response."""
     key = completion.key
-    gate = _gate(transaction, key)
-    if gate is Delivery.DROP:
+    if completion.event is None or _gate(transaction, key) is Delivery.DROP:
         return
     move_digits(transaction, key, completion.applied_ledger, completion.entered_ledger)
-    keep_in_inbox(transaction, completion)
+    keep_in_inbox(transaction, key, completion.event)
 
 
 def move_digits(transaction: Transaction, key: AttemptKey, before: int, after: int) -> None:
@@ -285,10 +287,3 @@ def _gate(transaction: Transaction, key: AttemptKey) -> Delivery:
         addressed_to=key.execution,
         execution=execution,
     )
-
-
-def _stamped(event: HistoryEvent, now_ms: int) -> bytes:
-    """G10: a message is stamped when it arrives, and never before the one that the sender saw."""
-    if isinstance(event, Started):
-        return encode_event(event)
-    return encode_event(msgspec.structs.replace(event, time_ms=stamp_ms(getattr(event, "time_ms", 0), now_ms)))

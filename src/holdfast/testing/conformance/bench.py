@@ -179,7 +179,7 @@ def completion(record: InstanceRecord, activity: int = 0, *, owner: WorkerKey = 
         "to_state": AttemptState.COMPLETED,
         "entered_ledger": entered,
         "applied_ledger": exit_leg2(entered, final=True),
-        "event": encode_event(answer),
+        "event": answer,
     }
     return Completion(**(fields | more))
 
