@@ -47,7 +47,7 @@ class BareLoop:
     """Writes groups. `batched`: every kind of statement once for all members of the group."""
 
     def __init__(self, path: Path, *, batched: bool) -> None:
-        opened = open_writer(path, durable=True)
+        opened = open_writer(path, durability="full")
         migrate(opened, path)
         opened.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         self._connection: Any = opened  # the library's own type, whose annotations are partly unknown

@@ -21,6 +21,8 @@ APPLICATION_ID: Final = 0x486F6C64
 """Marks the file as Holdfast's ("Hold"), so that somebody else's database is never migrated."""
 FILE_MODE: Final = 0o600
 STATEMENT_CACHE: Final = 200
+SYNCHRONOUS: Final = {"full": "FULL", "relaxed": "NORMAL", "none": "OFF"}
+"""What a power cut takes: nothing that was committed; the newest commits; the whole file, which nobody needs then."""
 BUSY_TIMEOUT_MS: Final = 60_000
 """Only a foreign program can make us wait here: our own processes queue on a lock of their own."""
 
@@ -35,13 +37,13 @@ def check_library() -> None:
         )
 
 
-def open_writer(path: Path, *, durable: bool) -> Connection:
+def open_writer(path: Path, *, durability: str) -> Connection:
     """A connection that writes. Creates the file if it is not there, readable by its owner only."""
     check_library()
     _create(path)
     try:
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
-        _configure(connection, durable=durable)
+        _configure(connection, durability)
     except apsw.Error as error:
         raise StoreError(f"{path} cannot be used as a store: {error}") from error
     return connection
@@ -100,11 +102,11 @@ def _connect(path: Path, flags: int) -> Connection:
     return cast(Connection, connection)
 
 
-def _configure(connection: Connection, *, durable: bool) -> None:
+def _configure(connection: Connection, durability: str) -> None:
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
     if mode != "wal":
         raise StoreError(f"the file system does not support SQLite's WAL mode (it chose {mode!r})")
-    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+    connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS[durability]}")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute("PRAGMA temp_store = MEMORY")
 

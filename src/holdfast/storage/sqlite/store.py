@@ -68,7 +68,7 @@ class SqliteStore:
         self._path = Path(path)
         self._clock = clock
         self._elapsed_ms = elapsed_ms
-        self._durable = durability == "full" and self._named != IN_MEMORY
+        self._durability = "none" if self._named == IN_MEMORY else durability
         self._executor = ThreadPoolExecutor(1, "holdfast-writer")
         self._writer: SqliteWriter | None = None
         self._beater: SqliteWriter | None = None
@@ -97,7 +97,7 @@ class SqliteStore:
         self._mark_ms = self._read(sql.read_clock)[0][0]
 
     def _open_writer(self) -> SqliteWriter:
-        writer = SqliteWriter(self._path, self._clock, self._elapsed_ms, durable=self._durable)
+        writer = SqliteWriter(self._path, self._clock, self._elapsed_ms, durability=self._durability)
         try:
             writer.migrate()
         except BaseException:
@@ -141,7 +141,7 @@ class SqliteStore:
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
         with self._one_beat:  # a thread that was given up may still be at it
             if self._beater is None:
-                self._beater = SqliteWriter(self._path, self._clock, self._elapsed_ms, durable=self._durable)
+                self._beater = SqliteWriter(self._path, self._clock, self._elapsed_ms, durability=self._durability)
             return self._beater.heartbeat(beat, registration)
 
     # ------------------------------------------------------------ reads

@@ -50,13 +50,15 @@ _BROKEN: Final = (
 class SqliteWriter:
     """A connection that writes. Not shared between threads."""
 
-    def __init__(self, path: Path, clock: Callable[[], int], elapsed_ms: Callable[[], float], *, durable: bool) -> None:
+    def __init__(
+        self, path: Path, clock: Callable[[], int], elapsed_ms: Callable[[], float], *, durability: str
+    ) -> None:
         self._path = path
         self._clock = clock
         self._elapsed_ms = elapsed_ms
         self.last_commit_ms = 0.0
         """What the disk took for the last commit; the statements before it do not count."""
-        self._connection = open_writer(path, durable=durable)
+        self._connection = open_writer(path, durability=durability)
         self._lock = WriteLock(path)
         self._cursor = self._connection.cursor()
         self._wal_pages = 0

@@ -164,7 +164,7 @@ class DuplicatingStore(SqliteStore):
     """Delivers some members twice, as networks and impatient senders do. The second time nothing may change."""
 
     def __init__(self, path: Path, *, clock: Callable[[], int], random: Random) -> None:
-        super().__init__(path, clock=clock, durability="relaxed")
+        super().__init__(path, clock=clock, durability="none")
         self._random = random
         self._duplicates = 0
         self.violations: list[str] = []
