@@ -1,4 +1,4 @@
-"""Three sample workflows for the crash tests. Every body leaves a line in a file, so that runs can be counted.
+"""Sample workflows for the crash tests. Every body leaves a line in a file, so that runs can be counted.
 
 As a program: ``python -m tests.crash.apps STORE WORKFLOW BODIES [POINT K]`` starts (or finds) the instance "it" and
 finishes it; with a point and a number it kills itself by SIGKILL exactly before or after its commit number K.
@@ -76,8 +76,25 @@ async def timers() -> list[int]:
     return [*first, await step(0)]
 
 
-EXPECTED = {"sequence": 4, "fan_out": [0, 1, 4, 9, 16], "timers": [10, 20, 30, 7, 1]}
+@hf.workflow
+async def cleaning() -> int:
+    """Ends with a task left over, whose clean-up takes several steps, side by side and one after the other (G14)."""
+
+    async def stay() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.gather(step(10), step(20))
+            await step(30)
+
+    left_over = asyncio.create_task(stay())
+    number = await step(0)
+    return number if not left_over.done() else -1
+
+
+EXPECTED = {"sequence": 4, "fan_out": [0, 1, 4, 9, 16], "timers": [10, 20, 30, 7, 1], "cleaning": 1}
 WORKFLOWS = {workflow.name: workflow for workflow in (sequence, fan_out, timers)}
+"""What the tests with many instances mix."""
 ACTIVITIES = [step, flaky, blocking]
 
 
@@ -98,7 +115,8 @@ class KillAt:
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Surroundings(fault_hook=hook)
-    engine = hf.Engine(store, workflows=list(WORKFLOWS.values()), activities=ACTIVITIES, surroundings=world)
+    workflows = [*WORKFLOWS.values(), cleaning]
+    engine = hf.Engine(store, workflows=workflows, activities=ACTIVITIES, surroundings=world)
     async with engine:
         return await engine.run(workflow, id="it")
 

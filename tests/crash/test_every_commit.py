@@ -1,4 +1,4 @@
-"""Death by SIGKILL before and after every commit of three workflows, in real processes; others finish them."""
+"""Death by SIGKILL before and after every commit of the sample workflows, in real processes; others finish them."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def check(store: Path, workflow: str, bodies: Path, deaths: int) -> None:
 
 
 @pytest.mark.parametrize("point", [FaultPoint.BEFORE_COMMIT.value, FaultPoint.AFTER_COMMIT.value])
-@pytest.mark.parametrize("workflow", ["sequence", "fan_out", "timers"])
+@pytest.mark.parametrize("workflow", list(EXPECTED))
 def test_L13_a_crash_at_every_commit_boundary_leaves_one_result_of_every_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workflow: str, point: str
 ) -> None:
@@ -71,7 +71,7 @@ def test_L13_a_crash_at_every_commit_boundary_leaves_one_result_of_every_step(
     pytest.fail(f"{workflow} still died at its commit number {MOST_COMMITS - 1}")
 
 
-@pytest.mark.parametrize("workflow", ["sequence", "fan_out", "timers"])
+@pytest.mark.parametrize("workflow", list(EXPECTED))
 def test_L13_a_second_crash_during_recovery_changes_nothing_either(tmp_path: Path, workflow: str) -> None:
     for at in (1, 3):
         store, bodies = tmp_path / f"{at}.db", tmp_path / f"{at}.bodies"

@@ -253,6 +253,33 @@ def test_G14_the_clean_up_of_a_left_over_task_may_take_several_durable_steps(cac
     assert compensated == ["first", "second", "third"]
 
 
+def test_G14_a_clean_up_may_compensate_side_by_side(cache_size: int) -> None:
+    compensated: list[str] = []
+
+    @hf.activity
+    async def compensate(step: str) -> None:
+        await asyncio.sleep(0)
+        compensated.append(step)
+
+    @hf.workflow
+    async def flow() -> str:
+        async def cleans_up() -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.gather(compensate("hotel"), compensate("flight"))
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(compensate("car"))
+                    group.create_task(compensate("train"))
+
+        left_over = asyncio.create_task(cleans_up())
+        await echo("something")
+        return str(left_over.done())
+
+    assert finish(flow, echo, compensate, cache_size=cache_size) == "False"
+    assert sorted(compensated) == ["car", "flight", "hotel", "train"]
+
+
 def test_a_saga_compensates_in_except_and_finally_blocks(cache_size: int) -> None:
     undone: list[str] = []
 

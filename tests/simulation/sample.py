@@ -60,6 +60,22 @@ async def compensating(value: int) -> str:
     return "never"
 
 
+@hf.workflow
+async def cleaning(value: int) -> int:
+    """Ends with a task left over that cleans up in several steps, some of them side by side (G14)."""
+
+    async def stay() -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            await asyncio.gather(add(value, 1), flaky(value))
+            await add(value, 2)
+
+    left_over = asyncio.create_task(stay())
+    doubled = await flaky(value)
+    return doubled if not left_over.done() else -1
+
+
 ACTIVITIES: list[hf.Activity[..., Any]] = [add, flaky, broken]
 
 
@@ -70,6 +86,7 @@ def jobs(number: int) -> list[Job]:
         Job("fan-out", fan_out, (7,), [1, 2, 3, 4, 5, 6, 7]),
         Job("patient", patient, (4,), 9),
         Job("compensating", compensating, (3,), "no 3 and back to 0"),
+        Job("cleaning", cleaning, (6,), 12),
         Job("long-sequence", sequence, (12,), 66),
     ]
     return every[: 1 + number % len(every)] if number % 3 else every

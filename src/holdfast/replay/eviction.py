@@ -10,6 +10,7 @@ import gc
 from asyncio import tasks
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import Context
+from traceback import walk_tb
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, Final, TypeGuard
 
@@ -21,6 +22,9 @@ MAX_THROWS_PER_TASK: Final = 100
 
 MAX_SEARCHED_OBJECTS: Final = 10_000
 """How many objects are searched for coroutines never begun. Beyond that a warning may be printed."""
+
+MAX_SEARCHED_ON_THE_WAY_OUT: Final = 200
+"""The same for what one task made while it was torn down: the innermost frames, where a ``gather`` is, come first."""
 
 _ENDLESS: list[object] = []
 """Coroutines that would not end. Dropping one raises "coroutine ignored GeneratorExit" out of nowhere."""
@@ -43,13 +47,13 @@ def tear_down(
     for task, context in pending:
         coroutine = task.get_coro()
         try:
-            if not _end_task(loop, task, context):
+            if not _end_task(loop, task, context, unbegun):
                 _ENDLESS.append(coroutine)
                 stuck.append(task.get_name())
         except KeyboardInterrupt as error:
             interrupt = error
     for generator in reversed(generators):
-        if not _end_generator(generator):
+        if not _end_generator(generator, unbegun):
             _ENDLESS.append(generator)
             stuck.append(getattr(generator, "__qualname__", "async generator"))
     for coroutine in unbegun:
@@ -60,16 +64,21 @@ def tear_down(
     return stuck
 
 
-def _end_task(loop: asyncio.AbstractEventLoop, task: WorkflowTask, context: Context) -> bool:
+def _end_task(
+    loop: asyncio.AbstractEventLoop,
+    task: WorkflowTask,
+    context: Context,
+    unbegun: "list[CoroutineType[Any, Any, Any]]",
+) -> bool:
     coroutine: Any = task.get_coro()
     tasks._enter_task(loop, task)  # noqa: SLF001 - so that current_task() is right in a finally
     try:
-        return _throw_until_ended(lambda: context.run(coroutine.throw, Evicted()))
+        return _throw_until_ended(lambda: context.run(coroutine.throw, Evicted()), unbegun)
     finally:
         tasks._leave_task(loop, task)  # noqa: SLF001
 
 
-def _end_generator(generator: Any) -> bool:
+def _end_generator(generator: Any, unbegun: "list[CoroutineType[Any, Any, Any]]") -> bool:
     if generator.ag_frame is None:
         return True
     closing: Any = generator.aclose()
@@ -82,22 +91,30 @@ def _end_generator(generator: Any) -> bool:
         begun = True
         return closing.send(None)
 
-    return _throw_until_ended(step) and generator.ag_frame is None
+    return _throw_until_ended(step, unbegun) and generator.ag_frame is None
 
 
-def _throw_until_ended(step: Callable[[], object]) -> bool:
-    """Repeat `step` for as long as the coroutine answers with another await. Tell whether it ended."""
+def _throw_until_ended(step: Callable[[], object], unbegun: "list[CoroutineType[Any, Any, Any]]") -> bool:
+    """Repeat `step` for as long as the coroutine answers with another await. Tell whether it ended.
+
+    Coroutines that it made on its way out, for a ``gather`` that could not take them, go to `unbegun`.
+    """
     for _ in range(MAX_THROWS_PER_TASK):
         try:
             step()
         except KeyboardInterrupt:
             raise
-        except BaseException:  # noqa: BLE001 - whatever it ends with, it has ended, and nobody is to hear of it
+        except BaseException as error:  # noqa: BLE001 - whatever it ends with, it has ended, and nobody is to hear of it
+            its_own = error.__traceback__.tb_next if error.__traceback__ else None
+            frames = [list(frame.f_locals.values()) for frame, _ in walk_tb(its_own)]
+            unbegun.extend(_coroutines_never_begun(frames, MAX_SEARCHED_ON_THE_WAY_OUT))
             return True
     return False
 
 
-def _coroutines_never_begun(roots: Sequence[object]) -> Iterator["CoroutineType[Any, Any, Any]"]:
+def _coroutines_never_begun(
+    roots: Sequence[object], most: int = MAX_SEARCHED_OBJECTS
+) -> Iterator["CoroutineType[Any, Any, Any]"]:
     """Find the coroutines that the frames of `roots` hold and never awaited.
 
     Python warns about such a coroutine when it is dropped. In an evicted workflow that is no mistake: the
@@ -106,7 +123,7 @@ def _coroutines_never_begun(roots: Sequence[object]) -> Iterator["CoroutineType[
     """
     seen: set[int] = set()
     waiting: list[object] = [root for root in roots if root is not None]
-    while waiting and len(seen) < MAX_SEARCHED_OBJECTS:
+    while waiting and len(seen) < most:
         held = waiting.pop()
         if id(held) in seen:
             continue

@@ -25,6 +25,7 @@ from holdfast.replay.eviction import tear_down
 from holdfast.replay.futures import NO_TIMER, ReadyHandle, TimerHandle, WorkflowFuture, WorkflowTask
 from holdfast.replay.generators import HeldGenerators, close
 from holdfast.replay.host import LoopHost
+from holdfast.replay.left_over import LeftOver
 from holdfast.replay.refusals import LoopWithoutWorld
 from holdfast.replay.running import run_in_place_of_the_outer_loop
 
@@ -35,7 +36,7 @@ DEADLINE_CHECK_STEPS: Final = 256
 """How many steps pass between two looks at the deadline, which reads a clock and so is not free."""
 
 MAX_LEFT_OVER_ROUNDS: Final = 100
-"""Rounds of cancelling left-over tasks. Cleaning up may start tasks that need cleaning up in turn."""
+"""Rounds of winding up. Closing a generator may leave others behind, and `insist` may be refused for ever."""
 
 LAST_DUE_AT_SECONDS: Final = 253_402_300_799.0
 """The end of the year 9999, the last time a date can tell. A timer due later is one that never fires."""
@@ -61,7 +62,7 @@ class WorkflowLoop(LoopWithoutWorld):
         self._sweep_at = MIN_TASKS_BETWEEN_SWEEPS
         self._generators = HeldGenerators()
         self._unhandled: list[dict[str, Any]] = []
-        self._told_to_end: set[int] = set()
+        self._left_over = LeftOver()
         self._running = False
         self._evicting = False
         self._thread = get_ident()
@@ -311,6 +312,13 @@ class WorkflowLoop(LoopWithoutWorld):
                 raise TurnTooLong(f"the turn was still busy at its deadline, after {steps} steps")
         return steps
 
+    async def run_main(self, main: Coroutine[Any, Any, Any]) -> Any:
+        """Await the main function, and note as its last step which tasks it leaves over."""
+        try:
+            return await main
+        finally:
+            self._left_over.note(self.pending_tasks())
+
     def cancel_left_over(
         self,
         main: "asyncio.Task[Any]",
@@ -321,23 +329,20 @@ class WorkflowLoop(LoopWithoutWorld):
     ) -> list[WorkflowTask]:
         """Cancel what `main`, which is done, left running, and run until idle (G14).
 
-        Every task is cancelled once, also those that cleaning up starts, however often this is called. Those
-        returned have not ended: their clean-up waits for something durable. Feed them further messages and call
-        again; with `insist` they are cancelled again in each round, and `TurnTooLong` names them if they outlast
-        `MAX_LEFT_OVER_ROUNDS`.
+        Every task that was there at its end is cancelled once, however often this is called; one that is being
+        cancelled already may clean up first. Tasks that were started since then, by cleaning up, are left to end by
+        themselves. Generators are closed when no task is left. Those returned wait for something durable: feed them
+        further messages and call again. With `insist` all are cancelled in each round, and `TurnTooLong` names those
+        that outlast `MAX_LEFT_OVER_ROUNDS`.
         """
         require(main.done(), "left-over tasks are cancelled after the main task, which is not done")
-        cancelled = self._told_to_end
         for _ in range(MAX_LEFT_OVER_ROUNDS):
-            fresh = [task for task in self.pending_tasks() if insist or task.number not in cancelled]
-            abandoned = [] if fresh else self._generators.take_abandoned()
-            if not fresh and not abandoned:
+            told = self._left_over.cancel(self.pending_tasks(), insist=insist)
+            abandoned = [] if self.pending_tasks() else self._generators.take_abandoned()
+            if not told and not abandoned:
                 break
             for generator in abandoned:
                 self.create_task(close(generator))
-            for task in fresh:
-                cancelled.add(task.number)
-                task.cancel()
             self.run_until_idle(max_steps=max_steps, deadline=deadline)
         else:
             names = ", ".join(task.get_name() for task in self.pending_tasks())

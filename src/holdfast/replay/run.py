@@ -194,14 +194,15 @@ class WorkflowRun:
             case ev.TimerFired():
                 self._loop.fire_timer(event.timer)
         with self._guarded():
-            self._loop.run_until_idle(deadline=self._new_deadline() if self._new_deadline else None)
+            deadline = self._new_deadline() if self._new_deadline else None
+            self._loop.run_until_idle(deadline=deadline)
             if self._main is not None and self._main.done():
-                self._finish(self._main)
+                self._finish(self._main, deadline)
 
     def _begin(self, started: ev.Started) -> None:
         self._seed = started.seed
         args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
-        self._main = self._loop.create_task(self._code.fn(*args, **kwargs), name=self._code.name)
+        self._main = self._loop.create_task(self._loop.run_main(self._code.fn(*args, **kwargs)), name=self._code.name)
 
     def _answer(
         self, activity: int, read: Callable[[WorkflowFuture, Signature, Payload], None], payload: Payload
@@ -223,8 +224,8 @@ class WorkflowRun:
     def _data(self, payload: Payload) -> bytes:
         return self._payloads[payload.reference] if payload.reference else bytes(payload.data)
 
-    def _finish(self, main: "asyncio.Task[Any]") -> None:
-        if self._loop.cancel_left_over(main):
+    def _finish(self, main: "asyncio.Task[Any]", deadline: Callable[[], bool] | None) -> None:
+        if self._loop.cancel_left_over(main, deadline=deadline):
             return  # what is left over cleans up and waits for something; its answers come as further inputs
         if main.cancelled():
             error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")

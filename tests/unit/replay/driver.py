@@ -30,7 +30,7 @@ class Run:
     def __init__(self, workflow: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self.host = RecordingHost()
         self.loop = WorkflowLoop(self.host)
-        self.main = self.loop.create_task(workflow(), name="main")
+        self.main = self.loop.create_task(self.loop.run_main(workflow()), name="main")
         self.loop.run_until_idle()
 
     def fire(self, number: int) -> bool:

@@ -270,3 +270,13 @@ def test_an_interrupt_during_eviction_comes_out_after_the_others_were_torn_down(
     with pytest.raises(KeyboardInterrupt):
         run.loop.evict()
     assert ended == ["main"]
+
+
+def test_a_gather_in_a_finally_leaves_no_coroutine_behind_that_was_never_awaited() -> None:
+    async def workflow() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.gather(after(1), after(2), *[after(3) for _ in range(5)])
+
+    assert Run(workflow).loop.evict() == []
