@@ -1,5 +1,7 @@
 """Seeded runs of two workers and a client: crashes before and after commits, duplicates, lost wake-ups."""
 
+from typing import Any
+
 import pytest
 from tests.simulation.sample import ACTIVITIES, jobs
 
@@ -9,7 +11,7 @@ SEEDS = 200
 BLOCKS = 10
 
 
-def run(seed: int) -> Report:
+def run(seed: int, **more: Any) -> Report:
     return simulate(
         seed,
         jobs(seed),
@@ -17,6 +19,7 @@ def run(seed: int) -> Report:
         crash_rate=0.03 if seed % 4 else 0.0,
         max_crashes=seed % 7,
         cache_size=(1_000, 2, 0)[seed % 3],
+        **more,
     )
 
 
@@ -29,6 +32,17 @@ def test_every_promise_holds_in_simulated_runs(block: int) -> None:
         assert not report.violations, f"seed {seed}: {report.violations}"
         crashes += report.crashes
     assert crashes, "a run in which a fault never happened is void"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_W3_every_promise_holds_when_replies_to_commits_are_lost(block: int) -> None:
+    lost = 0
+    for seed in range(block * SEEDS // BLOCKS, (block + 1) * SEEDS // BLOCKS):
+        report = run(seed, lost_replies=0.05)
+        assert not report.violations, f"seed {seed}: {report.violations}"
+        lost += report.replies_lost
+    assert lost, "a run in which a fault never happened is void"
 
 
 @pytest.mark.parametrize("seed", [5, 6, 29])

@@ -7,7 +7,7 @@ group learns it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from holdfast.errors import StoreError, WorkerFenced
@@ -44,10 +44,14 @@ class Committer:
         self._unsure = unsure
         self._fault_hook = fault_hook
         self._waiting: list[tuple[Member, Done]] = []
+        self._group: list[tuple[Member, Done]] = []
+        self._insisted: dict[int, Member] = {}
         self._writing: asyncio.Task[None] | None = None
         self._dead = False
         self._is_closed = False
         self.groups = 0
+        self.told = 0
+        """Groups whose members know what became of them, well or not."""
 
     def submit(self, member: Member, done: Done) -> None:
         """Put a member into the next group."""
@@ -66,11 +70,27 @@ class Committer:
         def decided(outcome: Outcome) -> None:
             if isinstance(outcome, Failed) and isinstance(outcome.error, StoreError) and not self._is_closed:
                 logger.error("%s could not be stored and is tried again: %s", type(member).__name__, outcome.error)
-                asyncio.get_running_loop().call_later(INSIST_SECONDS, self.insist, member, done)
+                self._insisted[id(member)] = member
+                asyncio.get_running_loop().call_later(INSIST_SECONDS, self._insist_again, member, done)
             else:
                 done(outcome)
 
         self.submit(member, decided)
+
+    def _insist_again(self, member: Member, done: Done) -> None:
+        del self._insisted[id(member)]
+        self.insist(member, done)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether there is a group whose members do not know yet what became of them."""
+        return self._writing is not None
+
+    def undecided(self) -> Iterator[Member]:
+        """Members that were handed in and whose outcome is not known yet."""
+        yield from (member for member, _ in self._group)
+        yield from (member for member, _ in self._waiting)
+        yield from self._insisted.values()
 
     def close(self) -> None:
         """Insist on nothing any more."""
@@ -102,13 +122,16 @@ class Committer:
     async def _write(self) -> None:
         try:
             while self._waiting:
-                group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
+                self._group = group = self._waiting[:MAX_GROUP]
+                self._waiting = self._waiting[MAX_GROUP:]
                 outcomes = await self._commit_group([member for member, _ in group])
                 for (member, done), outcome in zip(group, outcomes, strict=True):
                     _tell(member, done, outcome)
+                self.told += 1
                 if self._waiting:
                     await asyncio.sleep(0)  # let what the outcomes started become ready, and join this group
         finally:
+            self._group = []
             self._writing = None
 
     async def _commit_group(self, members: list[Member]) -> list[Outcome]:

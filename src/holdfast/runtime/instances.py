@@ -6,7 +6,7 @@ a turn did counts when it is on disk: only then do activities start, results app
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from holdfast.authoring.registry import Registry
@@ -74,8 +74,7 @@ class InstanceOwner:
         ended: Callable[[InstanceId, Close], None] | None = None,
         work_is_waiting: Callable[[], None],
     ) -> None:
-        self._registry = registry
-        self._store = store
+        self._registry, self._store = registry, store
         self._committer = committer
         self._runner = runner
         self._key = key
@@ -100,9 +99,10 @@ class InstanceOwner:
         """Whether one more may come. Asked at every start, so it looks no further than to the first at rest."""
         return len(self._live) < max(self._cache_size, 1) or any(live.is_at_rest for live in self._live.values())
 
-    def owns(self, number: InstanceNumber) -> bool:
-        """Whether the code of an instance is live here."""
-        return number in self._live
+    @property
+    def live(self) -> Mapping[InstanceNumber, LiveInstance]:
+        """The instances whose code is live here."""
+        return self._live
 
     def room(self) -> int:
         """How many instances may be claimed now: those at rest make room for others."""

@@ -21,6 +21,8 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.host import this_process
 from holdfast.runtime.instances import InstanceOwner
 from holdfast.runtime.janitor import Janitor
+from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS
+from holdfast.runtime.net import Net
 from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.storage.contract import (
     Applied,
@@ -86,7 +88,7 @@ class Worker:
             surroundings.providers.commit_id,
             may_act=self._may_act,
             after_group=committed,
-            unsure=self._begin_anew,
+            unsure=self._unsure,
             fault_hook=surroundings.fault_hook,
         )
         self.runner = AttemptRunner(
@@ -110,7 +112,18 @@ class Worker:
             ended=ended,
             work_is_waiting=self.look,
         )
-        self._janitor = self._make_janitor()
+        self._janitor, self._net = self._make_janitor(), self._make_net()
+
+    def _make_net(self) -> Net:
+        return Net(
+            self._store,
+            self.committer,
+            self.runner,
+            self.instances,
+            lambda: self.key,
+            pause_seconds=self._lease_ms / BEATS_PER_LEASE / MILLISECONDS,
+            work_is_waiting=self.look,
+        )
 
     def _make_janitor(self) -> Janitor:
         return Janitor(
@@ -139,6 +152,7 @@ class Worker:
         self._tasks = [
             asyncio.create_task(self._work(), name="holdfast-worker"),
             asyncio.create_task(self._look_after(), name="holdfast-janitor"),
+            asyncio.create_task(self._net.run(), name="holdfast-net"),
         ]
 
     async def stop(self) -> None:
@@ -170,6 +184,9 @@ class Worker:
         if self._lease is not None:
             await self._lease.stop()
             self._lease = None
+
+    def _unsure(self) -> None:
+        self._net.hurry()  # a commit may be on disk although an error was told (W3)
 
     def look(self) -> None:
         """There may be something to claim."""
@@ -214,7 +231,7 @@ class Worker:
         return False
 
     def _begin_anew(self) -> None:
-        """What this worker knows and what the store has in its name may differ: give the key up, and take another."""
+        """The lease has run out by our own clock: give the key up, and take another."""
         if self._lease is not None:
             asyncio.get_running_loop().call_soon(self._fenced, self._lease)
 
@@ -282,7 +299,7 @@ class Worker:
         if not rows:
             return
         # A row of an instance that is about to become live here is read again; rows taken in before are known.
-        waiting = [row.row for row in rows if not self.instances.owns(row.number)]
+        waiting = [row.row for row in rows if row.number not in self.instances.live]
         self._last_row = waiting[0] - 1 if waiting else rows[-1].row
         attempts: dict[InstanceNumber, list[AttemptRecord]] = {}
         for row in rows:

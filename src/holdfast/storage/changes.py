@@ -11,6 +11,8 @@ from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
     Fence,
+    HeldAttempt,
+    HeldInstance,
     InstanceId,
     InstanceNumber,
     InstanceRecord,
@@ -167,7 +169,31 @@ class Lose(Record, frozen=True):
     """A worker that stops cleanly (W10) gives its attempts up; that is no loss to be counted (A10)."""
 
 
-Member = Start | Turn | Completion | Retry | ClaimInstances | ClaimAttempts | Release | Block | HeartbeatAttempt | Lose
+class Disown(Record, frozen=True):
+    """A worker lets go of what is in its name and what it does not know (W3): the reply to a commit was lost.
+
+    What is no longer as it was seen (another claim, another state) is left alone. Attempts go the way of a lost
+    worker's (W6), instances become claimable as if released.
+    """
+
+    owner: WorkerKey
+    attempts: tuple[HeldAttempt, ...] = ()
+    instances: tuple[HeldInstance, ...] = ()
+
+
+Member = (
+    Start
+    | Turn
+    | Completion
+    | Retry
+    | ClaimInstances
+    | ClaimAttempts
+    | Release
+    | Block
+    | HeartbeatAttempt
+    | Lose
+    | Disown
+)
 
 
 class Applied(Record, frozen=True):

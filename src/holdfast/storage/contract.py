@@ -22,6 +22,7 @@ from holdfast.storage.changes import (
     ClaimInstances,
     Close,
     Completion,
+    Disown,
     Failed,
     HeartbeatAttempt,
     LargePayload,
@@ -41,6 +42,9 @@ from holdfast.storage.records import (
     AttemptRecord,
     CommitId,
     Fence,
+    Held,
+    HeldAttempt,
+    HeldInstance,
     HistoryRow,
     InboxRow,
     InstanceId,
@@ -65,9 +69,13 @@ __all__ = [
     "Close",
     "CommitId",
     "Completion",
+    "Disown",
     "Failed",
     "Fence",
     "HeartbeatAttempt",
+    "Held",
+    "HeldAttempt",
+    "HeldInstance",
     "HistoryRow",
     "InboxRow",
     "InstanceId",
@@ -147,6 +155,10 @@ class Store(Protocol):
 
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         """What waits for the instances that a worker holds, beyond a row it has seen."""
+        ...
+
+    async def held_by(self, owner: WorkerKey) -> Held:
+        """Every instance and every attempt that is not closed in a worker's name (W3)."""
         ...
 
     async def expired_attempts(self, limit: int) -> list[AttemptRecord]:

@@ -128,6 +128,28 @@ class Loaded(Record, frozen=True):
     payloads: dict[str, bytes]
 
 
+class HeldAttempt(Record, frozen=True):
+    """An attempt in a worker's name. The digits tell one claim of it from the next."""
+
+    key: AttemptKey
+    state: AttemptState
+    ledger: int
+
+
+class HeldInstance(Record, frozen=True):
+    """An instance in a worker's name, with the fence of its claim."""
+
+    number: InstanceNumber
+    fence: Fence
+
+
+class Held(Record, frozen=True):
+    """Everything in one worker's name."""
+
+    attempts: list[HeldAttempt]
+    instances: list[HeldInstance]
+
+
 class WorkerRow(Record, frozen=True):
     """A worker as it is stored. `host` says where it runs, for W11."""
 

@@ -14,11 +14,13 @@ from holdfast.core.liveness import LOSS_EVENT, WorkerKey, WorkerState
 from holdfast.core.require import require
 from holdfast.storage.contract import (
     Applied,
+    AttemptRecord,
     Block,
     ClaimAttempts,
     ClaimedInstances,
     ClaimInstances,
     Completion,
+    Disown,
     Fence,
     HeartbeatAttempt,
     InstanceNumber,
@@ -100,6 +102,8 @@ def _apply(transaction: Transaction, member: Member) -> Outcome:
             return attempts.apply_heartbeat(transaction, member)
         case Lose():
             return _apply_lose(transaction, member)
+        case Disown():
+            return _apply_disown(transaction, member)
         case _:
             assert_never(member)
 
@@ -275,17 +279,35 @@ def _apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
         return Rejected(reason=f"worker {lose.key} has renewed its lease")
     moved = transaction.change(sql.disown_instances, lose.key, lose.limit)
     for row in transaction.rows(sql.held_attempts, lose.key, lose.limit):
-        attempt = attempt_of(row)
-        event = LOSS_EVENT[attempt.state]
         moved += 1
-        if attempt.state is AttemptState.RUNNING:
-            ended = end_by_loss(attempt, now_ms=now_ms, is_clean=lose.is_clean)
-            if isinstance(ended, Retry):
-                attempts.apply_retry(transaction, ended)
-            else:
-                attempts.apply_completion(transaction, ended)
-        elif event is AttemptEvent.RELEASE:
-            attempts.release(transaction, attempt)
-        else:
-            attempts.move_attempt(transaction, transition(attempt, event))
+        _move_on(transaction, attempt_of(row), is_clean=lose.is_clean)
     return Applied(changed=moved)
+
+
+def _apply_disown(transaction: Transaction, disown: Disown) -> Outcome:
+    """W3: what is as its owner saw it and did not know it moves on, as if its worker were lost."""
+    moved = sum(
+        transaction.change(sql.release_instance, held.number, held.fence, disown.owner) for held in disown.instances
+    )
+    for held in disown.attempts:
+        key = held.key
+        guard = (key.number, key.execution, key.activity, key.dimension, key.attempt, disown.owner)
+        for row in transaction.rows(sql.held_attempt, *guard, held.state, held.ledger):
+            moved += 1
+            _move_on(transaction, attempt_of(row), is_clean=False)
+    return Applied(changed=moved)
+
+
+def _move_on(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool) -> None:
+    """Nobody looks after an attempt any more: the next one, or the same one again, or its end (W6)."""
+    event = LOSS_EVENT[attempt.state]
+    if attempt.state is AttemptState.RUNNING:
+        ended = end_by_loss(attempt, now_ms=transaction.now_ms, is_clean=is_clean)
+        if isinstance(ended, Retry):
+            attempts.apply_retry(transaction, ended)
+        else:
+            attempts.apply_completion(transaction, ended)
+    elif event is AttemptEvent.RELEASE:
+        attempts.release(transaction, attempt)
+    else:
+        attempts.move_attempt(transaction, transition(attempt, event))

@@ -4,6 +4,9 @@ from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.storage.contract import (
     AttemptKey,
     AttemptRecord,
+    Held,
+    HeldAttempt,
+    HeldInstance,
     HistoryRow,
     InboxRow,
     InstanceRecord,
@@ -60,6 +63,16 @@ def attempt_of(row: Row) -> AttemptRecord:
         failure=row[21],
         instance_id=row[22] if len(row) > OWN_COLUMNS else "",
         workflow=row[23] if len(row) > OWN_COLUMNS else "",
+    )
+
+
+def held_of(attempts: list[Row], instances: list[Row]) -> Held:
+    return Held(
+        attempts=[
+            HeldAttempt(key=AttemptKey(*key), state=AttemptState(state), ledger=ledger)
+            for *key, state, ledger in attempts
+        ],
+        instances=[HeldInstance(number=number, fence=fence) for number, fence in instances],
     )
 
 

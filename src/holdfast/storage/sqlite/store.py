@@ -23,6 +23,7 @@ from holdfast.errors import StoreError
 from holdfast.storage.contract import (
     AttemptRecord,
     CommitId,
+    Held,
     HistoryRow,
     InboxRow,
     InstanceId,
@@ -35,7 +36,7 @@ from holdfast.storage.contract import (
     WorkerRow,
 )
 from holdfast.storage.sqlite.connection import open_read_only, open_reader
-from holdfast.storage.sqlite.rows import attempt_of, history_of, inbox_of, instance_of, timer_of, worker_of
+from holdfast.storage.sqlite.rows import attempt_of, held_of, history_of, inbox_of, instance_of, timer_of, worker_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Connection, Row
 from holdfast.storage.sqlite.writer import SqliteWriter
@@ -170,6 +171,9 @@ class SqliteStore:
 
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         return [inbox_of(row) for row in self._read(sql.read_inbox_of_owner, owner, after_row)]
+
+    async def held_by(self, owner: WorkerKey) -> Held:
+        return held_of(self._read(sql.held_keys, owner), self._read(sql.held_instances, owner))
 
     async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
         return [attempt_of(row) for row in self._read(sql.expired_attempts, self.now_ms(), limit)]

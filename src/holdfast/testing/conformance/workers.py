@@ -1,8 +1,18 @@
 """Workers: leases in the store, and what becomes of a lost worker's work."""
 
+from holdfast.core.lifecycle import AttemptState
 from holdfast.core.liveness import Heartbeat, Renewed, TokenMismatch, WorkerInactive, WorkerKey
 from holdfast.core.options import ActivityOptions
-from holdfast.storage.contract import Applied, ClaimedInstances, ClaimInstances, Lose, Rejected, Release
+from holdfast.storage.contract import (
+    Applied,
+    ClaimedInstances,
+    ClaimInstances,
+    Disown,
+    Lose,
+    Rejected,
+    Release,
+    TimerRow,
+)
 from holdfast.testing.conformance.bench import (
     ANNA,
     BERT,
@@ -17,6 +27,7 @@ from holdfast.testing.conformance.bench import (
 )
 
 EVERYTHING = 1_000
+ENTERED_LEDGER = 899_000_000_000_000
 
 
 class WorkerRules(Rules):
@@ -112,5 +123,77 @@ class WorkerRules(Rules):
             check([str(each.state) for each in loaded.attempts] == ["TIMED_OUT", "TIMED_OUT"])
             check(len(loaded.inbox) == 2)
             check(all(b"WorkerLost" in row.event for row in loaded.inbox))
+
+        self.on_bench(case)
+
+    def test_W3_a_store_says_what_is_in_a_workers_name(self) -> None:
+        async def case(bench: Bench) -> None:
+            first = await bench.started("a", activities=2)
+            await bench.started("b", owner=BERT)
+            check(applied(await bench.one(completion(first, 0))), "a closed attempt is in nobody's name")
+            held = await bench.store.held_by(ANNA)
+            check([(each.key.activity, str(each.state)) for each in held.attempts] == [(1, "RUNNING")])
+            check([(each.number, each.fence) for each in held.instances] == [(first.number, first.fence)])
+            check(applied(await bench.one(Release(number=first.number, owner=ANNA, fence=first.fence))))
+            check((await bench.store.held_by(ANNA)).instances == [])
+
+        self.on_bench(case)
+
+    def test_W3_what_a_worker_does_not_know_moves_on_and_the_rest_of_it_stays(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=2)
+            await bench.started("b")
+            waiting = (
+                new_attempt(2, owner=ANNA, state=AttemptState.QUEUED, ledger=ENTERED_LEDGER),
+                new_attempt(3, owner=ANNA, state=AttemptState.PREPARING, ledger=ENTERED_LEDGER),
+                new_attempt(4, owner=ANNA),
+            )
+            check(applied(await bench.one(turn(record, attempts=waiting))))
+            check(applied(await bench.one(turn(await bench.instance("a"), abandoned=(4,)))))
+            held = await bench.store.held_by(ANNA)
+            lost = tuple(each for each in held.attempts if each.key.number == record.number and each.key.activity != 1)
+            mine = tuple(each for each in held.instances if each.number == record.number)
+            check(applied(await bench.one(Disown(owner=ANNA, attempts=lost, instances=mine))))
+            attempts = await bench.store.read_attempts(record.number, 1)
+            states = [(each.key.activity, each.key.attempt, str(each.state), each.losses) for each in attempts]
+            check(states[:3] == [(0, 1, "TIMED_OUT", 0), (0, 2, "READY", 1), (1, 1, "RUNNING", 0)])
+            check(states[3:] == [(2, 1, "READY", 0), (3, 1, "READY", 0), (4, 1, "CANCELLED", 0)])
+            check((await bench.instance("a")).owner is None)
+            check((await bench.instance("b")).owner == ANNA)
+            check(applied(await bench.one(completion(record, 1))), "what it knows it goes on with")
+
+        self.on_bench(case)
+
+    def test_W3_an_instance_that_is_given_up_is_claimable_when_it_has_something_to_do(self) -> None:
+        async def case(bench: Bench) -> None:
+            at_ms = bench.clock.now_ms + 5
+            record = await bench.started("a", activities=0)
+            check(applied(await bench.one(turn(record, timers_started=(TimerRow(timer=1, due_at_ms=at_ms),)))))
+            held = await bench.store.held_by(ANNA)
+            check(applied(await bench.one(Disown(owner=ANNA, instances=tuple(held.instances)))))
+            claim = ClaimInstances(owner=BERT, workflows=("flow",), limit=1)
+            check(await bench.one(claim) == ClaimedInstances(instances=[]))
+            bench.clock.now_ms += 5
+            claimed = await bench.one(claim)
+            check(isinstance(claimed, ClaimedInstances) and claimed.instances[0].fence == record.fence + 1)
+
+        self.on_bench(case)
+
+    def test_W3_what_is_not_as_it_was_seen_is_left_alone(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=2)
+            held = await bench.store.held_by(ANNA)
+            seen = Disown(owner=ANNA, attempts=tuple(held.attempts), instances=tuple(held.instances))
+            strangers = Disown(owner=BERT, attempts=seen.attempts, instances=seen.instances)
+            check(await bench.one(strangers) == Applied(changed=0), "they are not in its name")
+            check(applied(await bench.one(completion(record, 0))))
+            check(applied(await bench.one(turn(record, abandoned=(1,)))))
+            check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
+            check(
+                isinstance(await bench.one(ClaimInstances(owner=ANNA, workflows=("flow",), limit=1)), ClaimedInstances)
+            )
+            check(await bench.one(seen) == Applied(changed=0), "one is closed, one asked to stop, one claimed anew")
+            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            check(isinstance(await bench.one(seen), Rejected), "W7: a zombie gives nothing up")
 
         self.on_bench(case)

@@ -48,6 +48,7 @@ class Report:
     results: dict[str, Any] = field(default_factory=dict[str, Any])
     crashes: int = 0
     commits: int = 0
+    replies_lost: int = 0
     violations: list[str] = field(default_factory=list[str])
     trace: list[str] = field(default_factory=list[str])
     store: Path = Path()
@@ -70,6 +71,7 @@ class Simulation:
         crash_rate: float,
         max_crashes: int,
         cache_size: int = 1_000,
+        lost_replies: float = 0.0,
     ) -> None:
         self._random = Random(seed)  # noqa: S311 - reproducible on purpose
         self._jobs = jobs
@@ -78,6 +80,7 @@ class Simulation:
         self._crash_rate = crash_rate
         self._max_crashes = max_crashes
         self._cache_size = cache_size
+        self._lost_replies = lost_replies
         self._bus = Bus(self._random)
         self._finished = False
         self.report = Report(seed)
@@ -145,7 +148,7 @@ class Simulation:
                 crashed.set()
                 raise SimulatedCrash
 
-        store = self._store(name)
+        store = self._store(name, self._lost_replies)
         engine = Engine(
             store,
             workflows=self._workflows,
@@ -162,6 +165,7 @@ class Simulation:
         with suppress(SimulatedCrash, asyncio.CancelledError, HoldfastError):
             await entering
         self.report.violations += store.violations
+        self.report.replies_lost += store.replies_lost
         if crashed.is_set():
             await die(engine)
         else:
@@ -173,9 +177,9 @@ class Simulation:
                 async with asyncio.timeout(0.5):
                     await crashed.wait()
 
-    def _store(self, name: str) -> DuplicatingStore:
-        providers = SimulatedProviders(self._random, name)
-        return DuplicatingStore(self.report.store, clock=providers.now_ms, random=self._random)
+    def _store(self, name: str, lost_replies: float = 0.0) -> DuplicatingStore:
+        clock = SimulatedProviders(self._random, name).now_ms
+        return DuplicatingStore(self.report.store, clock=clock, random=self._random, lost_replies=lost_replies)
 
     def _surroundings(self, name: str, hook: Any = None) -> Surroundings:
         return Surroundings(

@@ -1,4 +1,4 @@
-"""Clocks, ids, leases and wake-ups of a simulated world, and a store that delivers some things twice."""
+"""Clocks, ids, leases and wake-ups of a simulated world, and a store that delivers things twice and loses replies."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,6 +7,7 @@ from random import Random  # noqa: TID251 - made from the seed of the simulation
 from typing import Final, TypeVar
 
 from holdfast.core.liveness import ClientAction, LeaseClient, WorkerKey, may_act, receive, send
+from holdfast.errors import StoreError
 from holdfast.runtime.providers import Providers
 from holdfast.storage.contract import (
     Applied,
@@ -29,6 +30,7 @@ BEATS_PER_LEASE: Final = 4
 LOST_WAKE_UPS: Final = 0.2
 SLOWEST_WAKE_UP_SECONDS: Final = 0.05
 DUPLICATES: Final = 0.2
+UNKNOWN: Final = 0.5
 DUPLICATE_ID: Final = 2**40
 
 
@@ -161,11 +163,17 @@ class SimulatedBell:
 
 
 class DuplicatingStore(SqliteStore):
-    """Delivers some members twice, as networks and impatient senders do. The second time nothing may change."""
+    """Delivers some members twice, as networks and impatient senders do. The second time nothing may change.
 
-    def __init__(self, path: Path, *, clock: Callable[[], int], random: Random) -> None:
+    Of its commits, the share `lost_replies` is told as an error although it is on disk; of those, half cannot be looked
+    up either.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], int], random: Random, lost_replies: float = 0.0) -> None:
         super().__init__(path, clock=clock, durability="none")
         self._random = random
+        self._lost_replies = lost_replies
+        self.replies_lost = 0
         self._duplicates = 0
         self.violations: list[str] = []
 
@@ -188,7 +196,15 @@ class DuplicatingStore(SqliteStore):
                 for member, outcome in zip(again, second, strict=True)
                 if isinstance(outcome, Applied) and not _may_repeat(member)
             ]
+        if self._lost_replies and self._random.random() < self._lost_replies:
+            self.replies_lost += 1
+            raise StoreError("the reply was lost")
         return outcomes
+
+    async def was_committed(self, commit_id: CommitId) -> bool:
+        if self._lost_replies and self._random.random() < UNKNOWN:
+            raise StoreError("the commit cannot be looked up")
+        return await super().was_committed(commit_id)
 
 
 def _may_repeat(member: Member) -> bool:

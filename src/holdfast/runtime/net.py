@@ -1,0 +1,161 @@
+"""The net under lost replies (W3): rows in this worker's name that it does not know are given up.
+
+A commit can be on disk without anybody being told: the reply was lost, or the one who was told could not take it. Then
+an attempt is RUNNING that nobody runs, or an instance is owned that is live nowhere. With each heartbeat the worker
+reads what is in its name, compares it with what it knows, and lets go of the rest, so that it is run again (A10).
+
+A row that is merely on its way is never mistaken: one counts only when it was unknown at a look, the group that was
+being written then has been told, and it is still unknown at a later look.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final
+
+from holdfast.core.liveness import WorkerKey
+from holdfast.runtime.attempts import AttemptRunner
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.instances import InstanceOwner
+from holdfast.storage.contract import (
+    Applied,
+    AttemptKey,
+    Block,
+    Completion,
+    Disown,
+    HeldAttempt,
+    HeldInstance,
+    InstanceNumber,
+    Release,
+    Retry,
+    Store,
+    Turn,
+)
+
+logger = logging.getLogger("holdfast")
+
+BATCH: Final = 500
+"""What is given up in one commit."""
+HURRY_SECONDS: Final = 0.05
+HURRIED_LOOKS: Final = 3
+"""When a reply is known to be lost, the next looks come at once: as many as the slowest find needs."""
+
+Row = HeldAttempt | HeldInstance
+
+
+class Net:
+    """Compares the store's rows in this worker's name with what the worker knows."""
+
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        runner: AttemptRunner,
+        instances: InstanceOwner,
+        key: Callable[[], WorkerKey],
+        *,
+        pause_seconds: float,
+        work_is_waiting: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._committer = committer
+        self._runner = runner
+        self._instances = instances
+        self._key = key
+        self._pause_seconds = pause_seconds
+        self._work_is_waiting = work_is_waiting
+        self._hurry = asyncio.Event()
+        self._hurried = 0
+        self._unknown: dict[Row, int] = {}
+        """Rows unknown at the last look, with the count of told groups from which on they are nobody's."""
+        self._settled = -1
+        """The count of told groups at the last look."""
+
+    def hurry(self) -> None:
+        """A reply was lost: look now instead of with the next heartbeat."""
+        self._hurried = HURRIED_LOOKS
+        self._hurry.set()
+
+    async def run(self) -> None:
+        """Look with each heartbeat, until cancelled."""
+        while True:
+            await self._wait()
+            try:
+                await self.look()
+            except Exception as error:  # noqa: BLE001 - what it did not find, the next look does
+                logger.warning("looking for rows that were lost failed and is repeated: %s", error)
+
+    async def _wait(self) -> None:
+        if self._hurried:
+            self._hurried -= 1
+            await asyncio.sleep(HURRY_SECONDS)
+            return
+        self._hurry.clear()
+        try:
+            async with asyncio.timeout(self._pause_seconds):
+                await self._hurry.wait()
+        except TimeoutError:
+            return
+
+    async def look(self) -> None:
+        """One look. Lets go of what was unknown at the last one, too, if nobody can be about to learn of it."""
+        owner = self._key()
+        told = self._committer.told
+        over = told + 1 if self._committer.is_writing else told  # when what is on disk now has been told
+        held = await self._store.held_by(owner)
+        attempts, instances = self._known_attempts(), self._known_instances()
+        unknown: dict[Row, int] = {
+            row: self._unknown.get(row, over) for row in held.attempts if row.key not in attempts
+        }
+        unknown |= {row: self._unknown.get(row, over) for row in held.instances if row.number not in instances}
+        lost = [row for row, over_at in unknown.items() if row in self._unknown and over_at <= self._settled]
+        self._unknown, self._settled = unknown, told
+        if lost:
+            await self._let_go(owner, lost)
+
+    async def _let_go(self, owner: WorkerKey, lost: list[Row]) -> None:
+        rows = iter(lost)
+        while batch := list(islice(rows, BATCH)):
+            disown = Disown(
+                owner=owner,
+                attempts=tuple(row for row in batch if isinstance(row, HeldAttempt)),
+                instances=tuple(row for row in batch if isinstance(row, HeldInstance)),
+            )
+            outcome = await self._committer.commit(disown)
+            if isinstance(outcome, Applied) and outcome.changed:
+                logger.warning(
+                    "worker %s gave up %d rows in its name that it did not know; replies were lost",
+                    owner,
+                    outcome.changed,
+                )
+                self._work_is_waiting()
+
+    # ------------------------------------------------------------ what is known
+
+    def _known_attempts(self) -> set[AttemptKey]:
+        """Attempts that run here, or whose end is on its way to disk."""
+        return {*self._runner.running, *self._ends_queued(), *self._ends_undecided()}
+
+    def _known_instances(self) -> set[InstanceNumber]:
+        """Instances that are live here, or about which a member is on its way."""
+        members = self._committer.undecided()
+        return {*self._instances.live, *(each.number for each in members if isinstance(each, Turn | Release | Block))}
+
+    def _ends_queued(self) -> Iterator[AttemptKey]:
+        for live in self._instances.live.values():
+            for message in live.queue:
+                if message.completion is not None:
+                    yield message.completion.key
+
+    def _ends_undecided(self) -> Iterator[AttemptKey]:
+        for member in self._committer.undecided():
+            match member:
+                case Completion():
+                    yield member.key
+                case Retry():
+                    yield member.ended.key
+                case Turn():
+                    yield from (completion.key for completion in member.completions)
+                case _:
+                    continue
