@@ -272,7 +272,7 @@ class Worker:
 
     async def _wait(self) -> None:
         """Until something becomes due. What was due at the last look and was not taken is not for us, or not now."""
-        due_ms = await self._store.next_wake_ms(self._queues, self._looked_at_ms)
+        due_ms = await self._next_wake_ms(self._looked_at_ms)
         wait = LOOK_SECONDS
         if due_ms is not None:
             wait = min(wait, max(0.0, (due_ms - self._store.now_ms()) / 1000))
@@ -280,11 +280,16 @@ class Worker:
             async with asyncio.timeout(wait):
                 await self._wake.wait()
 
+    async def _next_wake_ms(self, after_ms: int = -1) -> int | None:
+        return await self._store.next_wake_ms(
+            workflows=self._workflows, queues=self._queues, names=self._names, after_ms=after_ms
+        )
+
     async def _claim(self) -> bool:
         """Take what there is to take. Whether anything was taken."""
         await self._take_messages()
         self._looked_at_ms = self._store.now_ms()
-        due_ms = await self._store.next_wake_ms(self._queues)
+        due_ms = await self._next_wake_ms()
         if due_ms is None or due_ms > self._looked_at_ms:
             self._backlog = False
             return False

@@ -165,8 +165,14 @@ class Store(Protocol):
         """Attempts whose nearest deadline has passed (A5)."""
         ...
 
-    async def next_wake_ms(self, queues: Sequence[str], after_ms: int = -1) -> int | None:
-        """The next time after `after_ms` at which something becomes claimable, available or overdue by itself."""
+    async def next_wake_ms(
+        self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
+    ) -> int | None:
+        """The next time after `after_ms` at which something becomes claimable, available or overdue by itself.
+
+        Only instances of these workflows count, and attempts of these activities in these queues: what others have to
+        do is no reason to look. Any attempt's deadline counts.
+        """
         ...
 
     async def blocked_elsewhere(self, workflows: Sequence[str], build: str) -> bool:

@@ -178,10 +178,16 @@ class SqliteStore:
     async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
         return [attempt_of(row) for row in self._read(sql.expired_attempts, self.now_ms(), limit)]
 
-    async def next_wake_ms(self, queues: Sequence[str], after_ms: int = -1) -> int | None:
-        times = [self._read(sql.next_claimable, after_ms)[0][0], self._read(sql.next_expiry, after_ms)[0][0]]
-        times += [self._read(sql.next_ready, queue, after_ms)[0][0] for queue in queues]
-        return min((time for time in times if time is not None), default=None)
+    async def next_wake_ms(
+        self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
+    ) -> int | None:
+        rows = self._read(sql.next_claimable, json.dumps(workflows), after_ms) if workflows else []
+        rows += self._read(sql.next_expiry, after_ms)
+        if names:
+            activities = json.dumps(names)
+            for queue in queues:
+                rows += self._read(sql.next_ready, queue, after_ms, activities)
+        return min((time for (time,) in rows if time is not None), default=None)
 
     async def blocked_elsewhere(self, workflows: Sequence[str], build: str) -> bool:
         return bool(self._read(sql.blocked_elsewhere, json.dumps(workflows), build))

@@ -94,6 +94,43 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
+    def test_G12_the_claimable_longest_are_claimed_first_whatever_their_workflow(self) -> None:
+        async def case(bench: Bench) -> None:
+            for workflow, name, due_in_ms in (("one", "c", 3), ("two", "a", 1), ("one", "b", 2), ("two", "d", 4)):
+                mine = start(name, workflow=workflow, first=first_turn(activities=0))
+                check(isinstance(await bench.one(mine), StartedInstance))
+                record = await bench.instance(name)
+                timer = TimerRow(timer=1, due_at_ms=bench.clock.now_ms + due_in_ms)
+                check(applied(await bench.one(turn(record, timers_started=(timer,), release=True))))
+            bench.clock.now_ms += 10
+            for expected in ({"a", "b"}, {"c", "d"}):
+                outcome = await bench.one(ClaimInstances(owner=BERT, workflows=("one", "two"), limit=2))
+                check(isinstance(outcome, ClaimedInstances) and {each.id for each in outcome.instances} == expected)
+
+        self.on_bench(case)
+
+    def test_G12_what_only_others_can_go_on_with_is_no_reason_to_look(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.one(start("a", workflow="other"))
+            record = await bench.started("b", activities=0)
+            timer = TimerRow(timer=1, due_at_ms=bench.clock.now_ms + 5)
+            waiting = new_attempt(0, available_at_ms=bench.clock.now_ms + 7)
+            check(applied(await bench.one(turn(record, timers_started=(timer,), attempts=(waiting,), release=True))))
+
+            async def next_in_ms(workflow: str, queue: str, name: str, after_ms: int = -1) -> int | None:
+                at_ms = await bench.store.next_wake_ms(
+                    workflows=(workflow,), queues=(queue,), names=(name,), after_ms=after_ms
+                )
+                return None if at_ms is None else at_ms - bench.clock.now_ms
+
+            check(await next_in_ms("flow", "default", "step") == 5)
+            check(await next_in_ms("flow", "default", "step", timer.due_at_ms) == 7)
+            check(await next_in_ms("stranger", "default", "step") == 7)
+            check(await next_in_ms("stranger", "elsewhere", "step") is None)
+            check(await next_in_ms("stranger", "default", "stranger") is None)
+
+        self.on_bench(case)
+
     def test_G9_a_turn_is_taken_once_from_the_turn_it_saw(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")

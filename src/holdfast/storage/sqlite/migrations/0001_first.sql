@@ -21,7 +21,7 @@ CREATE TABLE instances (
     closed_at_ms    INTEGER
 );
 
-CREATE INDEX instances_claimable ON instances (claimable_at_ms) WHERE claimable_at_ms IS NOT NULL;
+CREATE INDEX instances_claimable ON instances (workflow, claimable_at_ms) WHERE claimable_at_ms IS NOT NULL;
 CREATE INDEX instances_blocked ON instances (workflow) WHERE state = 'BLOCKED';
 CREATE INDEX instances_owned ON instances (owner) WHERE owner IS NOT NULL;
 
@@ -77,7 +77,7 @@ CREATE TABLE attempts (
     PRIMARY KEY (number, execution, activity, dimension, attempt)
 );
 
-CREATE INDEX attempts_ready ON attempts (queue, available_at_ms) WHERE state = 'READY';
+CREATE INDEX attempts_ready ON attempts (queue, available_at_ms, name) WHERE state = 'READY';
 CREATE INDEX attempts_held ON attempts (owner)
     WHERE state IN ('QUEUED', 'PREPARING', 'RUNNING', 'CANCELLED_RUNNING');
 CREATE INDEX attempts_expiring ON attempts (expires_at_ms) WHERE expires_at_ms IS NOT NULL;

@@ -1,2 +1,10 @@
--- A read: when the next unowned instance, of whatever workflow, has something to do after the time given.
-SELECT min(claimable_at_ms) FROM instances WHERE claimable_at_ms > ? AND owner IS NULL
+-- A read: when the next instance of one of these workflows has something to do after the time given. One look into the
+-- index for each workflow, however many instances of others wait. What is claimable is unowned.
+SELECT min(first) FROM (
+    SELECT (
+        SELECT claimable_at_ms FROM instances
+        WHERE workflow = each.value AND claimable_at_ms > ?2
+        ORDER BY claimable_at_ms LIMIT 1
+    ) AS first
+    FROM json_each(?1) AS each
+)

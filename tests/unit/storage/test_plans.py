@@ -1,0 +1,46 @@
+"""Statements that run often find their rows by an index, on tables without rows and without statistics."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from holdfast.storage.sqlite.statements import migrations, statements
+
+PLANS = {
+    "next_claimable": "COVERING INDEX instances_claimable (workflow=? AND claimable_at_ms>?)",
+    "claim_instances": "INDEX instances_claimable (workflow=? AND claimable_at_ms<?)",
+    "next_ready": "COVERING INDEX attempts_ready (queue=? AND available_at_ms>?)",
+    "ready_attempts": "INDEX attempts_ready (queue=? AND available_at_ms<?)",
+    "next_expiry": "COVERING INDEX attempts_expiring (expires_at_ms>?)",
+    "expired_attempts": "INDEX attempts_expiring (expires_at_ms<?)",
+    "held_keys": "INDEX attempts_held (owner=?)",
+    "held_instances": "INDEX instances_owned (owner=?)",
+    "held_attempts": "INDEX attempts_held (owner=?)",
+    "held_attempt": "(number=? AND execution=? AND activity=? AND dimension=? AND attempt=?)",
+    "disown_instances": "INDEX instances_owned (owner=?)",
+    "move_attempt": "(number=? AND execution=? AND activity=? AND dimension=? AND attempt=?)",
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_statement_finds_its_rows_by_an_index(tmp_path: Path, name: str) -> None:
+    statement: str = getattr(statements, name)
+    connection: Any = apsw.Connection(str(tmp_path / "empty.db"))
+    try:
+        for _, script in migrations():
+            connection.execute(script)
+        explained = connection.execute(f"EXPLAIN QUERY PLAN {statement}", (None,) * bindings_of(statement))
+        plan = [str(row[3]) for row in explained]
+    finally:
+        connection.close()
+    assert any(PLANS[name] in step for step in plan), plan
+    assert not [step for step in plan if step.startswith("SCAN") and "VIRTUAL TABLE" not in step], plan
+
+
+def bindings_of(statement: str) -> int:
+    """How many values a statement wants: the highest numbered one, or as many as there are question marks."""
+    numbers = [int(number) for number in re.findall(r"\?(\d+)", statement)]
+    return max(numbers) if numbers else statement.count("?")
