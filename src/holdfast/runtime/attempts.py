@@ -4,7 +4,7 @@ A body that returns, raises, exits, hangs or gives back what cannot be stored en
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from functools import lru_cache
 from typing import Any, Final
@@ -55,7 +55,8 @@ class RunningAttempt:
         self.task: asyncio.Task[None] | None = None
         self.cancel_requested = False
         self.is_abandoned = False
-        """This worker lost its lease: somebody else decides what becomes of the attempt."""
+        """It was told to stop because this worker leaves or lost its lease: unless it gives a result all the same,
+        somebody else decides what becomes of the attempt."""
         self._beat = beat
         self._loop = loop
         self._written_at = -1e9
@@ -130,6 +131,7 @@ class AttemptRunner:
         self.free = slots
         self.abandoned_threads = 0
         self._is_stopped = False
+        self._dismissed: set[RunningAttempt] = set()
 
     def reserve(self) -> bool:
         """Take a slot, if one is free."""
@@ -184,16 +186,36 @@ class AttemptRunner:
                 running.task.cancel()
 
     async def stop(self) -> None:
-        """Stop every body. Their attempts stay RUNNING in the store until somebody takes them over."""
-        tasks = [running.task for running in self.running.values() if running.task is not None]
+        """W10: tell every body to stop that can be told, and wait a while for them. Whoever gives a result meanwhile is
+        heard; the attempts of the others stay RUNNING in the store until somebody takes them over.
+
+        A thread cannot be told, and is not waited for. Its answer counts if it comes before the worker has left.
+        """
+        self._is_stopped = True
+        await self._dismiss(running for running in self.running.values() if not self._is_thread(running))
+
+    async def leave(self) -> None:
+        """The worker has left: nobody hears any more how a body ends. One that will not end is left behind."""
         self._is_stopped = True
         self._ended = _nobody
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=LONGEST_FAREWELL_SECONDS)
+        await self._dismiss(running for running in self.running.values() if running not in self._dismissed)
         self._threads.close()
         await self._processes.close()
+
+    async def _dismiss(self, bodies: Iterable[RunningAttempt]) -> None:
+        dismissed = [running for running in bodies if running.task is not None]
+        self._dismissed.update(dismissed)
+        for running in dismissed:
+            running.is_abandoned = not running.cancel_requested
+            if running.task is not None:
+                running.task.cancel()
+        tasks = [running.task for running in dismissed if running.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=LONGEST_FAREWELL_SECONDS)
+
+    def _is_thread(self, running: RunningAttempt) -> bool:
+        activity = self._registry.activities[running.attempt.name]
+        return not (activity.is_async or activity.process)
 
     async def _run(self, activity: Activity[..., Any], running: RunningAttempt) -> None:
         attempt = running.attempt
@@ -211,7 +233,10 @@ class AttemptRunner:
             else:
                 self._finish_cancelled(running, cancelled)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
-            self._finish_failed(running, error)
+            if running.is_abandoned:
+                self.give_back()  # as likely as not because it was told to stop: it is run again elsewhere
+            else:
+                self._finish_failed(running, error)
         else:
             self._finish_completed(running, data)
         finally:

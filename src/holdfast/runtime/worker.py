@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+import msgspec
+
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import Started
 from holdfast.core.liveness import WorkerKey
@@ -156,7 +158,7 @@ class Worker:
         ]
 
     async def stop(self) -> None:
-        """W10: stop cleanly. What is running is given up and moves on without waiting for the lease."""
+        """W10: stop cleanly. What ends meanwhile is recorded; what runs on is given up and moves on at once."""
         self._is_stopping = True
         for task in self._tasks:
             task.cancel()
@@ -171,6 +173,8 @@ class Worker:
             self.committer.close()
             await self.committer.drain()
             await self._janitor.lose(self._lease.key, at_deadline=False, is_clean=True)
+        await self.runner.leave()
+        if self._lease is not None:
             await self._lease.stop()
             self._lease = None
 
@@ -179,7 +183,7 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.runner.stop()
+        await self.runner.leave()
         self.instances.forget_all()
         if self._lease is not None:
             await self._lease.stop()
@@ -205,7 +209,7 @@ class Worker:
             self.instances.adopt(live, built, outcome)
             done(outcome)
 
-        self.committer.submit(_with_first_turn(start, built.turn), decided)
+        self.committer.submit(msgspec.structs.replace(start, first=built.turn), decided)
         return True
 
     # ------------------------------------------------------------ lease
@@ -350,7 +354,7 @@ class Worker:
     def _serves(self, scheduled: ScheduledActivity) -> bool:
         """Whether a new attempt may start here at once: nobody who waits longer is overtaken."""
         mine = scheduled.options.queue in self._queues and scheduled.name in self._registry.activities
-        if mine and self._backlog:
+        if self._is_stopping or (mine and self._backlog):
             return False
         if mine and self.runner.free <= 0:
             self._backlog = True
@@ -358,6 +362,9 @@ class Worker:
 
     def _attempt_ended(self, ended: Completion | Retry) -> None:
         self.runner.give_back()
+        if self._is_stopping:  # whoever goes on with the instance takes its turn
+            self.committer.insist(ended, _ignore)
+            return
         self.instances.attempt_ended(ended)
         if self._backlog:
             self.look()
@@ -383,17 +390,3 @@ class Worker:
 
 def _ignore(_: object) -> None:
     """A result that nobody needs."""
-
-
-def _with_first_turn(start: Start, turn: object) -> Start:
-    return Start(
-        id=start.id,
-        workflow=start.workflow,
-        version=start.version,
-        input=start.input,
-        input_hash=start.input_hash,
-        started=start.started,
-        policy=start.policy,
-        first=turn,  # type: ignore[arg-type]  # a Turn
-        payloads=start.payloads,
-    )

@@ -1,0 +1,203 @@
+"""The farewell of a worker that stops cleanly (W10): what ends meanwhile counts, and what does not moves on."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.scenarios.support import check_tables, engine_of, rows, together, until
+
+import holdfast as hf
+from holdfast.runtime import attempts as runtime_attempts
+
+runs: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_run() -> None:
+    runs.clear()
+
+
+@hf.activity
+async def saves_what_it_has() -> str:
+    """A body that, told to stop, brings what it does to an end."""
+    runs.append("saves")
+    try:
+        await asyncio.sleep(3_600)
+    except asyncio.CancelledError:
+        await asyncio.sleep(0.01)
+    return f"saved {len(runs)}"
+
+
+@hf.workflow
+async def saving() -> str:
+    return await saves_what_it_has()
+
+
+def stored(path: Path) -> list[tuple[str, int, int]]:
+    return [
+        (str(state), failures, losses)
+        for state, failures, losses in rows(path, "SELECT state, failures, losses FROM attempts ORDER BY attempt")
+    ]
+
+
+async def runs_so_far(count: int) -> None:
+    await until(lambda: len(runs) == count)
+
+
+def test_W10_a_result_that_a_body_gives_when_told_to_stop_is_recorded(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, saves_what_it_has, saving) as engine:
+            await engine.start(saving, id="a")
+            await runs_so_far(1)
+        assert stored(path) == [("COMPLETED", 0, 0)]
+        async with engine_of(path, saves_what_it_has, saving) as engine:
+            assert await engine.get("a").result(timeout=10) == "saved 1"
+        assert runs == ["saves"]
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_W10_a_thread_that_ends_during_the_farewell_is_heard(tmp_path: Path) -> None:
+    """Nobody waits for it; but while the worker waits for others, its answer counts."""
+    may_end, has_ended = threading.Event(), asyncio.Event()
+
+    @hf.activity
+    def blocks() -> str:
+        runs.append("blocks")
+        may_end.wait(10)
+        return f"unblocked {len(runs)}"
+
+    @hf.workflow
+    async def blocking() -> str:
+        return await blocks()
+
+    @hf.activity
+    async def lingers() -> None:
+        runs.append("lingers")
+        try:
+            await asyncio.sleep(3_600)
+        except asyncio.CancelledError:
+            may_end.set()
+            await has_ended.wait()
+            raise
+
+    @hf.workflow
+    async def lingering() -> None:
+        await lingers()
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, blocks, blocking, lingers, lingering) as engine:
+            await engine.start(blocking, id="a")
+            await engine.start(lingering, id="b")
+            await runs_so_far(2)
+            worker = engine.worker
+            assert worker is not None
+            watching = asyncio.create_task(until(lambda: len(worker.runner.running) == 1))
+            watching.add_done_callback(lambda _: has_ended.set())
+        async with engine_of(path, blocks, blocking) as engine:
+            assert await engine.get("a").result(timeout=10) == "unblocked 2"
+        assert sorted(runs) == ["blocks", "lingers"]
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_W10_a_thread_that_does_not_end_is_not_waited_for_and_runs_again_elsewhere(tmp_path: Path) -> None:
+    may_end = threading.Event()
+
+    @hf.activity
+    def blocks() -> int:
+        runs.append("blocks")
+        if len(runs) == 1:
+            may_end.wait(60)
+        return len(runs)
+
+    @hf.workflow
+    async def blocking() -> int:
+        return await blocks()
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, blocks, blocking) as engine:
+            await engine.start(blocking, id="a")
+            await runs_so_far(1)
+        assert stored(path) == [("TIMED_OUT", 0, 0), ("READY", 0, 0)], "a clean stop is no loss"
+        async with engine_of(path, blocks, blocking) as engine:
+            assert await engine.get("a").result(timeout=10) == 2
+        check_tables(path)
+
+    try:
+        together(scenario(), seconds=runtime_attempts.LONGEST_FAREWELL_SECONDS)
+    finally:
+        may_end.set()
+
+
+@pytest.mark.parametrize("ending", [asyncio.CancelledError, RuntimeError], ids=["stops", "stumbles"])
+def test_W10_a_body_that_stops_when_told_has_not_failed(tmp_path: Path, ending: Callable[[], BaseException]) -> None:
+    """Many libraries turn being cancelled into an error of their own. It is no failure of the activity."""
+
+    @hf.activity(retry=hf.Retry(attempts=1))
+    async def waits() -> int:
+        runs.append("waits")
+        if len(runs) == 1:
+            try:
+                await asyncio.sleep(3_600)
+            except asyncio.CancelledError:
+                raise ending() from None
+        return len(runs)
+
+    @hf.workflow
+    async def waiting() -> int:
+        return await waits()
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, waits, waiting) as engine:
+            await engine.start(waiting, id="a")
+            await runs_so_far(1)
+        assert stored(path) == [("TIMED_OUT", 0, 0), ("READY", 0, 0)]
+        async with engine_of(path, waits, waiting) as engine:
+            assert await engine.get("a").result(timeout=10) == 2
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_W10_a_worker_that_leaves_begins_nothing_new(tmp_path: Path) -> None:
+    """What a turn schedules during the farewell waits for others: here it could only be lost."""
+
+    @hf.activity(rerun_after_loss=False)
+    async def once() -> str:
+        runs.append("once")
+        return "once"
+
+    @hf.workflow
+    async def scheduling() -> str:
+        return await once()
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        engine = engine_of(path, saves_what_it_has, saving, once, scheduling)
+        async with engine:
+            await engine.start(saving, id="a")
+            await runs_so_far(1)
+            worker = engine.worker
+            assert worker is not None
+
+            async def start_late() -> None:
+                await until(lambda: worker._is_stopping)
+                await engine.start(scheduling, id="b")
+
+            late = asyncio.create_task(start_late())
+        await late
+        assert rows(path, "SELECT state, owner FROM attempts WHERE name LIKE '%once'") == [("READY", None)]
+        async with engine_of(path, once, scheduling) as engine:
+            assert await engine.get("b").result(timeout=10) == "once"
+        check_tables(path)
+
+    together(scenario())
