@@ -41,6 +41,7 @@ from holdfast.errors import (
     WorkflowBlocked,
     WorkflowCancelled,
     WorkflowFailed,
+    WorkflowTerminated,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ __all__ = [
     "WorkflowCancelled",
     "WorkflowFailed",
     "WorkflowInfo",
+    "WorkflowTerminated",
     "__version__",
     "activity",
     "activity_info",

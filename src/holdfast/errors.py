@@ -170,6 +170,14 @@ class WorkflowCancelled(HoldfastError):
     """The workflow was cancelled."""
 
 
+class WorkflowTerminated(HoldfastError):
+    """The workflow was ended from outside, and none of its code was run for it. `reason` is what was said then."""
+
+    def __init__(self, message: str, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class WorkflowBlocked(HoldfastError):
     """The workflow is parked: its code does not match its history (G12). Fixed code resumes it."""
 

@@ -81,7 +81,9 @@ async def gives_up() -> int:
 
 
 async def make_store(path: Path) -> None:
-    """Instances: done, failed, large, given-up, sleeping, hanging (its worker left), requested (nobody began it)."""
+    """Instances: done, failed, large, given-up, ended (from outside), sleeping, hanging (its worker left), requested
+    (nobody began it).
+    """
     asleep = asyncio.Event()
 
     def listen(point: FaultPoint, members: Sequence[Member]) -> None:
@@ -96,9 +98,11 @@ async def make_store(path: Path) -> None:
             await engine.run(fails, 5, id="failed")
         await engine.run(writes, LARGE, id="large")
         await engine.run(gives_up, id="given-up")
-        asleep.clear()
-        await engine.start(sleeps, 1, id="sleeping")
-        await asleep.wait()
+        for name in ("ended", "sleeping"):
+            asleep.clear()
+            await engine.start(sleeps, 1, id=name)
+            await asleep.wait()
+        await engine.get("ended").terminate("a test")
         hanging.clear()
         await engine.start(hangs, id="hanging")
         await hanging.wait()

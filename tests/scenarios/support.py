@@ -15,6 +15,7 @@ from holdfast.core.events import (
     TimerFired,
     WorkflowCompleted,
     WorkflowFailed,
+    WorkflowTerminated,
     decode_event,
     decode_events,
 )
@@ -116,7 +117,8 @@ def _of_instance(path: Path, number: int, state: str, turn: int, owner: str | No
     decided += [("timer", event.timer) for event in events if isinstance(event, TimerFired)]
     if len(decided) != len(set(decided)):
         problems.append(f"something has two outcomes: {decided}")
-    ends = [at for at, event in enumerate(events) if isinstance(event, WorkflowCompleted | WorkflowFailed)]
+    terminal = WorkflowCompleted | WorkflowFailed | WorkflowTerminated
+    ends = [at for at, event in enumerate(events) if isinstance(event, terminal)]
     is_closed = InstanceState(state) in INSTANCE_FINAL
     if is_closed and ends != [len(events) - 1]:
         problems.append(f"closed, with terminal events at {ends} of {len(events)}")

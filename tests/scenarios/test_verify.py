@@ -39,14 +39,15 @@ def store(sound: Path, tmp_path: Path) -> Path:
 def test_a_store_with_instances_in_every_phase_is_sound(sound: Path) -> None:
     report = inspect(sound)
     assert report.problems == ()
-    assert report.instances == 7
-    assert report.attempts == 11
+    assert report.instances == 8
+    assert report.attempts == 12
     states: dict[str, str] = dict(sql(sound, "SELECT id, state FROM instances"))
     assert states == {
         "done": "COMPLETED",
         "failed": "FAILED",
         "large": "COMPLETED",
         "given-up": "COMPLETED",
+        "ended": "TERMINATED",
         "sleeping": "RUNNING",
         "hanging": "RUNNING",
         "requested": "REQUESTED",
@@ -102,6 +103,10 @@ DAMAGE = [
     (Rule.TERMINAL_LAST, "sleeping", "UPDATE instances SET closed_at_ms = 1 WHERE number = ?1"),
     (Rule.TERMINAL_LAST, "sleeping", "UPDATE instances SET state = 'COMPLETED', closed_at_ms = 1 WHERE number = ?1"),
     (Rule.TERMINAL_LAST, "done", "UPDATE instances SET outcome = NULL WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "ended", "UPDATE instances SET outcome = NULL WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "ended", "UPDATE instances SET outcome = CAST('{}' AS BLOB) WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "ended", "UPDATE instances SET state = 'COMPLETED' WHERE number = ?1"),
+    (Rule.NOTHING_PENDING, "ended", "INSERT INTO timers VALUES (?1, 1, 9, 9)"),
     (Rule.TERMINAL_LAST, "done", "UPDATE instances SET outcome = CAST('{\"data\":3}' AS BLOB) WHERE number = ?1"),
     (Rule.TIMERS_AGREE, "sleeping", "DELETE FROM timers WHERE number = ?1"),
     (Rule.TIMERS_AGREE, "sleeping", "INSERT INTO timers VALUES (?1, 1, 9, 9)"),
@@ -203,6 +208,9 @@ EDITS: list[tuple[Rule, str, Callable[[Events], Events]]] = [
     (Rule.STARTED_ONCE, "done", twice("started")),
     (Rule.STARTED_ONCE, "done", changed("started", workflow="other")),
     (Rule.TERMINAL_LAST, "done", without("workflow_completed")),
+    (Rule.TERMINAL_LAST, "ended", without("workflow_terminated")),
+    (Rule.TERMINAL_LAST, "ended", twice("workflow_terminated")),
+    (Rule.TERMINAL_LAST, "done", lambda events: [*events, {"event": "workflow_terminated", "time_ms": 1}]),
     (Rule.TERMINAL_LAST, "done", twice("workflow_completed")),
     (Rule.TERMINAL_LAST, "done", twice("activity_completed")),
     (Rule.TERMINAL_LAST, "done", changed("workflow_completed", result={"data": 77})),

@@ -58,6 +58,8 @@ async def outside(engine: hf.Engine, client: hf.Client) -> None:
     assert_type(handle, hf.Handle[str])
     assert_type(await handle.result(timeout=1), str)
     assert_type(await handle.result(timeout=timedelta(seconds=1)), str)
+    await handle.terminate("not wanted")
+    await handle.terminate(7)  # type: ignore[arg-type]
     assert_type(await client.start(checkout.bind(order=order), id="a"), hf.Handle[str])
     assert_type(client.get("a"), hf.Handle[Any])
     assert_type(await charge.fn("a"), Any)

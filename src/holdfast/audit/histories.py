@@ -16,7 +16,7 @@ from holdfast.storage.sqlite.audit import RawTurn
 
 Finding = tuple[Rule, str]
 Outcome = ev.ActivityCompleted | ev.ActivityFailed
-Terminal = ev.WorkflowCompleted | ev.WorkflowFailed
+Terminal = ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowTerminated
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ def _read_event(reading: HistoryReading, at: int, event: HistoryEvent) -> None:
             if reading.started is not None:
                 reading.add(Rule.STARTED_ONCE, f"event {at} is a second start")
             reading.started = event
-        case ev.WorkflowCompleted() | ev.WorkflowFailed():
+        case ev.WorkflowCompleted() | ev.WorkflowFailed() | ev.WorkflowTerminated():
             reading.terminal = event
         case ev.ActivityScheduled() | ev.ActivityAbandoned():
             _read_activity(reading, at, event)

@@ -27,6 +27,7 @@ CLAIMABLE = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
 ENDS: Mapping[InstanceState, type[Terminal]] = {
     _S.COMPLETED: ev.WorkflowCompleted,
     _S.FAILED: ev.WorkflowFailed,
+    _S.TERMINATED: ev.WorkflowTerminated,
 }
 _payload = msgspec.json.Decoder(Payload)
 
@@ -149,10 +150,19 @@ def _check_stored_outcome(row: RawInstance, terminal: Terminal, payloads: dict[s
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return [(Rule.TERMINAL_LAST, f"its outcome cannot be decoded: {error}")]
     findings = check_payload(stored, payloads, "its outcome")
-    recorded = terminal.result if isinstance(terminal, ev.WorkflowCompleted) else terminal.failure
-    if data_of(stored, payloads) != data_of(recorded, payloads):
+    if data_of(stored, payloads) != _recorded_outcome(terminal, payloads):
         findings.append((Rule.TERMINAL_LAST, "its outcome is not the one that its history ends with"))
     return findings
+
+
+def _recorded_outcome(terminal: Terminal, payloads: dict[str, bytes]) -> bytes | None:
+    match terminal:
+        case ev.WorkflowCompleted():
+            return data_of(terminal.result, payloads)
+        case ev.WorkflowFailed():
+            return data_of(terminal.failure, payloads)
+        case ev.WorkflowTerminated():
+            return msgspec.json.encode(terminal.reason or None)
 
 
 def _check_pending(tables: InstanceTables) -> list[Finding]:

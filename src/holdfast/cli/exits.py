@@ -5,7 +5,14 @@ import sys
 import threading
 from typing import Final, NoReturn
 
-from holdfast.errors import HoldfastError, StoreError, WorkflowBlocked, WorkflowCancelled, WorkflowFailed
+from holdfast.errors import (
+    HoldfastError,
+    StoreError,
+    WorkflowBlocked,
+    WorkflowCancelled,
+    WorkflowFailed,
+    WorkflowTerminated,
+)
 
 EXIT_BAD_NEWS: Final = 1
 """The command did its work and the answer is bad: the workflow failed, or the audit found problems."""
@@ -36,7 +43,7 @@ def leave(code: int) -> NoReturn:
 def exit_code(error: HoldfastError) -> int:
     """The code that the command ends with after an error."""
     match error:
-        case WorkflowFailed() | WorkflowCancelled() | WorkflowBlocked():
+        case WorkflowFailed() | WorkflowCancelled() | WorkflowTerminated() | WorkflowBlocked():
             return EXIT_BAD_NEWS
         case StoreError():
             return EXIT_STORE

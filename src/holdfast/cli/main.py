@@ -12,6 +12,7 @@ from holdfast.cli.explain import explain
 from holdfast.cli.list import list_instances
 from holdfast.cli.run import run
 from holdfast.cli.show import show
+from holdfast.cli.terminate import terminate
 from holdfast.cli.texts import safe_lines
 from holdfast.cli.verify import verify
 from holdfast.errors import HoldfastError
@@ -44,6 +45,7 @@ def root(
 app.command()(run)
 app.command(name="list")(list_instances)
 app.command()(show)
+app.command()(terminate)
 app.command()(verify)
 app.command()(explain)
 

@@ -24,7 +24,7 @@ from holdfast.cli.stores import JsonOption, StoreOption, look_into
 from holdfast.cli.texts import moment_text, print_aligned, safe, safe_lines, seconds_text, state_text
 from holdfast.client.views import moment, read_key
 from holdfast.core.collation.digits import MEANING, Digit
-from holdfast.core.events import Payload
+from holdfast.core.events import Payload, WorkflowTerminated
 from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound
@@ -62,6 +62,14 @@ class Shown:
             return _failure.decode(self.outcome)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return Failure(type="unreadable", message="the stored failure cannot be decoded")
+
+    @property
+    def reason(self) -> str | None:
+        """Why it was terminated, if that was said."""
+        for event in reversed(self.picture.events):
+            if isinstance(event, WorkflowTerminated):
+                return event.reason or None
+        return None
 
 
 def show(
@@ -118,6 +126,10 @@ def _print(shown: Shown, console: Console) -> None:
     if (failure := shown.failure) is not None:
         for line in _failure_lines(failure):
             console.print(line, soft_wrap=True)
+    elif record.state is InstanceState.TERMINATED:
+        console.print(
+            Text.assemble(("terminated ", "bold magenta"), safe(shown.reason or "without a reason")), soft_wrap=True
+        )
     elif shown.outcome is not None:
         text = safe(shown.outcome.decode(errors="replace"), LONGEST_RESULT)
         console.print(Text.assemble(("result ", "bold green"), text), soft_wrap=True)
@@ -222,6 +234,8 @@ def _fields(shown: Shown) -> dict[str, Any]:
     }
     if (failure := shown.failure) is not None:
         fields["failure"] = msgspec.to_builtins(failure)
+    elif record.state is InstanceState.TERMINATED:
+        fields["reason"] = shown.reason
     elif shown.outcome is not None:
         fields["result"] = msgspec.Raw(shown.outcome)
     return fields

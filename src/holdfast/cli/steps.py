@@ -1,5 +1,6 @@
 """The steps of an instance, as ``run`` and ``show`` tell them: activities with their attempts, and timers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -87,6 +88,8 @@ def steps_of(events: list[HistoryEvent], attempts: list[AttemptRecord]) -> list[
                 _end(steps.get(("timer", event.timer)), StepState.DONE, event.time_ms)
             case ev.TimerCancelled():
                 _end(steps.get(("timer", event.timer)), StepState.CANCELLED, None)
+            case ev.WorkflowTerminated():
+                _end_all(steps.values(), event.time_ms)
             case _:
                 pass
     for attempt in attempts:
@@ -94,6 +97,11 @@ def steps_of(events: list[HistoryEvent], attempts: list[AttemptRecord]) -> list[
         if step is not None:
             step.attempts.append(attempt)
     return list(steps.values())
+
+
+def _end_all(steps: Iterable[Step], at_ms: int) -> None:
+    for step in steps:
+        _end(step, StepState.CANCELLED, at_ms)
 
 
 def failure_of_attempt(attempt: AttemptRecord) -> Failure | None:

@@ -14,10 +14,18 @@ from holdfast.core.events import Payload, Started, encode_event
 from holdfast.core.gates import IdPolicy
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.words import word
-from holdfast.errors import InstanceConflict, InvalidOption, StoreError, UsageError
+from holdfast.errors import (
+    InstanceClosed,
+    InstanceConflict,
+    InstanceNotFound,
+    InvalidOption,
+    StoreError,
+    UsageError,
+)
 from holdfast.payloads.canonical import input_hash
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.failures import Resolver
+from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.surroundings import Bell, Surroundings
@@ -27,6 +35,7 @@ from holdfast.storage.contract import (
     Failed,
     HeartbeatAttempt,
     InstanceId,
+    InstanceNumber,
     InstanceRecord,
     LargePayload,
     Member,
@@ -35,6 +44,8 @@ from holdfast.storage.contract import (
     Start,
     StartedInstance,
     Store,
+    Terminate,
+    TerminatedInstance,
     Turn,
 )
 from holdfast.storage.large import offload
@@ -55,7 +66,7 @@ class Client:
         self._surroundings = surroundings
         self._providers = providers = surroundings.providers
         self._committer = Committer(store, providers.commit_id, after_group=self._committed)
-        self._waiters = Waiters(store.find)
+        self._waiters = Waiters(store.read_instance)
         self._bell: Bell | None = None
 
     async def open(self) -> None:
@@ -130,7 +141,8 @@ class Client:
         outcome = await self._commit_start(start, started)
         match outcome:
             case StartedInstance():
-                return Handle(self, instance_id, signature, is_new=outcome.created)
+                number = outcome.instance.number
+                return Handle(self, instance_id, signature, is_new=outcome.created, number=number)
             case Rejected():
                 raise InstanceConflict(outcome.reason)
             case Failed():
@@ -157,10 +169,13 @@ class Client:
     ) -> Any:
         """Start an instance, or find it, and wait for its result."""
         instance_id = InstanceId(checked_name(self._providers.unique_text() if id is None else id, "an instance"))
-        with self._waiters.expecting(instance_id) as ended:
+        with self._waiters.expecting(instance_id) as waiting:
             handle: Handle[Any] = await self.start(workflow, *args, id=instance_id)
             if handle.is_new:
-                return await handle.result_of(await ended)
+                waiting.number = handle.number
+                close = await waiting.ended()
+                if waiting.told_of == handle.number:
+                    return await handle.result_of(close)
         return await handle.result()
 
     def get(self, id: str) -> Handle[Any]:  # noqa: A002
@@ -193,8 +208,25 @@ class Client:
     def resolve(self) -> Resolver:
         return self._registry.resolve
 
-    async def wait_for_end(self, instance_id: InstanceId) -> None:
-        await self._waiters.wait(instance_id)
+    async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> None:
+        await self._waiters.wait(instance_id, number)
+
+    async def end_from_outside(
+        self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
+    ) -> None:
+        """Terminate an instance; see `Handle.terminate`."""
+        outcome = await self._committer.commit(Terminate(id=instance_id, number=number, reason=_checked_reason(reason)))
+        match outcome:
+            case TerminatedInstance(instance=found, was_open=True):
+                self._ended_from_outside(instance_id, found.number)
+            case TerminatedInstance(instance=found):
+                raise InstanceClosed(f"{instance_id!r} is {found.state}, so it cannot be terminated any more")
+            case Rejected():
+                raise InstanceNotFound(outcome.reason)
+            case Failed():
+                raise outcome.error
+            case _:
+                raise StoreError(f"the termination of {instance_id!r} had the outcome {outcome!r}")
 
     def signature_of(self, workflow: str) -> Signature | None:
         known = self._registry.workflows.get(workflow)
@@ -223,6 +255,10 @@ class Client:
         del started
         return await self._committer.commit(start)
 
+    def _ended_from_outside(self, instance_id: InstanceId, number: InstanceNumber) -> None:
+        """An instance was ended by this process, and not by its own code."""
+        self._waiters.ended(instance_id, number)
+
     def _committed(self, members: Sequence[Member]) -> None:
         """A group is on disk: tell other processes if it has something for them."""
         if self._bell is not None and any(_is_for_others(member) for member in members):
@@ -236,6 +272,16 @@ def _supported(policy: IdPolicy) -> IdPolicy:
     if policy is not IdPolicy.IDEMPOTENT:
         raise InvalidOption(f"policy={policy.value!r} is not supported yet; an id is one instance for good")
     return policy
+
+
+def _checked_reason(reason: object) -> str:
+    if reason is None:
+        return ""
+    if not isinstance(reason, str) or len(reason) > MESSAGE_LIMIT_CHARACTERS:
+        shown = f"{len(reason):,} characters" if isinstance(reason, str) else type(reason).__name__
+        raise InvalidOption(f"reason must be a text of at most {MESSAGE_LIMIT_CHARACTERS:,} characters, not {shown}")
+    encode(reason, str, what="the reason")
+    return reason
 
 
 def _is_for_others(member: Member) -> bool:

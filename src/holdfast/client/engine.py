@@ -18,7 +18,7 @@ from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import InvalidOption
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
-from holdfast.storage.contract import Outcome, Start
+from holdfast.storage.contract import InstanceId, InstanceNumber, Outcome, Start
 from holdfast.storage.sqlite.store import SqliteStore
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
@@ -69,7 +69,6 @@ class Engine(Client):
             self._store,
             self._registry,
             self._surroundings,
-            closed=self._waiters.ended,
             ended=self._waiters.ended,
             committed=self._committed,
             **self._options,
@@ -110,6 +109,11 @@ class Engine(Client):
         if worker is not None:
             worker.look()
         return outcome
+
+    def _ended_from_outside(self, instance_id: InstanceId, number: InstanceNumber) -> None:
+        if self._worker is not None:
+            self._worker.instances.drop(number)
+        super()._ended_from_outside(instance_id, number)
 
     def _woken(self) -> None:
         super()._woken()

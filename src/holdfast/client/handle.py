@@ -9,11 +9,11 @@ from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.client.views import Description, HistoryEntry, description
 from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event
 from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import InstanceNotFound, WorkflowBlocked, WorkflowCancelled, WorkflowFailed
+from holdfast.errors import InstanceNotFound, WorkflowBlocked, WorkflowCancelled, WorkflowFailed, WorkflowTerminated
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, Resolver, to_exception
 from holdfast.payloads.signature import Signature
-from holdfast.storage.contract import Close, InstanceId, InstanceRecord, Store
+from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord, Store
 
 R_co = TypeVar("R_co", covariant=True)
 _failure = msgspec.json.Decoder(Failure)
@@ -27,17 +27,31 @@ class Reader(Protocol):
     def store(self) -> Store: ...
     @property
     def resolve(self) -> Resolver: ...
-    async def wait_for_end(self, instance_id: InstanceId) -> None: ...
+    async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> None: ...
+    async def end_from_outside(
+        self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
+    ) -> None: ...
     def signature_of(self, workflow: str) -> Signature | None: ...
 
 
 class Handle(Generic[R_co]):
-    """Names an instance. Making one asks nothing of the store; its methods do."""
+    """Names an instance. Making one asks nothing of the store; its methods do.
+
+    The handle that a start gave stays with the instance that it started or found. One that was made from an id alone
+    means the newest instance of that id, each time that something is asked of it.
+    """
 
     def __init__(
-        self, client: Reader, instance_id: InstanceId, signature: Signature | None = None, *, is_new: bool = False
+        self,
+        client: Reader,
+        instance_id: InstanceId,
+        signature: Signature | None = None,
+        *,
+        is_new: bool = False,
+        number: InstanceNumber | None = None,
     ) -> None:
         self.is_new = is_new  # made by the start that gave this handle
+        self.number = number
         self._client = client
         self._id = instance_id
         self._signature = signature
@@ -51,16 +65,18 @@ class Handle(Generic[R_co]):
         return f"<handle of {self._id!r}>"
 
     async def result(self, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109 - the name is part of the design
-        """Wait for the end. A failure is raised as `WorkflowFailed` with its cause; `TimeoutError` after `timeout`."""
+        """Wait for the end. A failure is raised as `WorkflowFailed` with its cause; `TimeoutError` after `timeout`.
+
+        Whoever waits stays with the instance that it found, also when the id is started anew meanwhile.
+        """
         seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
         async with asyncio.timeout(seconds):
-            while True:
-                record = await self._record()
-                if record.closed_at_ms is not None:
-                    break
+            record = await self._record()
+            while record.closed_at_ms is None:
                 if record.state is InstanceState.BLOCKED:
                     raise WorkflowBlocked(f"{self._id} is blocked: {record.blocked}")
-                await self._client.wait_for_end(self._id)
+                await self._client.wait_for_end(self._id, record.number)
+                record = await self._record(record.number)
         signature = self._signature or self._client.signature_of(record.workflow)
         return self._told(record.state, await self._outcome(record), signature)
 
@@ -79,7 +95,19 @@ class Handle(Generic[R_co]):
         if state is InstanceState.FAILED:
             cause = to_exception(_failure.decode(data), self._client.resolve)
             raise WorkflowFailed(f"{self._id} failed: {type(cause).__name__}: {cause}", cause) from cause
+        if state is InstanceState.TERMINATED:
+            reason: str | None = decode(data)
+            said = f": {reason}" if reason else ""
+            raise WorkflowTerminated(f"{self._id} was terminated{said}", reason)
         raise WorkflowCancelled(f"{self._id} is {state}")
+
+    async def terminate(self, reason: str | None = None) -> None:
+        """End the instance now (A9). Its code is not asked: no `except` of it runs, and no activity of a clean-up.
+
+        Whoever waits for it gets `WorkflowTerminated`. What its activities are doing is cancelled: at once in this
+        process, with their next heartbeat elsewhere. `InstanceClosed` if it has ended already.
+        """
+        await self._client.end_from_outside(self._id, self.number, reason)
 
     async def describe(self) -> Description:
         """Where the instance is now."""
@@ -100,8 +128,10 @@ class Handle(Generic[R_co]):
         rows = await self._client.store.read_history(record.number, record.execution)
         return [(row.turn, event) for row in rows for event in decode_events(row.events)]
 
-    async def _record(self) -> InstanceRecord:
-        record = await self._client.store.find(self._id)
+    async def _record(self, number: InstanceNumber | None = None) -> InstanceRecord:
+        number = self.number if number is None else number
+        store = self._client.store
+        record = await (store.find(self._id) if number is None else store.read_instance(number))
         if record is None:
             raise InstanceNotFound(f"no instance has the id {self._id!r}")
         return record

@@ -14,6 +14,7 @@ from holdfast.core.events import (
     TimerCancelled,
     TimerFired,
     TimerStarted,
+    WorkflowTerminated,
 )
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.storage.contract import AttemptRecord, InstanceRecord
@@ -128,6 +129,8 @@ def read_key(events: list[HistoryEvent]) -> tuple[str, list[str]]:
                 digits["timer", event.timer] = "4"
             case TimerCancelled():
                 digits["timer", event.timer] = "3"
+            case WorkflowTerminated():  # what was open is cancelled with it (K2)
+                digits = {which: "7" if digit in "85" else digit for which, digit in digits.items()}
             case _:
                 pass
     waiting = [names[which] for which, digit in digits.items() if digit in "85"]

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from holdfast.storage.contract import Close, InstanceId, InstanceRecord
+from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord
 
 logger = logging.getLogger("holdfast")
 
@@ -15,46 +15,70 @@ LOOK_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.005
 """Between two looks that wake-ups ask for."""
 
-Find = Callable[[InstanceId], Awaitable[InstanceRecord | None]]
+Read = Callable[[InstanceNumber], Awaitable[InstanceRecord | None]]
+
+
+class Waiting:
+    """Somebody who waits. While its start is on its way the number of the instance is not known yet."""
+
+    __slots__ = ("_future", "number", "told_of")
+
+    def __init__(self, number: InstanceNumber | None) -> None:
+        self.number = number
+        self.told_of: InstanceNumber | None = None
+        """Which instance ended. Somebody whose number is not known yet may be told of an earlier one of the id."""
+        self._future: asyncio.Future[Close | None] = asyncio.get_running_loop().create_future()
+
+    async def ended(self) -> Close | None:
+        """How it ended, if that happened in this process; None says: look."""
+        return await self._future
+
+    def tell(self, number: InstanceNumber, close: Close | None) -> None:
+        if not self._future.done():
+            self.told_of = number
+            self._future.set_result(close)
+
+    def cancel(self) -> None:
+        self._future.cancel()
 
 
 class Waiters:
-    """The futures of everyone who waits for an end, by instance."""
+    """Everyone who waits for an end. An id may have had several instances (G3), so each names its number, too."""
 
-    def __init__(self, find: Find) -> None:
-        self._find = find
-        self._waiting: dict[InstanceId, list[asyncio.Future[Close | None]]] = {}
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._waiting: dict[InstanceId, list[Waiting]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
 
-    def ended(self, instance_id: InstanceId, close: Close | None = None) -> None:
+    def ended(self, instance_id: InstanceId, number: InstanceNumber, close: Close | None = None) -> None:
         """An instance came to its end, or was parked. In this process one knows how, and nobody needs to look."""
-        for future in self._waiting.pop(instance_id, ()):
-            if not future.done():
-                future.set_result(close)
+        for waiting in self._waiting.get(instance_id, ()):
+            if waiting.number is None or waiting.number == number:
+                waiting.tell(number, close)
 
     def look(self) -> None:
         """Another process has written something."""
         self._wake.set()
 
-    async def wait(self, instance_id: InstanceId) -> None:
+    async def wait(self, instance_id: InstanceId, number: InstanceNumber) -> None:
         """Return when the instance may have ended. The caller looks, and waits again if not."""
-        with self.expecting(instance_id) as future:
-            await future
+        with self.expecting(instance_id, number) as waiting:
+            await waiting.ended()
 
     @contextmanager
-    def expecting(self, instance_id: InstanceId) -> Generator[asyncio.Future[Close | None]]:
-        """A future of the end: how it ended, if that happens in this process, or None, which says: look."""
-        future: asyncio.Future[Close | None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(instance_id, []).append(future)
+    def expecting(self, instance_id: InstanceId, number: InstanceNumber | None = None) -> Generator[Waiting]:
+        """Wait from here on, also for an instance that is yet to be started."""
+        waiting = Waiting(number)
+        self._waiting.setdefault(instance_id, []).append(waiting)
         if self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look_for_ends(), name="holdfast-waiters")
         try:
-            yield future
+            yield waiting
         finally:
-            others = self._waiting.get(instance_id)
-            if others is not None and future in others:
-                others.remove(future)
+            others = self._waiting.get(instance_id, [])
+            if waiting in others:
+                others.remove(waiting)
                 if not others:
                     del self._waiting[instance_id]
 
@@ -63,9 +87,9 @@ class Waiters:
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
-        for futures in self._waiting.values():
-            for future in futures:
-                future.cancel()
+        for everyone in self._waiting.values():
+            for waiting in everyone:
+                waiting.cancel()
         self._waiting.clear()
 
     async def _look_for_ends(self) -> None:
@@ -81,7 +105,11 @@ class Waiters:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _look(self) -> None:
-        for instance_id in list(self._waiting):
-            record = await self._find(instance_id)
-            if record is None or record.closed_at_ms is not None or record.blocked is not None:
-                self.ended(instance_id)
+        wanted = {
+            (instance_id, waiting.number) for instance_id, everyone in self._waiting.items() for waiting in everyone
+        }
+        for instance_id, number in wanted:
+            if number is not None:
+                record = await self._read(number)
+                if record is None or record.closed_at_ms is not None or record.blocked is not None:
+                    self.ended(instance_id, number)

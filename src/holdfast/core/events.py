@@ -1,7 +1,8 @@
 """History: what happened to an instance, in the order it was applied (G9-G11).
 
 Two kinds of events alternate. *Inputs* came from outside and were applied to the code: the start, completions, fired
-timers. *Commands* are what the code did in answer. Replay applies the inputs again and compares the commands (G12).
+timers. *Commands* are what the code did in answer. Replay applies the inputs again and compares the commands (G12). An
+end from outside may follow them, of which the code never learns.
 
 Events are stored one row per turn, as JSON, and never change once they are committed: fields may be added with a
 default, nothing may be taken away or renamed. Payloads stand in them as they were encoded; one that is large lives in
@@ -111,6 +112,16 @@ class WorkflowFailed(Event, frozen=True, tag="workflow_failed"):
     failure: Payload
 
 
+# ---------------------------------------------------------------- the end from outside
+
+
+class WorkflowTerminated(Event, frozen=True, tag="workflow_terminated"):
+    """Somebody ended the instance. Its code was not asked and never learns it (A9), so no replay sees this."""
+
+    time_ms: int
+    reason: str = ""
+
+
 Input = Started | ActivityCompleted | ActivityFailed | TimerFired
 Command = (
     ActivityScheduled
@@ -121,7 +132,7 @@ Command = (
     | WorkflowCompleted
     | WorkflowFailed
 )
-HistoryEvent = Input | Command
+HistoryEvent = Input | Command | WorkflowTerminated
 
 INPUTS: Final = (Started, ActivityCompleted, ActivityFailed, TimerFired)
 

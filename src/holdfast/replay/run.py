@@ -169,6 +169,8 @@ class WorkflowRun:
                     self._feed(event)
                     produced.extend(self._output.events)
                     self._output = Output()
+                elif isinstance(event, ev.WorkflowTerminated):
+                    continue  # the code never learnt of it
                 elif not produced or not _same(event, produced[0]):
                     raise mismatch(position, recorded=event, produced=produced[0] if produced else None)
                 else:
@@ -354,6 +356,8 @@ def _step(event: HistoryEvent | None) -> str:
             return "the end of the workflow"
         case ev.WorkflowFailed():
             return f"the failure of the workflow ({_decode_failure.decode(bytes(event.failure.data)).message})"
+        case ev.WorkflowTerminated():
+            return "its end from outside"
         case ev.Started() | ev.ActivityCompleted() | ev.ActivityFailed() | ev.TimerFired():
             return "no further step before the next message"
 

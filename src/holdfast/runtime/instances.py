@@ -70,8 +70,7 @@ class InstanceOwner:
         elapsed_ms: Callable[[], int],
         cache_size: int,
         serves: Callable[[ScheduledActivity], bool],
-        closed: Callable[[InstanceId], None],
-        ended: Callable[[InstanceId, Close], None] | None = None,
+        ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
         work_is_waiting: Callable[[], None],
     ) -> None:
         self._registry, self._store = registry, store
@@ -80,7 +79,6 @@ class InstanceOwner:
         self._key = key
         self._cache_size = cache_size
         self._serves = serves
-        self._closed = closed
         self._ended = ended
         self._work_is_waiting = work_is_waiting
         self._runs = RunMaker(registry, elapsed_ms)
@@ -120,8 +118,7 @@ class InstanceOwner:
 
     def first_turn(self, start: Start, started: Started) -> tuple[LiveInstance, BuiltTurn] | None:
         """Run the first turn of an instance that is yet to be created; None if its code cannot be run here."""
-        code = self._registry.workflows.get(start.workflow)
-        if code is None:
+        if start.workflow not in self._registry.workflows:
             return None
         live = LiveInstance(
             number=NO_NUMBER,
@@ -317,12 +314,15 @@ class InstanceOwner:
 
     def _end(self, live: LiveInstance, close: Close) -> None:
         """The instance has come to its end, durably: whoever waits for it may know."""
-        self._runner.cancel_instance(live.number)
-        self.forget(live)
-        self._room_was_made()
-        if self._ended is not None:
-            self._ended(live.id, close)
-        self._closed(live.id)
+        self.drop(live.number)
+        self._ended(live.id, live.number, close)
+
+    def drop(self, number: InstanceNumber) -> None:
+        """An instance is closed, here or from outside (A9): none of its code runs, its bodies are told to stop."""
+        self._runner.cancel_instance(number)
+        if (live := self._live.get(number)) is not None:
+            self.forget(live)
+            self._room_was_made()
 
     def _rest(self, live: LiveInstance) -> None:
         """Nothing to do until something comes. What rests longest makes room for others."""
@@ -393,4 +393,4 @@ class InstanceOwner:
         self.forget(live)
         reason, build = f"{type(error).__name__}: {error}", self._registry.build
         block = Block(number=live.number, owner=self._key(), fence=live.fence, reason=reason, build=build)
-        self._committer.insist(block, lambda _: self._closed(live.id))
+        self._committer.insist(block, lambda _: self._ended(live.id, live.number, None))

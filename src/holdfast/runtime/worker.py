@@ -68,9 +68,8 @@ class Worker:
         max_activities: int,
         cache_size: int,
         lease_ms: int,
-        closed: Callable[[InstanceId], None],
+        ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
         committed: Callable[[Sequence[Member]], None],
-        ended: Callable[[InstanceId, Close], None] | None = None,
     ) -> None:
         self._surroundings, self._providers = surroundings, surroundings.providers
         self._store, self._registry = store, registry
@@ -110,7 +109,6 @@ class Worker:
             elapsed_ms=self._providers.elapsed_ms,
             cache_size=cache_size,
             serves=self._serves,
-            closed=closed,
             ended=ended,
             work_is_waiting=self.look,
         )

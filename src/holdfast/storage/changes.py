@@ -104,6 +104,15 @@ class Start(Record, frozen=True):
     payloads: tuple[LargePayload, ...] = ()
 
 
+class Terminate(Record, frozen=True):
+    """End an open instance from outside, whoever owns it (A9): a client's member, with no guard but its state."""
+
+    id: InstanceId
+    number: InstanceNumber | None = None
+    """Which instance of the id; the newest if it is not said."""
+    reason: str = ""
+
+
 class Retry(Record, frozen=True):
     """An attempt failed, timed out or was lost, and the next one opens in the same commit (G13)."""
 
@@ -184,6 +193,7 @@ class Disown(Record, frozen=True):
 Member = (
     Start
     | Turn
+    | Terminate
     | Completion
     | Retry
     | ClaimInstances
@@ -221,6 +231,13 @@ class StartedInstance(Record, frozen=True):
     created: bool
 
 
+class TerminatedInstance(Record, frozen=True):
+    """The instance as it was found. One that was closed already was left alone."""
+
+    instance: InstanceRecord
+    was_open: bool
+
+
 class ClaimedInstances(Record, frozen=True):
     """What was taken."""
 
@@ -233,4 +250,4 @@ class ClaimedAttempts(Record, frozen=True):
     attempts: list[AttemptRecord]
 
 
-Outcome = Applied | Rejected | Failed | StartedInstance | ClaimedInstances | ClaimedAttempts
+Outcome = Applied | Rejected | Failed | StartedInstance | TerminatedInstance | ClaimedInstances | ClaimedAttempts

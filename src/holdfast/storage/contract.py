@@ -34,6 +34,8 @@ from holdfast.storage.changes import (
     Retry,
     Start,
     StartedInstance,
+    Terminate,
+    TerminatedInstance,
     Transition,
     Turn,
 )
@@ -95,6 +97,8 @@ __all__ = [
     "Start",
     "StartedInstance",
     "Store",
+    "Terminate",
+    "TerminatedInstance",
     "TimerRow",
     "Transition",
     "Turn",
@@ -135,6 +139,10 @@ class Store(Protocol):
 
     async def find(self, instance_id: InstanceId) -> InstanceRecord | None:
         """The instance that has an id."""
+        ...
+
+    async def read_instance(self, number: InstanceNumber) -> InstanceRecord | None:
+        """The instance of a number, which is never given to another (G1)."""
         ...
 
     async def load(self, number: InstanceNumber, execution: int) -> Loaded:

@@ -98,14 +98,14 @@ def test_texts_of_the_store_are_printed_escaped(filled: Command) -> None:
         assert "\u202e" not in out
 
 
-@pytest.mark.parametrize("command", [["list"], ["show", "a"], ["verify"]])
+@pytest.mark.parametrize("command", [["list"], ["show", "a"], ["verify"], ["terminate", "a"]])
 def test_a_store_that_is_not_there_is_a_sentence_and_is_not_made(holdfast: Command, command: list[str]) -> None:
     assert "there is no store at holdfast.db" in holdfast.refused(*command)
     assert "there is no store at other/one.db" in holdfast.refused(*command, "--store", "other/one.db")
     assert sorted(path.name for path in holdfast.folder.iterdir()) == ["shop.py"]
 
 
-@pytest.mark.parametrize("command", [["list"], ["show", "a"], ["verify"]])
+@pytest.mark.parametrize("command", [["list"], ["show", "a"], ["verify"], ["terminate", "a"]])
 def test_a_file_that_is_no_store_is_exit_code_3_and_stays_as_it_is(holdfast: Command, command: list[str]) -> None:
     text = holdfast.folder / "text.db"
     text.write_text("not a database, and long enough to look like one " * 50, encoding="utf-8")

@@ -33,10 +33,12 @@ from holdfast.storage.contract import (
     Retry,
     Start,
     StartedInstance,
+    Terminate,
     Turn,
 )
 from holdfast.storage.endings import end_by_loss, transition
 from holdfast.storage.sqlite import attempts
+from holdfast.storage.sqlite.closing import apply_terminate, leave_nothing_pending
 from holdfast.storage.sqlite.rows import attempt_of, instance_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
@@ -65,7 +67,7 @@ def _actor(member: Member) -> WorkerKey | None:
     match member:
         case Start():
             return member.first.owner if member.first else None
-        case Lose():
+        case Lose() | Terminate():
             return None
         case Retry():
             return member.ended.owner if member.by_owner else None
@@ -88,6 +90,8 @@ def _apply(transaction: Transaction, member: Member) -> Outcome:
             return _apply_start(transaction, member)
         case Completion():
             return attempts.apply_completion(transaction, member)
+        case Terminate():
+            return apply_terminate(transaction, member)
         case Retry():
             return attempts.apply_retry(transaction, member)
         case ClaimAttempts():
@@ -166,10 +170,7 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
     for ended in turn.timers_ended:
         change(sql.end_timer, number, execution, ended)
     if turn.close is not None:
-        change(sql.exit_responses, number)
-        change(sql.clear_inbox, number)
-        change(sql.clear_timers, number)
-        change(sql.cancel_activities, transaction.now_ms, number)
+        leave_nothing_pending(transaction, number)
         change(sql.close_instance, turn.close.state, turn.close.outcome, transaction.now_ms, number)
     elif turn.release:
         change(sql.release_instance, number, turn.fence, turn.owner)

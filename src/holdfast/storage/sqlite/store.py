@@ -151,6 +151,10 @@ class SqliteStore:
         rows = self._read(sql.find_instance, instance_id)
         return instance_of(rows[0]) if rows else None
 
+    async def read_instance(self, number: InstanceNumber) -> InstanceRecord | None:
+        rows = self._read(sql.read_instance, number)
+        return instance_of(rows[0]) if rows else None
+
     async def load(self, number: InstanceNumber, execution: int) -> Loaded:
         return Loaded(
             history=[history_of(row) for row in self._read(sql.read_history, number, execution)],

@@ -10,10 +10,11 @@ Derive from `StoreConformance`, say how a store is made, and let pytest collect 
 from holdfast.testing.conformance.attempts import AttemptRules
 from holdfast.testing.conformance.groups import GroupRules
 from holdfast.testing.conformance.instances import InstanceRules
+from holdfast.testing.conformance.terminations import TerminationRules
 from holdfast.testing.conformance.workers import WorkerRules
 
 __all__ = ["StoreConformance"]
 
 
-class StoreConformance(InstanceRules, AttemptRules, GroupRules, WorkerRules):
+class StoreConformance(InstanceRules, AttemptRules, GroupRules, TerminationRules, WorkerRules):
     """All of the rules."""

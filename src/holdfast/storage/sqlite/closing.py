@@ -1,0 +1,66 @@
+"""The end of an instance: what it leaves behind is settled in the transaction that closes it (C5, A9).
+
+A turn ends its own instance; a termination ends anybody's. Nothing of a closed instance is left that waits.
+"""
+
+import msgspec
+
+from holdfast.core.events import HistoryEvent, Payload, Started, WorkflowTerminated, decode_event, encode_events
+from holdfast.core.gates import stamp_ms
+from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, next_state
+from holdfast.core.require import require
+from holdfast.storage.contract import InstanceNumber, InstanceRecord, Outcome, Rejected, Terminate, TerminatedInstance
+from holdfast.storage.sqlite.rows import inbox_of, instance_of
+from holdfast.storage.sqlite.statements import statements as sql
+from holdfast.storage.sqlite.transaction import Transaction
+
+_encode = msgspec.json.Encoder().encode
+
+
+def leave_nothing_pending(transaction: Transaction, number: InstanceNumber) -> None:
+    """Responses count as applied, messages and timers go, and open attempts are cancelled by the one table (A1)."""
+    change = transaction.change
+    change(sql.exit_responses, number)
+    change(sql.clear_inbox, number)
+    change(sql.clear_timers, number)
+    change(sql.cancel_activities, transaction.now_ms, number)
+
+
+def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
+    """A9: TERMINATED in one commit, unless it is closed already."""
+    if member.number is None:
+        rows = transaction.rows(sql.find_instance, member.id)
+    else:
+        rows = transaction.rows(sql.read_instance, member.number)
+    if not rows:
+        return Rejected(reason=f"no instance has the id {member.id!r}")
+    found = instance_of(rows[0])
+    if found.state in INSTANCE_FINAL:
+        return TerminatedInstance(instance=found, was_open=False)
+    terminate(transaction, found, member.reason)
+    return TerminatedInstance(instance=found, was_open=True)
+
+
+def terminate(transaction: Transaction, found: InstanceRecord, reason: str) -> None:
+    """End an instance that was read in this transaction and is open."""
+    number, now_ms = found.number, transaction.now_ms
+    ended = WorkflowTerminated(time_ms=stamp_ms(found.stamp_ms, now_ms), reason=reason)
+    events: list[HistoryEvent] = [ended] if found.turn else [*_unread_start(transaction, number), ended]
+    outcome = _encode(Payload(msgspec.Raw(_encode(reason or None))))
+    state = next_state(found.state, InstanceEvent.TERMINATE)
+    changed = transaction.change(sql.terminate_instance, state, outcome, now_ms, number, found.state)
+    require(changed == 1, f"instance {number} was not {found.state} any more inside one transaction")
+    transaction.change(sql.append_history, number, found.execution, found.turn, encode_events(events))
+    leave_nothing_pending(transaction, number)
+
+
+def _unread_start(transaction: Transaction, number: InstanceNumber) -> list[HistoryEvent]:
+    """The start of an instance that never took a turn: its history begins with it all the same (G3)."""
+    for row in transaction.rows(sql.read_inbox, number):
+        try:
+            event = decode_event(inbox_of(row).event)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue  # what nobody can read must not keep the instance from being ended
+        if isinstance(event, Started):
+            return [event]
+    return []
