@@ -81,8 +81,8 @@ async def gives_up() -> int:
 
 
 async def make_store(path: Path) -> None:
-    """Instances: done, failed, large, given-up, ended (from outside), sleeping, hanging (its worker left), requested
-    (nobody began it).
+    """Instances: done, failed, large, again (the second of its id), given-up, ended (from outside), sleeping,
+    hanging (its worker left), requested (nobody began it).
     """
     asleep = asyncio.Event()
 
@@ -97,6 +97,8 @@ async def make_store(path: Path) -> None:
         with suppress(hf.WorkflowFailed):
             await engine.run(fails, 5, id="failed")
         await engine.run(writes, LARGE, id="large")
+        await engine.run(completes, 1, id="again")
+        await engine.run(completes, 2, id="again", policy="reuse")
         await engine.run(gives_up, id="given-up")
         for name in ("ended", "sleeping"):
             asleep.clear()

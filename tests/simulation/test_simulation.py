@@ -9,9 +9,10 @@ from holdfast.testing.simulation.run import Report, simulate
 
 SEEDS = 200
 BLOCKS = 10
+REPLACING_SEEDS = 50
 
 
-def run(seed: int, **more: Any) -> Report:
+def run(seed: int, **options: Any) -> Report:
     return simulate(
         seed,
         jobs(seed),
@@ -19,7 +20,7 @@ def run(seed: int, **more: Any) -> Report:
         crash_rate=0.03 if seed % 4 else 0.0,
         max_crashes=seed % 7,
         cache_size=(1_000, 2, 0)[seed % 3],
-        **more,
+        **options,
     )
 
 
@@ -43,6 +44,18 @@ def test_W3_every_promise_holds_when_replies_to_commits_are_lost(block: int) -> 
         assert not report.violations, f"seed {seed}: {report.violations}"
         lost += report.replies_lost
     assert lost, "a run in which a fault never happened is void"
+
+
+@pytest.mark.slow
+def test_G3_every_promise_holds_when_ids_are_started_anew_at_any_moment() -> None:
+    crashes = replaced = 0
+    for seed in range(REPLACING_SEEDS):
+        report = run(seed, replace_rate=0.5)
+        assert not report.violations, f"seed {seed}: {report.violations}"
+        crashes += report.crashes
+        replaced += report.replaced
+    assert crashes, "a run in which a fault never happened is void"
+    assert replaced > REPLACING_SEEDS
 
 
 @pytest.mark.parametrize("seed", [5, 6, 29])

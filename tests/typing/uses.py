@@ -60,7 +60,11 @@ async def outside(engine: hf.Engine, client: hf.Client) -> None:
     assert_type(await handle.result(timeout=timedelta(seconds=1)), str)
     await handle.terminate("not wanted")
     await handle.terminate(7)  # type: ignore[arg-type]
-    assert_type(await client.start(checkout.bind(order=order), id="a"), hf.Handle[str])
+    assert_type(await client.start(checkout.bind(order=order), id="a", policy="reuse"), hf.Handle[str])
+    assert_type(await client.start(checkout, order, id="a", policy="terminate_existing"), hf.Handle[str])
+    assert_type(await engine.run(checkout, order, id="a", policy="reuse"), str)
+    await client.start("by-name", id="a", policy="replace")  # type: ignore[call-overload]
+    await client.start(checkout, order, id="a", policy=7)  # type: ignore[call-overload]
     assert_type(client.get("a"), hf.Handle[Any])
     assert_type(await charge.fn("a"), Any)
     wrong: int = await engine.run(checkout, order, True)  # type: ignore[arg-type, call-arg]

@@ -46,6 +46,9 @@ class _Auditor:
                 self._unreadable("", row)
             else:
                 self._instance(row, workers)
+        for instance, current, newest in self._tables.shared_ids():
+            text = f"of its instances {current} have the id, and it should be number {newest} alone, the newest"
+            self._add(instance, Rule.ONE_CURRENT, text)
         for table, number, rows in self._tables.orphans():
             self._add("", Rule.ROWS_BELONG, f"{rows} rows of {table} hang on instance number {number}, which is gone")
         return Report(count, self._turns, self._attempts, tuple(self._problems))

@@ -56,6 +56,8 @@ def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Find
     findings += broken
     findings += _check_turn(row, tables)
     findings += _check_start(row, reading, inbox)
+    if row.superseded_at_ms is not None and _is_open(row):
+        findings.append((Rule.ONE_CURRENT, f"it is {row.state}, and its id was given to a new instance"))
     findings += _check_end(row, reading, tables.payloads)
     findings += check_payloads(reading, tables.payloads)
     for event in inbox:

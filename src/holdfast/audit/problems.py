@@ -19,6 +19,8 @@ class Rule(StrEnum):
     """Every recorded or waiting event can be decoded."""
     STARTED_ONCE = "started-once"
     """The first event is the start, and there is one (G3)."""
+    ONE_CURRENT = "one-current"
+    """Of the instances of one id the newest has it, and those before it are closed (G3)."""
     TERMINAL_LAST = "terminal-last"
     """The end is recorded once, as the last event, exactly if the instance is closed, and says the same (G11)."""
     ONE_OUTCOME = "one-outcome"

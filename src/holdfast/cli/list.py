@@ -68,6 +68,10 @@ def _show(records: list[InstanceRecord], limit: int) -> None:
                 Text(took),
             ]
         )
+    if any(record.superseded_at_ms is not None for record in records):
+        rows[0].append(Text())
+        for row, record in zip(rows[1:], records, strict=True):
+            row.append(Text("" if record.superseded_at_ms is None else f"earlier, number {record.number}", "dim"))
     print_aligned(console, rows, right=(4,))
     if len(records) == limit:
         console.print(Text(f"the newest {limit}; there may be more: --limit", "dim"))
@@ -76,6 +80,7 @@ def _show(records: list[InstanceRecord], limit: int) -> None:
 def _fields(record: InstanceRecord) -> dict[str, Any]:
     return {
         "id": record.id,
+        "number": record.number,
         "workflow": record.workflow,
         "version": record.version,
         "status": record.state,
@@ -84,4 +89,5 @@ def _fields(record: InstanceRecord) -> dict[str, Any]:
         "blocked": record.blocked,
         "created_at": moment(record.created_at_ms),
         "closed_at": moment(record.closed_at_ms),
+        "superseded_at": moment(record.superseded_at_ms),
     }

@@ -20,6 +20,8 @@ from holdfast.cli.stores import JsonOption, StoreOption, is_there, store_path
 from holdfast.cli.texts import safe, seconds_text
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
+from holdfast.core.gates import IdPolicy
+from holdfast.core.words import word
 from holdfast.errors import InstanceConflict, InstanceNotFound
 from holdfast.runtime.providers import SystemProviders
 from holdfast.storage.contract import InstanceId, InstanceRecord, Store
@@ -39,11 +41,18 @@ class Wish:
     id: str
     path: Path
     store: str | None
+    policy: IdPolicy
+
+    def is_answered_by(self, before: InstanceRecord | None) -> bool:
+        """Whether the instance that has the id is gone on with, with the input that it has (G3)."""
+        if before is None or self.input is not None or self.policy is IdPolicy.TERMINATE_EXISTING:
+            return False
+        return self.policy is IdPolicy.IDEMPOTENT or before.closed_at_ms is None
 
     @property
     def again(self) -> str:
         """The command that goes on with it."""
-        words = ["holdfast", "run", self.target, "--id", self.id]
+        words = ["holdfast", "run", self.target, "--id", self.id]  # without the policy: it goes on with this instance
         if self.store is not None:
             words += ["--store", self.store]
         return shlex.join(words)
@@ -51,6 +60,7 @@ class Wish:
 
 def run(
     target: Annotated[str, typer.Argument(metavar="APP:WORKFLOW", help="FILE.py:WORKFLOW or MODULE:WORKFLOW.")],
+    *,
     input_json: Annotated[
         str | None,
         typer.Option("--input", "-i", metavar="JSON", help="Arguments: an object by name, or an array by position."),
@@ -58,6 +68,14 @@ def run(
     instance_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="The instance; the same id again goes on with it.")
     ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            metavar="POLICY",
+            help="If the id is taken: idempotent, reuse (a new one once the old one is closed) or terminate_existing.",
+        ),
+    ] = IdPolicy.IDEMPOTENT.value,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -68,8 +86,10 @@ def run(
     """
     application = load_application(target)
     named = SystemProviders().unique_text() if instance_id is None else checked_name(instance_id, "an instance")
-    wish = Wish(target, application, input_json, named, store_path(store), store)
-    if instance_id is None or input_json is not None or not is_there(wish.path):
+    taken = word(IdPolicy, policy, "policy for ids")
+    wish = Wish(target, application, input_json, named, store_path(store), store, taken)
+    is_new = instance_id is None or input_json is not None or taken is IdPolicy.TERMINATE_EXISTING
+    if is_new or not is_there(wish.path):
         bind_input(application.workflow, input_json)  # what does not fit is told before a store is made
     console = Console(highlight=False)
     try:
@@ -90,24 +110,27 @@ async def _run(wish: Wish, console: Console, *, as_json: bool) -> Any:
     async with Engine(wish.path, modules=[wish.application.module], queues=wish.application.queues) as engine:
         before = await engine.store.find(InstanceId(wish.id))
         handle = await _begin(engine, wish, before)
-        record = await engine.store.find(InstanceId(wish.id))
+        store = engine.store
+        record = await (
+            store.find(InstanceId(wish.id)) if handle.number is None else store.read_instance(handle.number)
+        )
         if record is None:
             raise InstanceNotFound(f"no instance has the id {wish.id!r}")
         if not as_json:
-            _headline(console, wish, before)
-        progress: Progress = Silent() if as_json else Lines(console, resumes=before is not None)
+            _headline(console, wish, before, is_new=handle.is_new)
+        progress: Progress = Silent() if as_json else Lines(console, resumes=not handle.is_new)
         try:
-            return await _follow(engine.store, handle, record, progress)
+            return await _follow(store, handle, record, progress)
         finally:
             if not as_json:
-                await _last_line(console, engine.store, wish)
+                await _last_line(console, store, record)
 
 
 async def _begin(engine: Engine, wish: Wish, before: InstanceRecord | None) -> Handle[Any]:
     """Start it. An instance that is there goes on with the input that it has, if no other is given."""
     workflow = wish.application.workflow
-    if before is None or wish.input is not None:
-        return await engine.start(bind_input(workflow, wish.input), id=wish.id)
+    if before is None or not wish.is_answered_by(before):
+        return await engine.start(bind_input(workflow, wish.input), id=wish.id, policy=wish.policy)
     if before.workflow != workflow.name:
         raise InstanceConflict(
             f"the id {wish.id!r} is taken by an instance of {before.workflow!r}, not {workflow.name!r}"
@@ -133,9 +156,11 @@ async def _follow(store: Store, handle: Handle[Any], record: InstanceRecord, pro
     return result.result()
 
 
-def _headline(console: Console, wish: Wish, before: InstanceRecord | None) -> None:
+def _headline(console: Console, wish: Wish, before: InstanceRecord | None, *, is_new: bool) -> None:
     how = ""
-    if before is not None:
+    if before is not None and is_new:
+        how = " (a new one; the one before is kept)"
+    elif before is not None:
         how = " (goes on)" if before.closed_at_ms is None else " (ended before)"
     line = Text.assemble(
         (safe(wish.application.workflow.name), "bold"),
@@ -146,9 +171,9 @@ def _headline(console: Console, wish: Wish, before: InstanceRecord | None) -> No
     console.print(line, soft_wrap=True)
 
 
-async def _last_line(console: Console, store: Store, wish: Wish) -> None:
+async def _last_line(console: Console, store: Store, begun: InstanceRecord) -> None:
     """How it ended, and how long it took from its start, also across processes."""
-    record = await store.find(InstanceId(wish.id))
+    record = await store.read_instance(begun.number)
     if record is None or record.closed_at_ms is None:
         return
     took = seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)

@@ -22,6 +22,7 @@ from holdfast.cli.steps import (
 )
 from holdfast.cli.stores import JsonOption, StoreOption, look_into
 from holdfast.cli.texts import moment_text, print_aligned, safe, safe_lines, seconds_text, state_text
+from holdfast.client.client import NEWEST
 from holdfast.client.views import moment, read_key
 from holdfast.core.collation.digits import MEANING, Digit
 from holdfast.core.events import Payload, WorkflowTerminated
@@ -29,7 +30,7 @@ from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import InstanceId
+from holdfast.storage.contract import InstanceId, InstanceNumber, InstanceRecord, Store
 
 LONGEST_NOTE: Final = 200
 LONGEST_RESULT: Final = 10_000
@@ -52,6 +53,8 @@ class Shown:
     waiting_for: list[str]
     outcome: bytes | None
     now_ms: int
+    earlier: int
+    """How many instances had the id before."""
 
     @property
     def failure(self) -> Failure | None:
@@ -73,25 +76,27 @@ class Shown:
 
 
 def show(
-    instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance.")],
+    instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance; the newest one of this id.")],
+    number: Annotated[
+        int | None, typer.Option("--number", metavar="N", help="An earlier one of this id; list has their numbers.")
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show one instance: its steps with their attempts and ledgers, and what it waits for or how it ended."""
-    shown = asyncio.run(_read(instance_id, store))
+    shown = asyncio.run(_read(instance_id, number, store))
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(_fields(shown))))
     else:
         _print(shown, Console(highlight=False))
 
 
-async def _read(instance_id: str, store: str | None) -> Shown:
+async def _read(instance_id: str, number: int | None, store: str | None) -> Shown:
     named = InstanceId(checked_name(instance_id, "an instance"))
     opened = look_into(store)
     try:
-        record = await opened.find(named)
-        if record is None:
-            raise InstanceNotFound(f"no instance has the id {named!r}")
+        record = await _find(opened, named, number)
+        earlier = 0 if record.superseded_at_ms is not None else await opened.count_earlier(named)
         picture = await take_picture(opened, record)
         key, waiting_for = read_key(picture.events)
         outcome: bytes | None = None
@@ -101,9 +106,21 @@ async def _read(instance_id: str, store: str | None) -> Shown:
             if payload.reference:
                 outcome = (await opened.read_payloads(record.number)).get(payload.reference)
         waiting = waiting_for if record.closed_at_ms is None else []
-        return Shown(picture, key, waiting, outcome, opened.now_ms())
+        return Shown(picture, key, waiting, outcome, opened.now_ms(), earlier)
     finally:
         await opened.close()
+
+
+async def _find(store: Store, named: InstanceId, number: int | None) -> InstanceRecord:
+    if number is None:
+        record = await store.find(named)
+    else:
+        checked = number if 0 <= number < NEWEST else 0  # numbers begin with 1
+        record = await store.read_instance(InstanceNumber(checked))
+    if record is None or record.id != named:
+        which = "" if number is None else f" and the number {number}"
+        raise InstanceNotFound(f"no instance has the id {named!r}{which}")
+    return record
 
 
 # ---------------------------------------------------------------- for people
@@ -115,6 +132,8 @@ def _print(shown: Shown, console: Console) -> None:
     head = Text.assemble((safe(record.id), "bold cyan"), f"  {safe(record.workflow)}{version}  ")
     console.print(head + state_text(record.state), soft_wrap=True)
     console.print(Text(_times(shown), "dim"), soft_wrap=True)
+    if note := _others(shown):
+        console.print(Text(note, "dim"), soft_wrap=True)
     if shown.key:
         console.print(Text.assemble(("key ", "dim"), shown.key, (f"  {_key_words(shown.key)}", "dim")), soft_wrap=True)
     if shown.picture.steps:
@@ -143,6 +162,18 @@ def _times(shown: Shown) -> str:
         owner = "nobody has it in memory" if record.owner is None else f"worker {safe(record.owner)} has it"
         return f"{began}, {turns}, {owner}"
     return f"{began}, took {seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)}, {turns}"
+
+
+def _others(shown: Shown) -> str:
+    """G3: that the id had other instances before, or has a newer one."""
+    record = shown.picture.record
+    if record.superseded_at_ms is not None:
+        when = moment_text(record.superseded_at_ms)
+        return f"an earlier instance, number {record.number}; the id was given to a new one at {when} UTC"
+    if not shown.earlier:
+        return ""
+    had = "one earlier instance" if shown.earlier == 1 else f"{shown.earlier} earlier instances"
+    return f"the id had {had}; holdfast list has their numbers, show --number N tells of one"
 
 
 def _key_words(key: str) -> str:
@@ -220,6 +251,9 @@ def _fields(shown: Shown) -> dict[str, Any]:
     record = shown.picture.record
     fields: dict[str, Any] = {
         "id": record.id,
+        "number": record.number,
+        "earlier": shown.earlier,
+        "superseded_at": moment(record.superseded_at_ms),
         "workflow": record.workflow,
         "version": record.version,
         "status": record.state,

@@ -11,7 +11,7 @@ from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.client.handle import Handle
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import Payload, Started, encode_event
-from holdfast.core.gates import IdPolicy
+from holdfast.core.gates import IdPolicy, PolicyWord
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.words import word
 from holdfast.errors import (
@@ -92,7 +92,7 @@ class Client:
         workflow: Callable[[*Ts], Coroutine[Any, Any, R]],
         *args: *Ts,
         id: str | None = None,
-        policy: IdPolicy | str = IdPolicy.IDEMPOTENT,
+        policy: PolicyWord = IdPolicy.IDEMPOTENT,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -100,7 +100,7 @@ class Client:
         workflow: BoundWorkflow[R],
         *,
         id: str | None = None,
-        policy: IdPolicy | str = IdPolicy.IDEMPOTENT,
+        policy: PolicyWord = IdPolicy.IDEMPOTENT,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -108,16 +108,20 @@ class Client:
         workflow: str,
         *args: Any,
         id: str | None = None,
-        policy: IdPolicy | str = IdPolicy.IDEMPOTENT,
+        policy: PolicyWord = IdPolicy.IDEMPOTENT,
     ) -> Handle[Any]: ...
     async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
         self,
         workflow: Any,
         *args: Any,
         id: str | None = None,  # noqa: A002
-        policy: IdPolicy | str = IdPolicy.IDEMPOTENT,
+        policy: PolicyWord = IdPolicy.IDEMPOTENT,
     ) -> Handle[Any]:
-        """Start an instance. The same id with the same input is the same instance, however often it is started (G3)."""
+        """Start an instance. The same id with the same input is the same instance, however often it is started (G3).
+
+        `policy="reuse"` starts a new one once the one that has the id is closed; `policy="terminate_existing"` ends
+        that one, in the same commit, if it is still open.
+        """
         name, version, encoded, signature = self._call(workflow, args)
         instance_id = InstanceId(checked_name(self._providers.unique_text() if id is None else id, "an instance"))
         payloads: list[LargePayload] = []
@@ -135,13 +139,15 @@ class Client:
             input=encoded,
             input_hash=input_hash(encoded),
             started=encode_event(offload(started, payloads)),
-            policy=_supported(word(IdPolicy, policy, "policy for ids")),
+            policy=word(IdPolicy, policy, "policy for ids"),
             payloads=tuple(payloads),
         )
         outcome = await self._commit_start(start, started)
         match outcome:
             case StartedInstance():
                 number = outcome.instance.number
+                if outcome.replaced is not None:
+                    self._ended_from_outside(instance_id, outcome.replaced)
                 return Handle(self, instance_id, signature, is_new=outcome.created, number=number)
             case Rejected():
                 raise InstanceConflict(outcome.reason)
@@ -156,21 +162,27 @@ class Client:
         workflow: Callable[[*Ts], Coroutine[Any, Any, R]],
         *args: *Ts,
         id: str | None = None,
+        policy: PolicyWord = IdPolicy.IDEMPOTENT,
     ) -> R: ...
     @overload
-    async def run(self, workflow: BoundWorkflow[R], *, id: str | None = None) -> R: ...
+    async def run(
+        self, workflow: BoundWorkflow[R], *, id: str | None = None, policy: PolicyWord = IdPolicy.IDEMPOTENT
+    ) -> R: ...
     @overload
-    async def run(self, workflow: str, *args: Any, id: str | None = None) -> Any: ...
+    async def run(
+        self, workflow: str, *args: Any, id: str | None = None, policy: PolicyWord = IdPolicy.IDEMPOTENT
+    ) -> Any: ...
     async def run(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
         self,
         workflow: Any,
         *args: Any,
         id: str | None = None,  # noqa: A002
+        policy: PolicyWord = IdPolicy.IDEMPOTENT,
     ) -> Any:
         """Start an instance, or find it, and wait for its result."""
         instance_id = InstanceId(checked_name(self._providers.unique_text() if id is None else id, "an instance"))
         with self._waiters.expecting(instance_id) as waiting:
-            handle: Handle[Any] = await self.start(workflow, *args, id=instance_id)
+            handle: Handle[Any] = await self.start(workflow, *args, id=instance_id, policy=policy)
             if handle.is_new:
                 waiting.number = handle.number
                 close = await waiting.ended()
@@ -179,7 +191,7 @@ class Client:
         return await handle.result()
 
     def get(self, id: str) -> Handle[Any]:  # noqa: A002
-        """A handle of the instance with this id. Nothing is asked of the store yet."""
+        """A handle of the instance with this id, the newest if it had several. Nothing is asked of the store yet."""
         return Handle(self, InstanceId(checked_name(id, "an instance")))
 
     async def list(
@@ -268,12 +280,6 @@ class Client:
         self._waiters.look()
 
 
-def _supported(policy: IdPolicy) -> IdPolicy:
-    if policy is not IdPolicy.IDEMPOTENT:
-        raise InvalidOption(f"policy={policy.value!r} is not supported yet; an id is one instance for good")
-    return policy
-
-
 def _checked_reason(reason: object) -> str:
     if reason is None:
         return ""
@@ -290,7 +296,8 @@ def _is_for_others(member: Member) -> bool:
             return member.close is not None or member.release or len(member.attempts) > 0
         case Start():
             first = member.first
-            return first is None or first.close is not None or len(first.attempts) > 0
+            ends_another = member.policy is IdPolicy.TERMINATE_EXISTING
+            return first is None or first.close is not None or len(first.attempts) > 0 or ends_another
         case ClaimAttempts() | ClaimInstances() | HeartbeatAttempt():
             return False
         case _:

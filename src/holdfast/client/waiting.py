@@ -54,7 +54,7 @@ class Waiters:
     def ended(self, instance_id: InstanceId, number: InstanceNumber, close: Close | None = None) -> None:
         """An instance came to its end, or was parked. In this process one knows how, and nobody needs to look."""
         for waiting in self._waiting.get(instance_id, ()):
-            if waiting.number is None or waiting.number == number:
+            if waiting.number == number or (waiting.number is None and close is not None):
                 waiting.tell(number, close)
 
     def look(self) -> None:

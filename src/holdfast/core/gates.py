@@ -7,7 +7,7 @@ what the inbox has and what time it is come in as arguments.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.core.words import word
@@ -68,6 +68,10 @@ class IdPolicy(StrEnum):
     IDEMPOTENT = "idempotent"
     REUSE = "reuse"
     TERMINATE_EXISTING = "terminate_existing"
+
+
+PolicyWord = IdPolicy | Literal["idempotent", "reuse", "terminate_existing"]
+"""A policy as people write it."""
 
 
 class StartVerdict(Enum):

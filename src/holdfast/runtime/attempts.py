@@ -78,7 +78,7 @@ class RunningAttempt:
     @property
     def idempotency_key(self) -> str:
         key = self.attempt.key
-        return f"{self.attempt.instance_id}/{key.execution}/{key.activity}"
+        return f"{self.attempt.instance_id}/{key.number}/{key.execution}/{key.activity}"  # an id may be used again (G3)
 
     def heartbeat(self, details: Any) -> None:
         """Called from the body, on whatever thread it runs."""

@@ -91,7 +91,7 @@ class Turn(Record, frozen=True):
 
 
 class Start(Record, frozen=True):
-    """Create an instance, with its first turn if its creator can run it (G3)."""
+    """Create an instance, with its first turn if its creator can run it, as the policy for its id says (G3)."""
 
     id: InstanceId
     workflow: str
@@ -229,6 +229,8 @@ class StartedInstance(Record, frozen=True):
 
     instance: InstanceRecord
     created: bool
+    replaced: InstanceNumber | None = None
+    """The open instance that was terminated for it, by the policy `terminate_existing`."""
 
 
 class TerminatedInstance(Record, frozen=True):

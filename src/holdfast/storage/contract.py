@@ -138,11 +138,15 @@ class Store(Protocol):
         ...
 
     async def find(self, instance_id: InstanceId) -> InstanceRecord | None:
-        """The instance that has an id."""
+        """The instance that has an id: of several the newest (G3)."""
         ...
 
     async def read_instance(self, number: InstanceNumber) -> InstanceRecord | None:
         """The instance of a number, which is never given to another (G1)."""
+        ...
+
+    async def count_earlier(self, instance_id: InstanceId) -> int:
+        """How many instances had an id before the one that has it now."""
         ...
 
     async def load(self, number: InstanceNumber, execution: int) -> Loaded:

@@ -76,6 +76,53 @@ def test_G3_the_same_id_with_other_input_or_workflow_is_refused(holdfast: Comman
     assert "taken by an instance of 'checkout'" in holdfast.refused("run", "shop.py:total", "--id", "a")
 
 
+def test_G3_a_policy_makes_a_new_instance_and_the_old_one_is_kept(holdfast: Command) -> None:
+    first = ["run", "shop.py:total", "--input", "[[1]]", "--id", "a"]
+    assert holdfast(*first, "--json", "--policy", "reuse").out == "1\n"
+    again = holdfast("run", "shop.py:total", "--input", "[[2]]", "--id", "a", "--policy", "reuse")
+    assert "(a new one; the one before is kept)" in again.out
+    assert "recorded before" not in again.out
+    assert again.out.splitlines()[-1] == "result 2"
+    assert holdfast("run", "shop.py:total", "--id", "a", "--json").out == "2\n", "without a policy it is the newest"
+    assert holdfast(*first, "--json", "--policy", "terminate_existing").out == "1\n"
+    listed = json.loads(holdfast("list", "--json").out)
+    assert [record["superseded_at"] is None for record in listed] == [True, False, False]
+    assert len({record["number"] for record in listed}) == 3
+    lines = holdfast("list").out.splitlines()
+    assert [
+        line.endswith(f"earlier, number {record['number']}") for line, record in zip(lines[1:], listed, strict=True)
+    ] == [
+        False,
+        True,
+        True,
+    ]
+    shown = holdfast("show", "a").out.splitlines()
+    assert shown[2].startswith("the id had 2 earlier instances")
+    assert json.loads(holdfast("show", "a", "--json").out)["earlier"] == 2
+    old = str(listed[1]["number"])
+    earlier = holdfast("show", "a", "--number", old).out
+    assert f"an earlier instance, number {old}; the id was given to a new one at " in earlier
+    assert earlier.splitlines()[-1] == "result 2"
+    for wrong in ("77", "-1", str(10**30)):
+        assert f"no instance has the id 'a' and the number {wrong}" in holdfast.refused("show", "a", "--number", wrong)
+    assert holdfast("verify").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--input", "[[1]]", "--policy", "replace"], "'replace' is no policy for ids; there are idempotent, reuse"),
+        (["--policy", "terminate_existing"], "numbers"),
+    ],
+)
+def test_a_policy_that_is_none_or_lacks_an_input_is_one_sentence(
+    holdfast: Command, arguments: list[str], sentence: str
+) -> None:
+    holdfast("run", "shop.py:total", "--input", "[[1]]", "--id", "a", "--json")
+    assert sentence in holdfast.refused("run", "shop.py:total", "--id", "a", *arguments)
+    assert len(json.loads(holdfast("list", "--json").out)) == 1
+
+
 def test_a_failure_is_a_sentence_and_exit_code_1(holdfast: Command) -> None:
     done = holdfast("run", "shop.py:checkout", "--input", '["hat", -5]', "--id", "a")
     assert done.code == 1

@@ -40,6 +40,7 @@ class RawInstance(Raw, frozen=True):
     outcome: bytes | None
     blocked: str | None
     closed_at_ms: int | None
+    superseded_at_ms: int | None
 
 
 class RawTurn(Raw, frozen=True):
@@ -151,6 +152,10 @@ class RawTables:
 
     def workers(self) -> list[RawWorker | Unreadable]:
         return list(self._read("workers", RawWorker, sql.audit_workers))
+
+    def shared_ids(self) -> list[tuple[str, int, int]]:
+        """Ids that do not mean one instance, the newest: how many are current, and the newest one's number."""
+        return [(str(instance), current, newest) for instance, current, newest in self._rows(sql.audit_ids)]
 
     def orphans(self) -> list[tuple[str, int, int]]:
         """Table, instance number and count of rows that hang on no instance."""

@@ -3,6 +3,8 @@
 A turn ends its own instance; a termination ends anybody's. Nothing of a closed instance is left that waits.
 """
 
+from typing import Final
+
 import msgspec
 
 from holdfast.core.events import HistoryEvent, Payload, Started, WorkflowTerminated, decode_event, encode_events
@@ -13,6 +15,9 @@ from holdfast.storage.contract import InstanceNumber, InstanceRecord, Outcome, R
 from holdfast.storage.sqlite.rows import inbox_of, instance_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
+
+REPLACED: Final = "its id was started again, and the policy was terminate_existing"
+"""What those are told who wait for an instance that had to make room (G3)."""
 
 _encode = msgspec.json.Encoder().encode
 

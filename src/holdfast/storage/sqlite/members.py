@@ -8,6 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import assert_never
 
+import msgspec
+
 from holdfast.core.gates import Existing, StartIdentity, StartVerdict, decide_start
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
 from holdfast.core.liveness import LOSS_EVENT, WorkerKey, WorkerState
@@ -38,7 +40,7 @@ from holdfast.storage.contract import (
 )
 from holdfast.storage.endings import end_by_loss, transition
 from holdfast.storage.sqlite import attempts
-from holdfast.storage.sqlite.closing import apply_terminate, leave_nothing_pending
+from holdfast.storage.sqlite.closing import REPLACED, apply_terminate, leave_nothing_pending, terminate
 from holdfast.storage.sqlite.rows import attempt_of, instance_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
@@ -180,27 +182,46 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
 
 
 def _apply_start(transaction: Transaction, start: Start) -> Outcome:
-    """G3: create, or find what has the id. The first turn rides along if the row is new."""
+    """G3: create, or do as the policy says with what has the id. A new id costs one statement."""
     number = _insert_instance(transaction, start)
-    if number is not None:
-        attempts.insert_payloads(transaction, number, start.payloads)
-        if start.first is not None:
-            _write_turn(transaction, start.first, number)
-        else:
-            transaction.change(sql.insert_inbox, number, 1, transaction.now_ms, start.started)
-        if start.first is None or not start.first.release:
-            return StartedInstance(instance=_created(start, number, transaction.now_ms), created=True)
+    return _start_again(transaction, start) if number is None else _begin(transaction, start, number)
+
+
+def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> StartedInstance:
+    """The row is new: its first turn rides along, or its start waits for whoever claims it."""
+    attempts.insert_payloads(transaction, number, start.payloads)
+    if start.first is not None:
+        _write_turn(transaction, start.first, number)
+    else:
+        transaction.change(sql.insert_inbox, number, 1, transaction.now_ms, start.started)
+    if start.first is None or not start.first.release:
+        return StartedInstance(instance=_created(start, number, transaction.now_ms), created=True)
+    return StartedInstance(instance=instance_of(transaction.rows(sql.find_instance, start.id)[0]), created=True)
+
+
+def _start_again(transaction: Transaction, start: Start) -> Outcome:
+    """The id is taken. What makes room for a new instance is in the transaction that creates it."""
     existing = instance_of(transaction.rows(sql.find_instance, start.id)[0])
-    if number is not None:
-        return StartedInstance(instance=existing, created=True)
     verdict = decide_start(
         StartIdentity(start.workflow, start.input_hash),
         Existing(StartIdentity(existing.workflow, existing.input_hash), existing.state),
         start.policy,
     )
-    if verdict is StartVerdict.SAME:
-        return StartedInstance(instance=existing, created=False)
-    return Rejected(reason=_conflict(start, existing.workflow))
+    match verdict:
+        case StartVerdict.SAME:
+            return StartedInstance(instance=existing, created=False)
+        case StartVerdict.CONFLICT:
+            return Rejected(reason=_conflict(start, existing.workflow))
+        case StartVerdict.REPLACE:
+            terminate(transaction, existing, REPLACED)
+        case StartVerdict.CREATE:
+            pass
+    transaction.change(sql.supersede_instance, transaction.now_ms, existing.number)
+    number = _insert_instance(transaction, start)
+    require(number is not None, f"the id {start.id!r} is still taken after instance {existing.number} gave it up")
+    begun = _begin(transaction, start, InstanceNumber(number or 0))
+    replaced = existing.number if verdict is StartVerdict.REPLACE else None
+    return msgspec.structs.replace(begun, replaced=replaced)
 
 
 def _conflict(start: Start, workflow: str) -> str:

@@ -15,6 +15,8 @@ from holdfast.storage.contract import (
 )
 from holdfast.storage.sqlite.transaction import Row
 
+COLUMNS_IN_USE = 17
+"""Of an instance. Where somebody looks at old ones, too, the time follows at which it lost its id."""
 OWN_COLUMNS = 22
 """Of an attempt. Where it is to be run, the id and the workflow of its instance follow."""
 
@@ -38,6 +40,7 @@ def instance_of(row: Row) -> InstanceRecord:
         blocked=row[14],
         created_at_ms=row[15],
         closed_at_ms=row[16],
+        superseded_at_ms=row[17] if len(row) > COLUMNS_IN_USE else None,
     )
 
 

@@ -155,6 +155,10 @@ class SqliteStore:
         rows = self._read(sql.read_instance, number)
         return instance_of(rows[0]) if rows else None
 
+    async def count_earlier(self, instance_id: InstanceId) -> int:
+        count: int = self._read(sql.count_earlier, instance_id)[0][0]
+        return count
+
     async def load(self, number: InstanceNumber, execution: int) -> Loaded:
         return Loaded(
             history=[history_of(row) for row in self._read(sql.read_history, number, execution)],

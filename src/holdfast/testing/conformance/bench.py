@@ -111,7 +111,7 @@ def start(
     )
 
 
-def first_turn(owner: WorkerKey = ANNA, *, activities: int = 1) -> Turn:
+def first_turn(owner: WorkerKey = ANNA, *, activities: int = 1, release: bool = False) -> Turn:
     """Turn 0 of an instance that is yet to be created, with activities that run at once."""
     events: list[HistoryEvent] = [ActivityScheduled(activity=number, name="step") for number in range(activities)]
     return Turn(
@@ -123,6 +123,7 @@ def first_turn(owner: WorkerKey = ANNA, *, activities: int = 1) -> Turn:
         stamp_ms=FIRST_TIME_MS,
         events=encode_events(events),
         attempts=tuple(new_attempt(number, owner=owner) for number in range(activities)),
+        release=release,
     )
 
 

@@ -17,6 +17,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.client.client import Client
 from holdfast.client.engine import Engine
+from holdfast.core.gates import IdPolicy
 from holdfast.errors import HoldfastError, WorkflowFailed
 from holdfast.runtime.faults import FaultPoint
 from holdfast.runtime.surroundings import Surroundings
@@ -47,6 +48,8 @@ class Report:
     seed: int
     results: dict[str, Any] = field(default_factory=dict[str, Any])
     crashes: int = 0
+    replaced: int = 0
+    """Starts that ended the instance which had their id, or came after its end."""
     commits: int = 0
     replies_lost: int = 0
     violations: list[str] = field(default_factory=list[str])
@@ -72,6 +75,7 @@ class Simulation:
         max_crashes: int,
         cache_size: int = 1_000,
         lost_replies: float = 0.0,
+        replace_rate: float = 0.0,
     ) -> None:
         self._random = Random(seed)  # noqa: S311 - reproducible on purpose
         self._jobs = jobs
@@ -81,6 +85,7 @@ class Simulation:
         self._max_crashes = max_crashes
         self._cache_size = cache_size
         self._lost_replies = lost_replies
+        self._replace_rate = replace_rate
         self._bus = Bus(self._random)
         self._finished = False
         self.report = Report(seed)
@@ -113,6 +118,8 @@ class Simulation:
                 await asyncio.sleep(self._random.random() * 0.2)
                 for _ in range(self._random.choice((1, 1, 2))):
                     await client.start(job.workflow, *job.arguments, id=job.id)
+                if self._replace_rate:
+                    await self._replace(client, job)
             for job in self._jobs:
                 try:
                     self.report.results[job.id] = await client.get(job.id).result()
@@ -124,6 +131,13 @@ class Simulation:
                     )
         finally:
             await client.close()
+
+    async def _replace(self, client: Client, job: Job) -> None:
+        """G3: start it again and again, in the middle of whatever the one before was doing."""
+        while self._random.random() < self._replace_rate:
+            await asyncio.sleep(self._random.random() * LONGEST_PAUSE_SECONDS)
+            await client.start(job.workflow, *job.arguments, id=job.id, policy=IdPolicy.TERMINATE_EXISTING)
+            self.report.replaced += 1
 
     # ------------------------------------------------------------ workers
 

@@ -2,7 +2,7 @@
 
 CREATE TABLE instances (
     number          INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused, so an old fence can never fit again (G1)
-    id              TEXT    NOT NULL UNIQUE,
+    id              TEXT    NOT NULL,
     workflow        TEXT    NOT NULL,
     version         TEXT    NOT NULL,
     state           TEXT    NOT NULL,
@@ -18,10 +18,13 @@ CREATE TABLE instances (
     blocked         TEXT,                               -- why it is parked (G12)
     blocked_by      TEXT,                               -- the builds that could not go on with it, a JSON list
     created_at_ms   INTEGER NOT NULL,
-    closed_at_ms    INTEGER
+    closed_at_ms    INTEGER,
+    superseded_at_ms INTEGER                            -- when its id was given to a new instance; null: it has it
 );
 
 CREATE INDEX instances_claimable ON instances (workflow, claimable_at_ms) WHERE claimable_at_ms IS NOT NULL;
+CREATE UNIQUE INDEX instances_current ON instances (id) WHERE superseded_at_ms IS NULL;  -- G3: an id means one instance
+CREATE INDEX instances_earlier ON instances (id) WHERE superseded_at_ms IS NOT NULL;
 CREATE INDEX instances_blocked ON instances (workflow) WHERE state = 'BLOCKED';
 CREATE INDEX instances_owned ON instances (owner) WHERE owner IS NOT NULL;
 

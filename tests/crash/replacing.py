@@ -1,0 +1,52 @@
+"""A process that starts an id again: ``python -m tests.crash.replacing STORE POLICY NUMBER [POINT]``.
+
+With a point it kills itself by SIGKILL exactly before or after the commit of that start. Otherwise it says which
+instance it made, waits for it, and says how it ended.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import cast
+
+import holdfast as hf
+from holdfast.core.gates import IdPolicy
+from holdfast.runtime.faults import FaultPoint
+from holdfast.runtime.surroundings import Surroundings
+from holdfast.storage.contract import Member, Start
+
+
+@hf.activity
+async def step(number: int) -> int:
+    return number + 1
+
+
+@hf.workflow
+async def steps(number: int) -> int:
+    for _ in range(number % 4):
+        number = await step(number)
+    await asyncio.sleep(0.02)
+    return await step(number)
+
+
+async def main(store: str, policy: IdPolicy, number: int, point: str) -> None:
+    def hook(reached: FaultPoint, members: Sequence[Member]) -> None:
+        if reached == point and any(isinstance(member, Start) for member in members):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async with hf.Engine(
+        store, workflows=[steps], activities=[step], surroundings=Surroundings(fault_hook=hook)
+    ) as engine:
+        handle = await engine.start(steps, number, id="it", policy=policy)
+        sys.stdout.write(f"{handle.number} ")
+        try:
+            sys.stdout.write(f"{await handle.result()}\n")
+        except hf.WorkflowTerminated:
+            sys.stdout.write("terminated\n")
+
+
+if __name__ == "__main__":
+    store, policy, number, *point = sys.argv[1:]
+    asyncio.run(main(store, cast(IdPolicy, policy), int(number), "".join(point)))

@@ -1,0 +1,126 @@
+"""What a store's rows can suffer: a rule, the instance that is blamed, and the statement that does the damage."""
+
+from holdfast.audit import Rule
+
+PENDING = "UPDATE attempts SET state = 'STATE' WHERE number = ?1 AND activity = 0"
+DAMAGE = [
+    # rule, instance, statement; ?1 is the number of the instance
+    (Rule.HISTORY_GAP_FREE, "done", "DELETE FROM history WHERE number = ?1 AND turn = 1"),
+    (Rule.HISTORY_GAP_FREE, "done", "DELETE FROM history WHERE number = ?1 AND turn = 0"),
+    (Rule.HISTORY_GAP_FREE, "sleeping", "DELETE FROM history WHERE number = ?1 AND turn = 1"),
+    (Rule.HISTORY_GAP_FREE, "done", "UPDATE history SET turn = 7 WHERE number = ?1 AND turn = 1"),
+    (Rule.HISTORY_GAP_FREE, "done", "UPDATE instances SET turn = turn + 1 WHERE number = ?1"),
+    (Rule.HISTORY_GAP_FREE, "requested", "UPDATE instances SET turn = 1 WHERE number = ?1"),
+    (Rule.HISTORY_GAP_FREE, "done", "UPDATE history SET events = x'5b5d' WHERE number = ?1 AND turn = 1"),
+    (Rule.EVENTS_READABLE, "done", "UPDATE history SET events = x'5b7b' WHERE number = ?1 AND turn = 1"),
+    (Rule.EVENTS_READABLE, "done", "UPDATE history SET events = x'ff' WHERE number = ?1 AND turn = 1"),
+    (
+        Rule.EVENTS_READABLE,
+        "done",
+        """UPDATE history SET events = CAST('[{"event":"new"}]' AS BLOB) WHERE number = ?1 AND turn = 1""",
+    ),
+    (Rule.EVENTS_READABLE, "requested", "UPDATE inbox SET event = x'7b' WHERE number = ?1"),
+    (Rule.STARTED_ONCE, "requested", "DELETE FROM inbox WHERE number = ?1"),
+    (
+        Rule.STARTED_ONCE,
+        "requested",
+        """INSERT INTO inbox (number, execution, stamp_ms, event)
+        SELECT number, execution, 1, event FROM inbox WHERE number = ?1""",
+    ),
+    (Rule.STARTED_ONCE, "done", "UPDATE instances SET workflow = 'other' WHERE number = ?1"),
+    (Rule.STARTED_ONCE, "done", "UPDATE instances SET input = x'7b7d' WHERE number = ?1"),
+    (Rule.STARTED_ONCE, "sleeping", "UPDATE instances SET state = 'REQUESTED' WHERE number = ?1"),
+    (Rule.ONE_CURRENT, "done", "UPDATE instances SET superseded_at_ms = 1 WHERE number = ?1"),
+    (Rule.ONE_CURRENT, "again", "UPDATE instances SET superseded_at_ms = 1 WHERE number > ?1 AND id = 'again'"),
+    (
+        Rule.ONE_CURRENT,
+        "again",
+        "DROP INDEX instances_current; UPDATE instances SET superseded_at_ms = NULL WHERE number = ?1",
+    ),
+    (
+        Rule.ONE_CURRENT,
+        "again",
+        """DROP INDEX instances_current; UPDATE instances SET superseded_at_ms = nullif(1, number = ?1)
+        WHERE id = 'again'""",
+    ),
+    (Rule.ONE_CURRENT, "sleeping", "UPDATE instances SET superseded_at_ms = 1 WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "done", "UPDATE instances SET state = 'RUNNING' WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "done", "UPDATE instances SET state = 'FAILED' WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "failed", "UPDATE instances SET state = 'COMPLETED' WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "done", "UPDATE instances SET closed_at_ms = NULL WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "sleeping", "UPDATE instances SET closed_at_ms = 1 WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "sleeping", "UPDATE instances SET state = 'COMPLETED', closed_at_ms = 1 WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "done", "UPDATE instances SET outcome = NULL WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "ended", "UPDATE instances SET outcome = NULL WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "ended", "UPDATE instances SET outcome = CAST('{}' AS BLOB) WHERE number = ?1"),
+    (Rule.TERMINAL_LAST, "ended", "UPDATE instances SET state = 'COMPLETED' WHERE number = ?1"),
+    (Rule.NOTHING_PENDING, "ended", "INSERT INTO timers VALUES (?1, 1, 9, 9)"),
+    (Rule.TERMINAL_LAST, "done", "UPDATE instances SET outcome = CAST('{\"data\":3}' AS BLOB) WHERE number = ?1"),
+    (Rule.TIMERS_AGREE, "sleeping", "DELETE FROM timers WHERE number = ?1"),
+    (Rule.TIMERS_AGREE, "sleeping", "INSERT INTO timers VALUES (?1, 1, 9, 9)"),
+    (Rule.TIMERS_AGREE, "sleeping", "UPDATE timers SET due_at_ms = due_at_ms - 1 WHERE number = ?1"),
+    (Rule.LEDGER_AGREES, "done", "UPDATE attempts SET ledger = 999000000000000 WHERE number = ?1 AND activity = 0"),
+    (Rule.LEDGER_AGREES, "done", "UPDATE attempts SET ledger = 889000001000000 WHERE number = ?1 AND activity = 0"),
+    (Rule.LEDGER_AGREES, "done", "UPDATE attempts SET ledger = 777777777777777 WHERE number = ?1 AND activity = 0"),
+    (Rule.LEDGER_AGREES, "done", "UPDATE attempts SET ledger = -1 WHERE number = ?1 AND activity = 0"),
+    (Rule.LEDGER_AGREES, "done", "UPDATE attempts SET closed_at_ms = NULL WHERE number = ?1 AND activity = 0"),
+    (Rule.LEDGER_AGREES, "hanging", "UPDATE attempts SET owner = 'x' WHERE number = ?1 AND state = 'READY'"),
+    (Rule.LEDGER_AGREES, "hanging", "UPDATE attempts SET state = 'RUNNING' WHERE number = ?1 AND state = 'READY'"),
+    (Rule.LEDGER_AGREES, "hanging", "UPDATE attempts SET closed_at_ms = 1 WHERE number = ?1 AND state = 'READY'"),
+    (Rule.NOTHING_PENDING, "done", "INSERT INTO inbox (number, execution, stamp_ms, event) VALUES (?1, 1, 1, x'7b7d')"),
+    (Rule.NOTHING_PENDING, "done", "INSERT INTO timers VALUES (?1, 1, 9, 9)"),
+    *(
+        (Rule.NOTHING_PENDING, "done", PENDING.replace("STATE", state))
+        for state in ("REQUESTED", "READY", "QUEUED", "PREPARING", "RUNNING")
+    ),
+    (Rule.ATTEMPTS_COMPLETE, "done", "DELETE FROM attempts WHERE number = ?1 AND activity = 0"),
+    (Rule.ATTEMPTS_COMPLETE, "failed", "DELETE FROM attempts WHERE number = ?1 AND attempt = 1"),
+    (Rule.ATTEMPTS_COMPLETE, "done", "UPDATE attempts SET name = 'other' WHERE number = ?1 AND activity = 0"),
+    (Rule.ATTEMPTS_COMPLETE, "done", "UPDATE attempts SET activity = 9 WHERE number = ?1 AND activity = 0"),
+    (Rule.ATTEMPTS_COMPLETE, "failed", "UPDATE attempts SET state = 'COMPLETED' WHERE number = ?1 AND attempt = 1"),
+    (
+        Rule.ATTEMPTS_COMPLETE,
+        "hanging",
+        """UPDATE attempts SET state = 'COMPLETED', ledger = 888000001000001, closed_at_ms = 1
+        WHERE number = ?1 AND attempt = 2""",
+    ),
+    (
+        Rule.ATTEMPTS_COMPLETE,
+        "hanging",
+        "UPDATE attempts SET state = 'CANCELLED', closed_at_ms = 1 WHERE number = ?1 AND attempt = 2",
+    ),
+    (
+        Rule.ATTEMPTS_COMPLETE,
+        "sleeping",
+        """UPDATE attempts SET state = 'READY', ledger = 999000000000000, owner = NULL, closed_at_ms = NULL
+        WHERE number = ?1""",
+    ),
+    (Rule.REAL_RESULT, "failed", "DELETE FROM attempts WHERE number = ?1 AND attempt = 2"),
+    (Rule.REAL_RESULT, "done", "UPDATE attempts SET state = 'FAILED' WHERE number = ?1 AND activity = 0"),
+    (Rule.REAL_RESULT, "failed", "UPDATE attempts SET failure = x'7b7d' WHERE number = ?1 AND attempt = 2"),
+    (Rule.OWNERS_KNOWN, "sleeping", "UPDATE instances SET owner = 'x', claimable_at_ms = NULL WHERE number = ?1"),
+    (
+        Rule.OWNERS_KNOWN,
+        "hanging",
+        """UPDATE attempts SET state = 'RUNNING', ledger = 889000000000000, owner = 'x'
+        WHERE number = ?1 AND attempt = 2""",
+    ),
+    (Rule.CLAIMABLE_AGREES, "sleeping", "UPDATE instances SET owner = (SELECT key FROM workers) WHERE number = ?1"),
+    (Rule.CLAIMABLE_AGREES, "done", "UPDATE instances SET owner = (SELECT key FROM workers) WHERE number = ?1"),
+    (Rule.CLAIMABLE_AGREES, "done", "UPDATE instances SET claimable_at_ms = 0 WHERE number = ?1"),
+    (Rule.CLAIMABLE_AGREES, "sleeping", "UPDATE instances SET claimable_at_ms = NULL WHERE number = ?1"),
+    (Rule.CLAIMABLE_AGREES, "requested", "UPDATE instances SET claimable_at_ms = NULL WHERE number = ?1"),
+    (Rule.CLAIMABLE_AGREES, "sleeping", "UPDATE instances SET state = 'BLOCKED' WHERE number = ?1"),
+    (Rule.PAYLOADS_THERE, "large", "DELETE FROM payloads WHERE number = ?1"),
+    (Rule.PAYLOADS_THERE, "large", "UPDATE payloads SET data = x'2222' WHERE number = ?1"),
+    (Rule.ROWS_BELONG, "", "DELETE FROM instances WHERE number = ?1"),
+    (Rule.ROWS_BELONG, "done", "UPDATE history SET execution = 2 WHERE number = ?1 AND turn = 1"),
+    (Rule.ROWS_BELONG, "done", "UPDATE attempts SET execution = 0 WHERE number = ?1 AND activity = 1"),
+    (Rule.ROWS_READABLE, "done", "UPDATE instances SET state = 'GONE' WHERE number = ?1"),
+    (Rule.ROWS_READABLE, "done", "UPDATE attempts SET state = 'GONE' WHERE number = ?1 AND activity = 0"),
+    (Rule.ROWS_READABLE, "done", "UPDATE attempts SET ledger = 'many' WHERE number = ?1 AND activity = 0"),
+    (Rule.ROWS_READABLE, "done", "UPDATE history SET events = 3 WHERE number = ?1 AND turn = 0"),
+    (Rule.ROWS_READABLE, "sleeping", "UPDATE timers SET due_at_ms = 'soon' WHERE number = ?1"),
+    (Rule.ROWS_READABLE, "", "UPDATE instances SET turn = 'x' WHERE number = ?1"),
+    (Rule.ROWS_READABLE, "", "UPDATE workers SET state = 'ASLEEP' WHERE ?1"),
+]
