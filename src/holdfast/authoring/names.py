@@ -14,6 +14,8 @@ def checked_name(name: object, what: str) -> str:
     """`name` itself; an `InvalidId` that says what is wrong with it otherwise."""
     if not isinstance(name, str):
         raise InvalidId(f"the name of {what} must be a text, not {type(name).__name__}")
+    if name.isascii() and name.isprintable() and len(name) <= LONGEST_BYTES and name == name.strip() != "":
+        return name  # most are like that, and need no look at every character
     if not name or name != name.strip():
         raise InvalidId(f"the name of {what} must not be empty or have spaces around it: {name!r}")
     for character in name:

@@ -17,12 +17,13 @@ Not found by comparing, and accepted: a subclass that equals its base, such as a
 nothing or `str` is annotated, or an `OrderedDict` for a `dict`. It comes back as the base type.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
 from typing import Any, Final, Protocol, Union, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
+from msgspec.structs import astuple
 
 from holdfast.errors import AnnotationError, PayloadError
 from holdfast.payloads.diagnosis import find_problem, name_of
@@ -219,6 +220,19 @@ def _build(annotation: Any) -> PayloadType:
             "use a dataclass, a msgspec struct, a pydantic model or a standard type"
         )
     return _Typed(decoder.decode, node)
+
+
+def decoder_of_fields(fields: Sequence[tuple[str, Any]]) -> Callable[[bytes], tuple[Any, ...]] | None:
+    """Reads the values of an object that has exactly these fields, in one go; None where they need more than msgspec.
+
+    It refuses what does not fit without saying it well: whoever wants to know looks at the fields one by one.
+    """
+    if not all(isinstance(payload_type(annotation), _Typed) for _, annotation in fields):
+        return None
+    plain = [(name, Any if annotation is object else annotation) for name, annotation in fields]
+    struct = msgspec.defstruct("Fields", plain, forbid_unknown_fields=True)
+    decode_json = msgspec.json.Decoder(struct, dec_hook=decode_unknown).decode
+    return lambda data: astuple(decode_json(data))
 
 
 def _first_unknown(root: inspect.Type) -> Any:

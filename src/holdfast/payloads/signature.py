@@ -21,7 +21,7 @@ from typing import Any, Final, get_args, get_type_hints
 import msgspec
 
 from holdfast.errors import AnnotationError, ArgumentError, PayloadError
-from holdfast.payloads.encoding import PayloadType, payload_type, text_of
+from holdfast.payloads.encoding import PayloadType, decoder_of_fields, payload_type, text_of
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, check_size
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -56,6 +56,7 @@ class Signature:
     """
 
     __slots__ = (
+        "_all_at_once",
         "_limit_bytes",
         "_parameters",
         "_positional",
@@ -79,6 +80,7 @@ class Signature:
             for parameter in self._signature.parameters.values()
         }
         self._positional = tuple(entry for entry in self._parameters.values() if not entry.keyword_only)
+        self._all_at_once = _decoder_of_all(tuple(self._parameters.values()))
         result = hints.get(_RETURN, Any)
         self._result = _type_for(_item_type(result) if self.yields else result, self._what)
 
@@ -126,6 +128,14 @@ class Signature:
 
     def decode_arguments(self, data: bytes) -> Arguments:
         """What to call the function with. Unknown, missing and mistyped arguments are an `ArgumentError`."""
+        if self._all_at_once is not None:
+            try:
+                return self._all_at_once(data), {}
+            except Exception:  # noqa: BLE001, S110 - looked at one by one it is found out what is wrong, if anything
+                pass
+        return self._decode_one_by_one(data)
+
+    def _decode_one_by_one(self, data: bytes) -> Arguments:
         stored = self._read(data)
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -232,6 +242,13 @@ def _type_for(annotation: Any, what: str) -> PayloadType:
         return payload_type(annotation)
     except AnnotationError as error:
         raise AnnotationError(f"{what}: {error}") from error
+
+
+def _decoder_of_all(parameters: tuple[_Parameter, ...]) -> Callable[[bytes], tuple[Any, ...]] | None:
+    """For calls that give every argument by position: nearly all, and reading them one by one costs five times more."""
+    if any(entry.keyword_only or not entry.required for entry in parameters):
+        return None
+    return decoder_of_fields([(entry.name, entry.annotation) for entry in parameters])
 
 
 def _item_type(annotation: Any) -> Any:

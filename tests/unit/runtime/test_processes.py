@@ -22,7 +22,7 @@ def test_a_body_in_a_process_is_reused_gets_its_input_and_its_heartbeat_details(
     assert len(set(pids)) == 1
     assert os.getpid() not in pids
     assert result["doubled"] == [2, 4]
-    assert (result["details"], result["attempt"], result["key"]) == ({"done": 41}, 2, "w/1/3")
+    assert (result["details"], result["attempt"], result["key"]) == ({"done": 41}, 2, "w/1/1/3")
 
 
 @pytest.mark.parametrize(

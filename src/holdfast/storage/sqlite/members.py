@@ -5,8 +5,8 @@ applied by a rejected turn are kept: they commit alone, into the inbox (G5).
 """
 
 import json
-from collections.abc import Sequence
-from typing import assert_never
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -47,6 +47,7 @@ from holdfast.storage.sqlite.transaction import Transaction
 
 NO_DEADLINE_MS = 2**62
 """W10, W11: a worker that left or is seen dead is lost whatever its deadline."""
+APPLIED: Final = Applied()
 
 
 def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[Outcome]:
@@ -60,13 +61,15 @@ def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[O
         if actor is not None and not alive[actor]:
             outcomes.append(Rejected(reason=f"worker {actor} is not active"))
         else:
-            outcomes.append(_apply(transaction, member))
+            outcomes.append(HOW[type(member)](transaction, member))
     return outcomes
 
 
 def _actor(member: Member) -> WorkerKey | None:
     """In whose name a member acts. Janitors and clients act in nobody's."""
     match member:
+        case Turn():
+            return member.owner
         case Start():
             return member.first.owner if member.first else None
         case Lose() | Terminate():
@@ -84,34 +87,8 @@ def _is_active(transaction: Transaction, key: WorkerKey) -> bool:
     return bool(rows) and rows[0][0] == WorkerState.ACTIVE
 
 
-def _apply(transaction: Transaction, member: Member) -> Outcome:
-    match member:
-        case Turn():
-            return _apply_turn(transaction, member)
-        case Start():
-            return _apply_start(transaction, member)
-        case Completion():
-            return attempts.apply_completion(transaction, member)
-        case Terminate():
-            return apply_terminate(transaction, member)
-        case Retry():
-            return attempts.apply_retry(transaction, member)
-        case ClaimAttempts():
-            return attempts.claim_attempts(transaction, member)
-        case ClaimInstances():
-            return _claim_instances(transaction, member)
-        case Release():
-            return _changed(transaction.change(sql.release_instance, member.number, member.fence, member.owner))
-        case Block():
-            return _apply_block(transaction, member)
-        case HeartbeatAttempt():
-            return attempts.apply_heartbeat(transaction, member)
-        case Lose():
-            return _apply_lose(transaction, member)
-        case Disown():
-            return _apply_disown(transaction, member)
-        case _:
-            assert_never(member)
+def _apply_release(transaction: Transaction, release: Release) -> Outcome:
+    return _changed(transaction.change(sql.release_instance, release.number, release.fence, release.owner))
 
 
 def _changed(count: int) -> Outcome:
@@ -123,33 +100,22 @@ def _changed(count: int) -> Outcome:
 
 def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
     """Completions first, then the instance's guard, then what the turn did. A rejected turn keeps its completions."""
-    done: list[Completion] = []
-    stale = False
-    for completion in turn.completions:
-        if attempts.close_by_completion(transaction, completion, completion.applied_ledger):
-            done.append(completion)
-        else:
-            stale = True
+    close = attempts.close_by_completion
+    stale = [one for one in turn.completions if not close(transaction, one, one.applied_ledger)]
     if not stale and _advance(transaction, turn):
         _write_turn(transaction, turn, turn.number)
-        return Applied()
-    for completion in done:
-        attempts.reopen_for_inbox(transaction, completion)
+        return APPLIED
+    for completion in turn.completions:
+        if completion not in stale:
+            attempts.reopen_for_inbox(transaction, completion)
     return Rejected(reason="a completion was stale" if stale else "the fence, the owner or the turn has moved on")
 
 
 def _advance(transaction: Transaction, turn: Turn) -> bool:
     after = turn.turn + 1 if turn.events else turn.turn
-    changed = transaction.change(
-        sql.commit_turn,
-        after,
-        turn.stamp_ms,
-        turn.number,
-        turn.fence,
-        turn.owner,
-        turn.turn,
+    return bool(
+        transaction.change(sql.commit_turn, after, turn.stamp_ms, turn.number, turn.fence, turn.owner, turn.turn)
     )
-    return bool(changed)
 
 
 def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> None:
@@ -333,3 +299,20 @@ def _move_on(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool
         attempts.release(transaction, attempt)
     else:
         attempts.move_attempt(transaction, transition(attempt, event))
+
+
+HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
+    Turn: _apply_turn,
+    Start: _apply_start,
+    Completion: attempts.apply_completion,
+    Terminate: apply_terminate,
+    Retry: attempts.apply_retry,
+    ClaimAttempts: attempts.claim_attempts,
+    ClaimInstances: _claim_instances,
+    Release: _apply_release,
+    Block: _apply_block,
+    HeartbeatAttempt: attempts.apply_heartbeat,
+    Lose: _apply_lose,
+    Disown: _apply_disown,
+}
+"""How each kind of member is applied. A test compares it with the members there are."""
