@@ -1,6 +1,7 @@
 """The four time-outs, heartbeats, losses and cancellation of activities (A5, A6, A10)."""
 
 import asyncio
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,9 @@ def test_A5_a_body_s_own_time_out_is_a_failure_like_any_other() -> None:
     assert states == [AttemptState.FAILED]
 
 
-def test_A5_endless_threads_are_abandoned_counted_and_take_no_slot(tmp_path: Path) -> None:
+def test_A5_endless_threads_are_abandoned_counted_and_take_no_slot(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     release = threading.Event()
 
     @hf.activity(start_to_close=0.05, retry=hf.Retry(attempts=2, initial=0))
@@ -74,7 +77,12 @@ def test_A5_endless_threads_are_abandoned_counted_and_take_no_slot(tmp_path: Pat
             assert answer == "quick"
             worker = engine.worker
             assert worker is not None
-            assert worker.runner.abandoned_threads == 2
+            assert engine.abandoned_threads == 2
+            warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+            assert [
+                f"attempt {number} of {endless.name} of instance it is over" in text
+                for number, text in enumerate(warnings, 1)
+            ] == [True, True]
             await until(lambda: worker.runner.free == 1)  # a look for work reserves it for a moment
             release.set()
 

@@ -125,6 +125,15 @@ class Engine(Client):
         """The worker of this engine, while it runs."""
         return self._worker
 
+    @property
+    def abandoned_threads(self) -> int:
+        """How many threads of activities this engine left behind while it runs: nothing stops a thread (A5).
+
+        They went beyond a time-out, or were cancelled. Each lives until its body ends, so a number that grows tells of
+        bodies that hang.
+        """
+        return 0 if self._worker is None else self._worker.runner.abandoned_threads
+
 
 def open_store(store: str | Path | SqliteStore, durability: str, surroundings: Surroundings) -> SqliteStore:
     """The store that a path or URL names."""

@@ -4,6 +4,7 @@ A body that returns, raises, exits, hangs or gives back what cannot be stored en
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from functools import lru_cache
@@ -26,6 +27,8 @@ from holdfast.runtime.providers import Providers
 from holdfast.runtime.threads import Threads
 from holdfast.storage.contract import AttemptRecord, Completion, HeartbeatAttempt, Retry
 from holdfast.storage.endings import end_by_failure
+
+logger = logging.getLogger("holdfast")
 
 HEARTBEATS_PER_TIMEOUT: Final = 4
 """How often within its heartbeat time-out an attempt's beats are written at most; the ones between are skipped."""
@@ -130,6 +133,7 @@ class AttemptRunner:
         self.slots = slots
         self.free = slots
         self.abandoned_threads = 0
+        """Threads left behind because nothing stops them: of bodies beyond their time-out, cancelled, or given up."""
         self._is_stopped = False
         self._dismissed: set[RunningAttempt] = set()
 
@@ -263,11 +267,26 @@ class AttemptRunner:
         if activity.is_async:
             return await activity.fn(*args, **kwargs)
         context = copy_context()
+        answer = self._threads.run(lambda: context.run(activity.fn, *args, **kwargs))
         try:
-            return await self._threads.run(lambda: context.run(activity.fn, *args, **kwargs))
+            return await answer
         except asyncio.CancelledError:
-            self.abandoned_threads += 1
+            if answer.cancelled():
+                self._abandon_thread(running.attempt)
             raise
+
+    def _abandon_thread(self, attempt: AttemptRecord) -> None:
+        """A5: nothing stops a thread. It goes on until its body ends, its answer is ignored, and its slot is free."""
+        self.abandoned_threads += 1
+        if not self._is_stopped:
+            logger.warning(
+                "attempt %d of %s of instance %s is over, but its thread goes on: %d threads left behind so far. "
+                "Give its calls time-outs of their own, or run it with process=True",
+                attempt.key.attempt,
+                attempt.name,
+                attempt.instance_id,
+                self.abandoned_threads,
+            )
 
     def _seconds_left(self, attempt: AttemptRecord) -> float | None:
         if attempt.expires_at_ms is None:
