@@ -15,6 +15,9 @@ from typing import Final
 FOLDER_MODE: Final = 0o700
 DATAGRAM: Final = b"!"
 MOST_DATAGRAMS: Final = 64
+SETTLING_SECONDS: Final = 2.0
+"""So long after the folder's time of change was first seen, it can have changed again without showing another time: the
+clocks of file systems tick, most of them every few milliseconds, some every second."""
 
 
 class WakeUps:
@@ -27,6 +30,7 @@ class WakeUps:
         self._socket: socket.socket | None = None
         self._descriptor = -1
         self._seen_ns = -1
+        self._listed_at = self._settled_at = 0.0
         self._others: list[str] = []
 
     def open(self) -> None:
@@ -63,11 +67,20 @@ class WakeUps:
                     (self._folder / name).unlink()
 
     def _known(self) -> list[str]:
-        changed_ns = os.fstat(self._descriptor).st_mtime_ns
+        """The others. The folder is listed when it has changed, and until its time of change can be trusted."""
+        now = asyncio.get_running_loop().time()
+        changed_ns = os.fstat(self._descriptor).st_mtime_ns  # before the list: what comes after it changes it again
         if changed_ns != self._seen_ns:
-            self._others = [name for name in os.listdir(self._folder) if name != self._name]  # noqa: PTH208 - names only
             self._seen_ns = changed_ns
+            self._settled_at = now + SETTLING_SECONDS
+            self._list(now)
+        elif self._listed_at < self._settled_at:
+            self._list(now)
         return self._others
+
+    def _list(self, now: float) -> None:
+        self._listed_at = now
+        self._others = [name for name in os.listdir(self._folder) if name != self._name]  # noqa: PTH208 - names only
 
     def _address(self, name: str) -> str:
         """Through the descriptor, because the path of a socket may have 107 bytes at most."""

@@ -1,0 +1,136 @@
+"""Wake-ups between processes that share a file: who is there is known, however coarse the clock of the file system."""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from holdfast.runtime import wake
+from holdfast.runtime.wake import WakeUps
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(10):
+            await scenario
+
+    asyncio.run(bounded())
+
+
+class Listener:
+    """One process's end, and what it heard."""
+
+    def __init__(self, store: Path, name: str) -> None:
+        self.heard = asyncio.Event()
+        self.ends = WakeUps(store, name, self.heard.set)
+
+    def __enter__(self) -> Self:
+        self.ends.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ends.close()
+
+
+def count_lists(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    listed: list[str] = []
+    listdir = os.listdir
+
+    def counted(folder: str) -> list[str]:
+        listed.append(str(folder))
+        return listdir(folder)
+
+    monkeypatch.setattr(os, "listdir", counted)
+    return lambda: len(listed)
+
+
+def test_a_wake_up_reaches_everyone_but_the_sender(tmp_path: Path) -> None:
+    store = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        with Listener(store, "a") as a, Listener(store, "b") as b, Listener(store, "c") as c:
+            a.ends.notify()
+            await b.heard.wait()
+            await c.heard.wait()
+            assert not a.heard.is_set()
+
+    run(scenario())
+
+
+def test_one_who_came_within_the_same_tick_of_the_clock_is_not_missed(tmp_path: Path) -> None:
+    """The folder changed and shows the time it showed before."""
+    store = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        with Listener(store, "a") as a, Listener(store, "b") as b:
+            a.ends.notify()
+            await b.heard.wait()
+            folder = tmp_path / "shop.db-wake"
+            before = folder.stat()
+            with Listener(store, "c") as c:
+                os.utime(folder, ns=(before.st_atime_ns, before.st_mtime_ns))
+                assert folder.stat().st_mtime_ns == before.st_mtime_ns
+                a.ends.notify()
+                await c.heard.wait()
+
+    run(scenario())
+
+
+def test_a_folder_at_rest_is_not_listed_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "shop.db"
+    listed = count_lists(monkeypatch)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        with Listener(store, "a") as a, Listener(store, "b"):
+            monkeypatch.setattr(loop, "time", lambda: now)
+            a.ends.notify()
+            a.ends.notify()
+            assert listed() == 2, "its time may not show yet that it changed"
+            now += wake.SETTLING_SECONDS
+            for _ in range(5):
+                a.ends.notify()
+            assert listed() == 3, "once after it has settled"
+            with Listener(store, "c"):
+                a.ends.notify()
+                assert listed() == 4, "it has changed"
+            monkeypatch.undo()
+
+    run(scenario())
+
+
+def test_a_socket_of_one_that_died_is_cleared_away(tmp_path: Path) -> None:
+    store = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        with Listener(store, "a") as a:
+            dead = tmp_path / "shop.db-wake" / "dead"
+            gone = WakeUps(store, "dead", lambda: None)
+            gone.open()
+            assert gone._socket is not None
+            asyncio.get_running_loop().remove_reader(gone._socket.fileno())
+            gone._socket.close()
+            assert dead.exists()
+            a.ends.notify()
+            assert not dead.exists()
+            os.close(gone._descriptor)
+
+    run(scenario())
+
+
+def test_the_folder_stays_for_others_who_may_be_about_to_use_it(tmp_path: Path) -> None:
+    store = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        late = WakeUps(store, "late", lambda: None)
+        with Listener(store, "a"):
+            folder = tmp_path / "shop.db-wake"
+        assert list(folder.iterdir()) == []
+        late.open()
+        late.close()
+
+    run(scenario())
