@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.scenarios.support import engine_of, rows, together
+from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
 from holdfast.audit import audit
@@ -85,5 +85,32 @@ def test_another_tool_cannot_change_the_files_mode_while_an_engine_has_it_open(t
             assert "database is locked" in done.stderr
             await engine.run(first_of_two, id="b")
         assert rows(path, "SELECT count(*) FROM instances") == [(2,)]
+
+    together(scenario())
+
+
+def test_an_activity_that_is_given_up_in_the_turn_that_calls_it_takes_no_slot(tmp_path: Path) -> None:
+    @hf.activity
+    async def never() -> None:
+        raise AssertionError("nobody waits for it, so it must not run")
+
+    @hf.workflow
+    async def flow() -> int:
+        for _ in range(5):
+            call = asyncio.create_task(never())
+            await asyncio.sleep(0)
+            call.cancel()
+        await asyncio.sleep(0.01)
+        return 5
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", never, flow, max_activities=2) as engine:
+            assert await engine.run(flow, id="it") == 5
+            worker = engine.worker
+            assert worker is not None
+            await until(lambda: worker.runner.free == 2)
+            assert not worker.runner.running
+        assert rows(tmp_path / "shop.db", "SELECT DISTINCT state FROM attempts") == [("CANCELLED",)]
+        check_tables(tmp_path / "shop.db")
 
     together(scenario())

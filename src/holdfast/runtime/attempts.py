@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -44,7 +44,17 @@ AttemptEnd = Callable[[Completion | Retry], None]
 class RunningAttempt:
     """One attempt whose body runs here. It is what `hf.heartbeat` and its like talk to."""
 
-    __slots__ = ("_beat", "_loop", "_now_ms", "_written_at", "attempt", "cancel_requested", "is_abandoned", "task")
+    __slots__ = (
+        "_beat",
+        "_loop",
+        "_now_ms",
+        "_written_at",
+        "attempt",
+        "cancel_requested",
+        "has_begun",
+        "is_abandoned",
+        "task",
+    )
 
     def __init__(
         self,
@@ -56,6 +66,7 @@ class RunningAttempt:
         self._now_ms = now_ms
         self.attempt = attempt
         self.task: asyncio.Task[None] | None = None
+        self.has_begun = False
         self.cancel_requested = False
         self.is_abandoned = False
         """It was told to stop because this worker leaves or lost its lease: unless it gives a result all the same,
@@ -63,6 +74,11 @@ class RunningAttempt:
         self._beat = beat
         self._loop = loop
         self._written_at = -1e9
+
+    def stop(self) -> None:
+        """Cancel the body. One that has not begun finds it out when it does: its task, cancelled, would never run."""
+        if self.has_begun and self.task is not None:
+            self.task.cancel()
 
     @property
     def info(self) -> ActivityInfo:
@@ -180,14 +196,13 @@ class AttemptRunner:
         if not running.cancel_requested and running.task is not None:
             running.cancel_requested = True
             running.attempt = msgspec.structs.replace(running.attempt, state=AttemptState.CANCELLED_RUNNING)
-            running.task.cancel()
+            running.stop()
 
     def abandon_all(self) -> None:
         """Stop every body without a word about it: the store moves their attempts on (W6)."""
         for running in list(self.running.values()):
             running.is_abandoned = True
-            if running.task is not None:
-                running.task.cancel()
+            running.stop()
 
     async def stop(self) -> None:
         """W10: tell every body to stop that can be told, and wait a while for them. Whoever gives a result meanwhile is
@@ -211,8 +226,7 @@ class AttemptRunner:
         self._dismissed.update(dismissed)
         for running in dismissed:
             running.is_abandoned = not running.cancel_requested
-            if running.task is not None:
-                running.task.cancel()
+            running.stop()
         tasks = [running.task for running in dismissed if running.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=LONGEST_FAREWELL_SECONDS)
@@ -224,7 +238,10 @@ class AttemptRunner:
     async def _run(self, activity: Activity[..., Any], running: RunningAttempt) -> None:
         attempt = running.attempt
         current_activity.set(running)  # in the context of the attempt's own task, which ends with it
+        running.has_begun = True
         try:
+            if running.cancel_requested or running.is_abandoned:
+                await _stopped_before_it_began()
             if activity.is_async and attempt.expires_at_ms is None:
                 args, kwargs = activity.signature.decode_arguments(attempt.input)
                 value = await activity.fn(*args, **kwargs)
@@ -362,6 +379,10 @@ class AttemptRunner:
             event=None,
         )
         self._ended(ended)
+
+
+async def _stopped_before_it_began() -> NoReturn:
+    raise asyncio.CancelledError
 
 
 def _late(name: str, options: ActivityOptions) -> str:

@@ -65,7 +65,8 @@ def build_turn(
     attempts: list[NewAttempt] = []
     eager: list[NewAttempt] = []
     for scheduled in output.scheduled:
-        new = _new_attempt(scheduled, owner if reserve(scheduled) else None, now_ms)
+        starts_here = scheduled.activity not in output.abandoned and reserve(scheduled)
+        new = _new_attempt(scheduled, owner if starts_here else None, now_ms)
         attempts.append(new)
         if new.owner is not None:
             eager.append(new)

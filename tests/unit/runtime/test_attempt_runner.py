@@ -1,0 +1,72 @@
+"""Bodies that are told to stop before they began."""
+
+import asyncio
+
+from tests.scenarios.support import until
+
+import holdfast as hf
+from holdfast.authoring.registry import Registry
+from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1
+from holdfast.core.lifecycle import AttemptState
+from holdfast.core.liveness import WorkerKey
+from holdfast.core.options import ActivityOptions, encode_options
+from holdfast.runtime.attempts import AttemptRunner
+from holdfast.runtime.providers import SystemProviders
+from holdfast.storage.contract import AttemptKey, AttemptRecord, Completion, InstanceNumber, Retry
+
+
+@hf.activity
+async def body() -> None:
+    raise AssertionError("it must not run")
+
+
+def attempt() -> AttemptRecord:
+    return AttemptRecord(
+        key=AttemptKey(InstanceNumber(1), 1, 0, 1),
+        name="body",
+        queue="default",
+        state=AttemptState.RUNNING,
+        ledger=conclude_leg1(enter_leg1(SEED)[0]),
+        input=b"{}",
+        options=encode_options(ActivityOptions()),
+        available_at_ms=0,
+        scheduled_at_ms=0,
+        owner=WorkerKey("anna"),
+    )
+
+
+def runner_of(ended: list[Completion | Retry]) -> AttemptRunner:
+    return AttemptRunner(
+        Registry((), (), (body,)), SystemProviders(), lambda: 0, slots=1, ended=ended.append, beat=lambda _: None
+    )
+
+
+def test_a_body_that_is_cancelled_before_it_began_ends_as_cancelled() -> None:
+    ended: list[Completion | Retry] = []
+
+    async def scenario() -> None:
+        runner = runner_of(ended)
+        assert runner.reserve()
+        runner.start(attempt())
+        runner.cancel_instance(1)
+        await until(lambda: not runner.running)
+
+    asyncio.run(scenario())
+    [completion] = ended
+    assert isinstance(completion, Completion)
+    assert completion.to_state is AttemptState.CANCELLED
+
+
+def test_W7_a_body_that_is_abandoned_before_it_began_gives_its_slot_back_without_a_word() -> None:
+    ended: list[Completion | Retry] = []
+
+    async def scenario() -> int:
+        runner = runner_of(ended)
+        assert runner.reserve()
+        runner.start(attempt())
+        runner.abandon_all()
+        await until(lambda: not runner.running)
+        return runner.free
+
+    assert asyncio.run(scenario()) == 1
+    assert ended == []
