@@ -9,6 +9,9 @@ from holdfast.payloads.signature import Signature
 class Definition:
     """A marked function. It stays an ordinary object: nothing is registered anywhere."""
 
+    signature: Signature
+    """What it takes and returns. Worked out when first needed, because annotations may name later classes."""
+
     def __init__(self, fn: Callable[..., Any], name: str) -> None:
         self.fn = fn
         self.name = name
@@ -16,14 +19,13 @@ class Definition:
         self.__name__ = getattr(fn, "__name__", name)
         self.__module__ = fn.__module__
         self.__wrapped__ = fn
-        self._signature: Signature | None = None
 
-    @property
-    def signature(self) -> Signature:
-        """What it takes and returns. Worked out when first needed, because annotations may name later classes."""
-        if self._signature is None:
-            self._signature = Signature.of(self.fn)
-        return self._signature
+    def __getattr__(self, name: str) -> Any:
+        """Asked for what is not there yet: the signature, when it is first needed."""
+        if name != "signature":
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        self.signature = Signature.of(self.fn)
+        return self.signature
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__.lower()} {self.name}>"

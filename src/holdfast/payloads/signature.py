@@ -57,6 +57,7 @@ class Signature:
 
     __slots__ = (
         "_all_at_once",
+        "_count",
         "_limit_bytes",
         "_parameters",
         "_positional",
@@ -80,6 +81,8 @@ class Signature:
             for parameter in self._signature.parameters.values()
         }
         self._positional = tuple(entry for entry in self._parameters.values() if not entry.keyword_only)
+        self._count = len(self._positional) if len(self._positional) == len(self._parameters) else -1
+        """How many arguments a call by position alone has; some functions cannot be called like that."""
         self._all_at_once = _decoder_of_all(tuple(self._parameters.values()))
         result = hints.get(_RETURN, Any)
         self._result = _type_for(_item_type(result) if self.yields else result, self._what)
@@ -91,10 +94,11 @@ class Signature:
 
     def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> bytes:
         """One payload for the arguments of a call, or an `ArgumentError` that names function and argument."""
-        if kwargs or len(args) != len(self._positional) or len(args) != len(self._parameters):
+        count = len(args)
+        if kwargs or count != self._count:
             return self._encode_bound(args, kwargs or {})
         try:
-            if len(args) == 1:  # the most frequent call, worth a line of its own
+            if count == 1:  # the most frequent call, worth a line of its own
                 entry = self._positional[0]
                 data = b"{%b%b}" % (entry.label, entry.kind.encode(args[0], entry.what))
             else:

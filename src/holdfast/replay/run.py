@@ -10,10 +10,10 @@ recorded ones; the first difference is a `HistoryMismatch` that names both.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ from holdfast.replay.loop import WorkflowLoop
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_failure: Final = msgspec.json.Decoder(Failure)
+Item = TypeVar("Item")
 MILLISECONDS: Final = 1000
 
 
@@ -84,18 +85,28 @@ class LogLine(NamedTuple):
 
 
 class Output:
-    """What one turn did. `events` is what goes into the history."""
+    """What one turn did. `events` is what goes into the history. What most turns do not do has no list until it is
+    done: there are two of these for each live instance, and the collector looks at every list.
+    """
 
     __slots__ = ("abandoned", "events", "logs", "outcome", "scheduled", "timers_ended", "timers_started")
 
     def __init__(self) -> None:
         self.events: list[HistoryEvent] = []
         self.scheduled: list[ScheduledActivity] = []
-        self.abandoned: list[int] = []
+        self.abandoned: Sequence[int] = ()
         self.timers_started: dict[int, int] = {}
-        self.timers_ended: list[int] = []
-        self.logs: list[LogLine] = []
+        self.timers_ended: Sequence[int] = ()
+        self.logs: Sequence[LogLine] = ()
         self.outcome: ev.WorkflowCompleted | ev.WorkflowFailed | None = None
+
+
+def _with(items: Sequence[Item], item: Item) -> Sequence[Item]:
+    """`items` with one more, which makes a list of them."""
+    if isinstance(items, list):
+        items.append(item)
+        return items
+    return [item]
 
 
 class WorkflowRun:
@@ -257,7 +268,7 @@ class WorkflowRun:
 
     def timer_cancelled(self, number: int) -> None:
         if self._output.timers_started.pop(number, None) is None:
-            self._output.timers_ended.append(number)
+            self._output.timers_ended = _with(self._output.timers_ended, number)
         self._output.events.append(ev.TimerCancelled(timer=number))
 
     def unhandled(self, context: dict[str, Any]) -> None:
@@ -283,7 +294,7 @@ class WorkflowRun:
         except asyncio.CancelledError:
             if self._waiting.pop(number, None) is not None:
                 self._output.events.append(ev.ActivityAbandoned(activity=number))
-                self._output.abandoned.append(number)
+                self._output.abandoned = _with(self._output.abandoned, number)
             raise
 
     def side_effect(
@@ -319,7 +330,7 @@ class WorkflowRun:
         if self._loop.evicting:
             raise Evicted
         if not self.replaying:
-            self._output.logs.append(LogLine(level, message, arguments, extra))
+            self._output.logs = _with(self._output.logs, LogLine(level, message, arguments, extra))
 
 
 def current_run() -> WorkflowRun | None:

@@ -7,6 +7,7 @@ a turn did counts when it is on disk: only then do activities start, results app
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from holdfast.authoring.registry import Registry
@@ -228,7 +229,7 @@ class InstanceOwner:
         """Take a turn, unless one is on its way to disk already."""
         if live.busy:
             return
-        messages = live.take_messages(self._store.now_ms())
+        messages = live.take_messages(self._store.now_ms)
         if not messages:
             self._rest(live)
             return
@@ -249,7 +250,7 @@ class InstanceOwner:
             self._block(live, error)
             return
         built = self._build(live, done, live.run.take_output())
-        self._committer.submit(built.turn, lambda outcome: self._decided(live, built, done, outcome))
+        self._committer.submit(built.turn, partial(self._decided, live, built, done))
 
     def _build(self, live: LiveInstance, messages: list[Message], output: Output) -> BuiltTurn:
         self.turns += 1
@@ -326,12 +327,15 @@ class InstanceOwner:
 
     def _rest(self, live: LiveInstance) -> None:
         """Nothing to do until something comes. What rests longest makes room for others."""
-        due = live.next_due_ms()
-        if due is not None and due != live.armed_ms:
-            live.armed_ms = due
-            self._due.add(due, live.number)
-        self._make_room(self._cache_size)
-        self._room_was_made()
+        if live.timers:
+            due = live.next_due_ms()
+            if due is not None and due != live.armed_ms:
+                live.armed_ms = due
+                self._due.add(due, live.number)
+        if len(self._live) > self._cache_size:
+            self._make_room(self._cache_size)
+        if self._is_wanted:
+            self._room_was_made()
 
     def _make_room(self, most: int) -> None:
         while len(self._live) > most:

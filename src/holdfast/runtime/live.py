@@ -1,6 +1,7 @@
 """An instance whose code is live in this process, and what it knows between two turns."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.core.events import ActivityCompleted, ActivityFailed, Input, TimerFired
@@ -73,11 +74,11 @@ class LiveInstance:
         """When the next timer fires."""
         return min(self.timers.values(), default=None)
 
-    def take_messages(self, now_ms: int) -> list[Message]:
+    def take_messages(self, now: Callable[[], int]) -> list[Message]:
         """Everything that can be applied now, in the order and with the times of G10."""
         queued, self.queue = self.queue, deque()
-        timers = self.timers
-        due = [PendingTimer(timer, at) for timer, at in timers.items() if at <= now_ms] if timers else None
+        now_ms = now() if self.timers else 0
+        due = [PendingTimer(timer, at) for timer, at in self.timers.items() if at <= now_ms] if self.timers else None
         if not due:
             return [self._stamped(message, message.event.time_ms) for message in queued]
         waiting = list(queued)

@@ -4,7 +4,7 @@ Decides which new attempts start here at once (eager dispatch) and which wait fo
 out of the history.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -48,7 +48,7 @@ class BuiltTurn(NamedTuple):
 
     turn: Turn
     eager: list[NewAttempt]
-    logs: list[LogLine]
+    logs: Sequence[LogLine]
 
 
 def build_turn(

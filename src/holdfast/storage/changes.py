@@ -218,7 +218,7 @@ class Rejected(Record, frozen=True):
     reason: str
 
 
-class Failed(Record, frozen=True):
+class Failed(Record, frozen=True, gc=True):
     """The database refused this member for a reason that no guard foresaw. Nothing of it was kept."""
 
     error: Exception

@@ -13,11 +13,11 @@ Fence = NewType("Fence", int)
 CommitId = NewType("CommitId", int)
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that goes into a store or comes out of it."""
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A value that goes into a store or comes out of it. It cannot be part of a cycle, and the collector skips it."""
 
 
-class AttemptKey(msgspec.Struct, frozen=True):
+class AttemptKey(msgspec.Struct, frozen=True, gc=False):
     """Names one attempt for ever: instance numbers are never reused (G1)."""
 
     number: InstanceNumber
