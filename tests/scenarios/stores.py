@@ -60,6 +60,16 @@ async def writes(length: int) -> str:
     return await write(length)
 
 
+@hf.activity
+async def read(text: str) -> int:
+    return len(text)
+
+
+@hf.workflow
+async def reads(text: str) -> int:
+    return await read(text)
+
+
 @hf.workflow
 async def sleeps(number: int) -> int:
     await step(number)
@@ -81,8 +91,8 @@ async def gives_up() -> int:
 
 
 async def make_store(path: Path) -> None:
-    """Instances: done, failed, large, again (the second of its id), given-up, ended (from outside), sleeping,
-    hanging (its worker left), requested (nobody began it).
+    """Instances: done, failed, large, large-input, again (the second of its id), given-up, ended (from outside),
+    sleeping, hanging (its worker left), requested (nobody began it).
     """
     asleep = asyncio.Event()
 
@@ -97,6 +107,7 @@ async def make_store(path: Path) -> None:
         with suppress(hf.WorkflowFailed):
             await engine.run(fails, 5, id="failed")
         await engine.run(writes, LARGE, id="large")
+        await engine.run(reads, "x" * LARGE, id="large-input")
         await engine.run(completes, 1, id="again")
         await engine.run(completes, 2, id="again", policy="reuse")
         await engine.run(gives_up, id="given-up")

@@ -40,14 +40,15 @@ def store(sound: Path, tmp_path: Path) -> Path:
 def test_a_store_with_instances_in_every_phase_is_sound(sound: Path) -> None:
     report = inspect(sound)
     assert report.problems == ()
-    assert report.instances == 10
-    assert report.attempts == 16
+    assert report.instances == 11
+    assert report.attempts == 17
     states: dict[str, str] = dict(sql(sound, "SELECT id, state FROM instances"))
     assert states.pop("again") == "COMPLETED"
     assert states == {
         "done": "COMPLETED",
         "failed": "FAILED",
         "large": "COMPLETED",
+        "large-input": "COMPLETED",
         "given-up": "COMPLETED",
         "ended": "TERMINATED",
         "sleeping": "RUNNING",
@@ -254,16 +255,16 @@ def verify(path: Path, *options: str) -> "subprocess.CompletedProcess[str]":
 def test_the_command_says_what_is_wrong_and_ends_with_1(store: Path) -> None:
     done = verify(store)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "is sound: 7 instances" in done.stdout
+    assert "is sound: 11 instances" in done.stdout
     sql(store, "UPDATE instances SET turn = turn + 1 WHERE id IN ('done', 'failed')")
     done = verify(store)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert lines[0] == "done  history-gap-free  it says that 5 turns were taken, and the history has 4"
     assert len(lines) == 3
-    assert lines[2].startswith("2 problems in 2 of 7 instances")
+    assert lines[2].startswith("2 problems in 2 of 11 instances")
     fields = json.loads(verify(store, "--json").stdout)
-    assert fields["instances"] == 7
+    assert fields["instances"] == 11
     assert [problem["instance"] for problem in fields["problems"]] == ["done", "failed"]
     assert fields["problems"][0]["rule"] == "history-gap-free"
 

@@ -19,6 +19,7 @@ from holdfast.audit.problems import Rule
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload, decode_event, payload_of
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
+from holdfast.storage.large import reference_of
 from holdfast.storage.sqlite.audit import RawAttempt, RawInstance, RawMessage, RawTimer, RawTurn
 
 _S = InstanceState
@@ -64,6 +65,7 @@ def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Find
         payload = payload_of(event)
         if payload is not None:
             findings += check_payload(payload, tables.payloads, "a message in the inbox")
+    findings += _check_inputs(tables)
     findings += check_attempts(
         [attempt for attempt in tables.attempts if attempt.execution == row.execution],
         reading,
@@ -73,6 +75,20 @@ def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Find
     )
     findings += _check_pending(tables) if not _is_open(row) else _check_timers(tables, reading)
     return findings + _check_owner(tables, workers)
+
+
+def _input_payload(stored: bytes) -> Payload:
+    """An input as an event would carry it."""
+    reference = reference_of(stored)
+    return Payload(reference=reference) if reference else Payload(msgspec.Raw(stored))
+
+
+def _check_inputs(tables: InstanceTables) -> list[Finding]:
+    """Large inputs are named by their reference, as other payloads are."""
+    findings = check_payload(_input_payload(tables.row.input), tables.payloads, "its input")
+    for attempt in tables.attempts:
+        findings += check_payload(_input_payload(attempt.input), tables.payloads, f"the input of {shown(attempt)}")
+    return findings
 
 
 def _is_open(row: RawInstance) -> bool:
@@ -120,7 +136,8 @@ def _check_start(row: RawInstance, reading: HistoryReading, inbox: list[HistoryE
         if started.workflow != row.workflow:
             text = f"it is an instance of {row.workflow!r}, and was started as {started.workflow!r}"
             findings.append((Rule.STARTED_ONCE, text))
-        if row.execution == 1 and not started.input.reference and bytes(started.input.data) != row.input:
+        given, stored = started.input, _input_payload(row.input)
+        if row.execution == 1 and (given.reference, bytes(given.data)) != (stored.reference, bytes(stored.data)):
             findings.append((Rule.STARTED_ONCE, "its input is not the one that it was started with"))
     if reading.started is not None and row.state == _S.REQUESTED:
         findings.append((Rule.STARTED_ONCE, "it is REQUESTED, but its history has begun"))

@@ -104,7 +104,7 @@ async def _read(instance_id: str, number: int | None, store: str | None) -> Show
             payload = _payload.decode(record.outcome)
             outcome = bytes(payload.data)
             if payload.reference:
-                outcome = (await opened.read_payloads(record.number)).get(payload.reference)
+                outcome = (await opened.read_payloads(record.number, [payload.reference])).get(payload.reference)
         waiting = waiting_for if record.closed_at_ms is None else []
         return Shown(picture, key, waiting, outcome, opened.now_ms(), earlier)
     finally:

@@ -7,13 +7,14 @@ import msgspec
 
 from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.client.views import Description, HistoryEntry, description
-from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event
+from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payload_of
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound, WorkflowBlocked, WorkflowCancelled, WorkflowFailed, WorkflowTerminated
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, Resolver, to_exception
 from holdfast.payloads.signature import Signature
 from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord, Store
+from holdfast.storage.large import inline
 
 R_co = TypeVar("R_co", covariant=True)
 _failure = msgspec.json.Decoder(Failure)
@@ -119,8 +120,11 @@ class Handle(Generic[R_co]):
         """What happened, in order."""
         record = await self._record()
         entries: list[HistoryEntry] = []
-        for number, (turn, event) in enumerate(await self._events(record)):
-            fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
+        events = await self._events(record)
+        named = {payload.reference for _, event in events if (payload := payload_of(event)) is not None} - {""}
+        payloads = await self._client.store.read_payloads(record.number, named)
+        for number, (turn, event) in enumerate(events):
+            fields: dict[str, Any] = msgspec.json.decode(encode_event(inline(event, payloads)))
             entries.append(HistoryEntry(number=number, turn=turn, kind=fields.pop("event"), fields=fields))
         return entries
 
@@ -139,5 +143,5 @@ class Handle(Generic[R_co]):
     async def _outcome(self, record: InstanceRecord) -> bytes:
         payload = _payload.decode(record.outcome or b"{}")
         if payload.reference:
-            return (await self._client.store.read_payloads(record.number))[payload.reference]
+            return (await self._client.store.read_payloads(record.number, [payload.reference]))[payload.reference]
         return bytes(payload.data)

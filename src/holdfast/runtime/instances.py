@@ -47,6 +47,7 @@ from holdfast.storage.contract import (
     StartedInstance,
     Store,
 )
+from holdfast.storage.large import references_in
 
 logger = logging.getLogger("holdfast")
 workflow_logger = logging.getLogger("holdfast.workflow")
@@ -177,7 +178,8 @@ class InstanceOwner:
     async def take_in(self, rows: Sequence[InboxRow], attempts: dict[InstanceNumber, list[AttemptRecord]]) -> None:
         """Messages that others left for instances that are live here."""
         for number in {row.number for row in rows if REFERENCE in row.event}:
-            payloads = await self._store.read_payloads(number)
+            named = references_in(row.event for row in rows if row.number == number)
+            payloads = await self._store.read_payloads(number, named)
             if number in self._live:
                 self._live[number].run.add_payloads(payloads)
         touched: dict[InstanceNumber, bool] = {}

@@ -8,7 +8,7 @@ is settled by asking `Store.was_committed`, never by applying twice.
 All times are the store's own, in milliseconds. A store's clock never goes back (W9).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from holdfast.core.lifecycle import InstanceState
@@ -161,8 +161,10 @@ class Store(Protocol):
         """Every attempt of an execution."""
         ...
 
-    async def read_payloads(self, number: InstanceNumber) -> dict[str, bytes]:
-        """The large payloads of an instance, by reference."""
+    async def read_payloads(
+        self, number: InstanceNumber, references: Collection[str] | None = None
+    ) -> dict[str, bytes]:
+        """The large payloads of an instance, by reference: all of them, or those of the references that are there."""
         ...
 
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:

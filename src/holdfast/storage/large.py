@@ -1,5 +1,11 @@
-"""Large payloads live in a table of their own; what is stored beside them carries a reference."""
+"""Large payloads live in a table of their own; what is stored beside them carries a reference.
 
+An event names its payload in a field of its own. The input of an instance or of an attempt is a column of JSON; of a
+large one the column has a mark that no JSON begins with, and the reference behind it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final, TypeVar
 
@@ -21,6 +27,11 @@ from holdfast.storage.changes import LargePayload
 
 Event = TypeVar("Event", bound=HistoryEvent)
 
+_REFERENCE: Final = re.compile(rb'"reference":"([0-9a-f]{64})"')
+
+MARK: Final = b"@"
+"""What an input begins with that is a reference."""
+
 _PAYLOAD_FIELD: Final[dict[type[object], str]] = {
     Started: "input",
     ActivityCompleted: "result",
@@ -36,7 +47,38 @@ def offload(event: Event, payloads: list[LargePayload]) -> Event:
     payload = payload_of(event)
     if payload is None or payload.reference or len(payload.data) <= INLINE_LIMIT_BYTES:
         return event
-    data = bytes(payload.data)
-    reference = sha256(data).hexdigest()
-    payloads.append(LargePayload(reference=reference, data=data))
-    return msgspec.structs.replace(event, **{_PAYLOAD_FIELD[type(event)]: Payload(reference=reference)})
+    large = large_payload(bytes(payload.data))
+    payloads.append(large)
+    return msgspec.structs.replace(event, **{_PAYLOAD_FIELD[type(event)]: Payload(reference=large.reference)})
+
+
+def inline(event: Event, payloads: Mapping[str, bytes]) -> Event:
+    """`event` with its payload in place, if it was named by its reference and is there."""
+    payload = payload_of(event)
+    if payload is None or payload.reference not in payloads:
+        return event
+    whole = Payload(msgspec.Raw(payloads[payload.reference]))
+    return msgspec.structs.replace(event, **{_PAYLOAD_FIELD[type(event)]: whole})
+
+
+def references_in(encoded: Iterable[object]) -> set[str]:
+    """The references that stored events name; and, harmlessly, whatever in their data looks like one.
+
+    A row that holds no bytes is damaged; whoever decodes it says so (G12).
+    """
+    return {found.decode() for data in encoded if isinstance(data, bytes) for found in _REFERENCE.findall(data)}
+
+
+def large_payload(data: bytes) -> LargePayload:
+    """Data for the side table. The same data has the same reference, so an instance has one copy of it."""
+    return LargePayload(reference=sha256(data).hexdigest(), data=data)
+
+
+def marked(reference: str) -> bytes:
+    """What stands in the column of a large input."""
+    return MARK + reference.encode()
+
+
+def reference_of(stored: bytes) -> str:
+    """The reference in the column of an input; empty if the input itself is there."""
+    return stored[len(MARK) :].decode(errors="replace") if stored.startswith(MARK) else ""

@@ -48,7 +48,7 @@ class NewAttempt(Record, frozen=True):
 
 
 class AttemptRecord(Record, frozen=True):
-    """An attempt as it is stored."""
+    """An attempt as it is stored. Who claims it gets its input; elsewhere a large one is a reference (see `large`)."""
 
     key: AttemptKey
     name: str
@@ -73,7 +73,7 @@ class AttemptRecord(Record, frozen=True):
 
 
 class InstanceRecord(Record, frozen=True):
-    """An instance as it is stored."""
+    """An instance as it is stored. A large input is a reference (see `large`)."""
 
     number: InstanceNumber
     id: InstanceId

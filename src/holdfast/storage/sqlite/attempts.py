@@ -12,6 +12,7 @@ from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
 from holdfast.core.options import decode_options
 from holdfast.core.require import require
 from holdfast.payloads.failures import Failure
+from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.contract import (
     Applied,
     AttemptKey,
@@ -29,7 +30,7 @@ from holdfast.storage.contract import (
     Transition,
 )
 from holdfast.storage.endings import end_by_failure
-from holdfast.storage.large import offload
+from holdfast.storage.large import large_payload, marked, offload, reference_of
 from holdfast.storage.sqlite.rows import attempt_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
@@ -37,6 +38,7 @@ from holdfast.storage.sqlite.transaction import Transaction
 
 def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: int, new: NewAttempt) -> None:
     """Open an attempt, READY or running at once."""
+    given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else keep_input(transaction, number, new.input)
     transaction.change(
         sql.insert_attempt,
         number,
@@ -48,7 +50,7 @@ def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: 
         new.state,
         new.ledger,
         new.owner,
-        new.input,
+        given,
         new.options,
         new.available_at_ms,
         new.scheduled_at_ms,
@@ -58,6 +60,13 @@ def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: 
         new.losses,
         new.details,
     )
+
+
+def keep_input(transaction: Transaction, number: InstanceNumber, data: bytes) -> bytes:
+    """Put a large input into the side table; the answer is what stands in its place."""
+    large = large_payload(data)
+    insert_payloads(transaction, number, (large,))
+    return marked(large.reference)
 
 
 def insert_payloads(transaction: Transaction, number: InstanceNumber, payloads: Sequence[LargePayload]) -> None:
@@ -196,10 +205,17 @@ def claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
         if left <= 0:
             break
         for row in transaction.rows(sql.ready_attempts, queue, transaction.now_ms, names, left):
-            claimed = _claim(transaction, claim, attempt_of(row))
+            claimed = _claim(transaction, claim, _with_input(transaction, attempt_of(row)))
             if claimed is not None:
                 taken.append(claimed)
     return ClaimedAttempts(attempts=taken)
+
+
+def _with_input(transaction: Transaction, attempt: AttemptRecord) -> AttemptRecord:
+    """The attempt with its input, for whoever runs it. One that is gone stays a reference, and the body fails."""
+    reference = reference_of(attempt.input)
+    rows = transaction.rows(sql.read_payload, attempt.key.number, reference) if reference else []
+    return msgspec.structs.replace(attempt, input=rows[0][0]) if rows else attempt
 
 
 def _claim(transaction: Transaction, claim: ClaimAttempts, ready: AttemptRecord) -> AttemptRecord | None:

@@ -64,6 +64,7 @@ class RawAttempt(Raw, frozen=True):
     state: str
     ledger: int
     owner: str | None
+    input: bytes
     options: bytes
     closed_at_ms: int | None
     failure: bytes | None

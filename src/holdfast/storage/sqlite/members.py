@@ -14,6 +14,7 @@ from holdfast.core.gates import Existing, StartIdentity, StartVerdict, decide_st
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
 from holdfast.core.liveness import LOSS_EVENT, WorkerKey, WorkerState
 from holdfast.core.require import require
+from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.contract import (
     Applied,
     AttemptRecord,
@@ -39,6 +40,7 @@ from holdfast.storage.contract import (
     Turn,
 )
 from holdfast.storage.endings import end_by_loss, transition
+from holdfast.storage.large import large_payload, marked
 from holdfast.storage.sqlite import attempts
 from holdfast.storage.sqlite.closing import REPLACED, apply_terminate, leave_nothing_pending, terminate
 from holdfast.storage.sqlite.rows import attempt_of, instance_of
@@ -155,6 +157,8 @@ def _apply_start(transaction: Transaction, start: Start) -> Outcome:
 
 def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> StartedInstance:
     """The row is new: its first turn rides along, or its start waits for whoever claims it."""
+    if len(start.input) > INLINE_LIMIT_BYTES:
+        attempts.keep_input(transaction, number, start.input)
     attempts.insert_payloads(transaction, number, start.payloads)
     if start.first is not None:
         _write_turn(transaction, start.first, number)
@@ -196,6 +200,13 @@ def _conflict(start: Start, workflow: str) -> str:
     return f"the id {start.id!r} is taken by an instance of {workflow!r} with a different input"
 
 
+def _stored_input(start: Start) -> bytes:
+    """What stands in the row of the instance."""
+    if len(start.input) <= INLINE_LIMIT_BYTES:
+        return start.input
+    return marked(large_payload(start.input).reference)
+
+
 def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber | None:
     first = start.first
     rows = transaction.rows(
@@ -209,7 +220,7 @@ def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber |
         first.owner if first else None,
         None if first else 0,
         first.stamp_ms if first else transaction.now_ms,
-        start.input,
+        _stored_input(start),
         start.input_hash,
         transaction.now_ms,
     )
@@ -232,7 +243,7 @@ def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecor
         owner=first.owner if first and closed is None else None,
         claimable_at_ms=None if first else 0,
         stamp_ms=first.stamp_ms if first else now_ms,
-        input=start.input,
+        input=_stored_input(start),
         input_hash=start.input_hash,
         outcome=closed.outcome if closed else None,
         blocked=None,

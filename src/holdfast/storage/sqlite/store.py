@@ -12,7 +12,7 @@ import json
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -35,6 +35,7 @@ from holdfast.storage.contract import (
     Registration,
     WorkerRow,
 )
+from holdfast.storage.large import references_in
 from holdfast.storage.sqlite.connection import open_read_only, open_reader
 from holdfast.storage.sqlite.rows import attempt_of, held_of, history_of, inbox_of, instance_of, timer_of, worker_of
 from holdfast.storage.sqlite.statements import statements as sql
@@ -160,12 +161,15 @@ class SqliteStore:
         return count
 
     async def load(self, number: InstanceNumber, execution: int) -> Loaded:
+        history = [history_of(row) for row in self._read(sql.read_history, number, execution)]
+        inbox = [inbox_of(row) for row in self._read(sql.read_inbox, number)]
+        named = references_in([*(row.events for row in history), *(row.event for row in inbox)])
         return Loaded(
-            history=[history_of(row) for row in self._read(sql.read_history, number, execution)],
-            inbox=[inbox_of(row) for row in self._read(sql.read_inbox, number)],
+            history=history,
+            inbox=inbox,
             timers=[timer_of(row) for row in self._read(sql.read_timers, number, execution)],
             attempts=[attempt_of(row) for row in self._read(sql.read_attempts, number, execution)],
-            payloads=await self.read_payloads(number),
+            payloads=await self.read_payloads(number, named),
         )
 
     async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
@@ -174,8 +178,13 @@ class SqliteStore:
     async def read_attempts(self, number: InstanceNumber, execution: int) -> list[AttemptRecord]:
         return [attempt_of(row) for row in self._read(sql.read_attempts, number, execution)]
 
-    async def read_payloads(self, number: InstanceNumber) -> dict[str, bytes]:
-        return dict(self._read(sql.read_payloads, number))
+    async def read_payloads(
+        self, number: InstanceNumber, references: Collection[str] | None = None
+    ) -> dict[str, bytes]:
+        if references is None:
+            return dict(self._read(sql.read_payloads, number))
+        found = {reference: self._read(sql.read_payload, number, reference) for reference in references}
+        return {reference: rows[0][0] for reference, rows in found.items() if rows}
 
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         return [inbox_of(row) for row in self._read(sql.read_inbox_of_owner, owner, after_row)]

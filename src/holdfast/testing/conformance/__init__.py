@@ -9,6 +9,7 @@ Derive from `StoreConformance`, say how a store is made, and let pytest collect 
 
 from holdfast.testing.conformance.attempts import AttemptRules
 from holdfast.testing.conformance.groups import GroupRules
+from holdfast.testing.conformance.inputs import InputRules
 from holdfast.testing.conformance.instances import InstanceRules
 from holdfast.testing.conformance.policies import PolicyRules
 from holdfast.testing.conformance.terminations import TerminationRules
@@ -17,5 +18,5 @@ from holdfast.testing.conformance.workers import WorkerRules
 __all__ = ["StoreConformance"]
 
 
-class StoreConformance(InstanceRules, AttemptRules, GroupRules, TerminationRules, PolicyRules, WorkerRules):
+class StoreConformance(InstanceRules, InputRules, AttemptRules, GroupRules, TerminationRules, PolicyRules, WorkerRules):
     """All of the rules."""

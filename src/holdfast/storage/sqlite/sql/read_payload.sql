@@ -1,0 +1,2 @@
+-- A read: payloads never change.
+SELECT data FROM payloads WHERE number = ? AND reference = ?
