@@ -15,10 +15,10 @@ from holdfast.client.client import Client
 from holdfast.core.events import Started
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.core.options import DEFAULT_QUEUE
-from holdfast.errors import InvalidOption
+from holdfast.errors import InvalidOption, WorkerFenced
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
-from holdfast.storage.contract import InstanceId, InstanceNumber, Outcome, Start
+from holdfast.storage.contract import Failed, InstanceId, InstanceNumber, Outcome, Rejected, Start
 from holdfast.storage.sqlite.store import SqliteStore
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
@@ -104,7 +104,9 @@ class Engine(Client):
         if worker is not None and start.workflow in self._registry.workflows:
             decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             if worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
-                return await decided
+                outcome = await decided
+                if not _lacked_a_lease(outcome):
+                    return outcome
         outcome = await self._committer.commit(start)
         if worker is not None:
             worker.look()
@@ -160,6 +162,11 @@ async def connect(
     client = Client(open_store(store, durability, world), Registry(modules, workflows, ()), world)
     await client.open()
     return client
+
+
+def _lacked_a_lease(outcome: Outcome) -> bool:
+    """Whether the first turn may be what was refused. The start alone is in nobody's name, and is tried again."""
+    return isinstance(outcome, Rejected) or (isinstance(outcome, Failed) and isinstance(outcome.error, WorkerFenced))
 
 
 def _settle(future: asyncio.Future[Outcome], outcome: Outcome) -> None:

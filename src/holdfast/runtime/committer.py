@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.errors import StoreError, WorkerFenced
 from holdfast.runtime.faults import FaultHook, FaultPoint
-from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Store
+from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Start, Store, Terminate
 
 MAX_GROUP: Final = 500
 """Members of one transaction. A longer one would make everybody wait for it."""
@@ -136,8 +136,13 @@ class Committer:
 
     async def _commit_group(self, members: list[Member]) -> list[Outcome]:
         if not self._may_act():
-            fenced = WorkerFenced("this worker's lease has run out by its own clock")
-            return [Failed(error=fenced) for _ in members]
+            fenced = Failed(error=WorkerFenced("this worker's lease has run out by its own clock"))
+            of_clients = [member for member in members if _is_of_a_client(member)]
+            outcomes = iter(await self._store_group(of_clients) if of_clients else ())
+            return [next(outcomes) if _is_of_a_client(member) else fenced for member in members]
+        return await self._store_group(members)
+
+    async def _store_group(self, members: list[Member]) -> list[Outcome]:
         hook = self._fault_hook
         commit_id = CommitId(self._new_commit_id())
         try:
@@ -160,6 +165,11 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - the store can neither write nor read
             logger.warning("whether a commit went through cannot be found out: %s", error)
             return True  # then it may be: better to begin anew than to leave something behind
+
+
+def _is_of_a_client(member: Member) -> bool:
+    """In nobody's name: no lease is needed for it."""
+    return isinstance(member, Terminate) or (isinstance(member, Start) and member.first is None)
 
 
 def _tell(member: Member, done: Done, outcome: Outcome) -> None:

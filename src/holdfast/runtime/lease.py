@@ -8,6 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from holdfast.core.liveness import ClientAction, LeaseClient, WorkerKey, lose_reply, may_act, receive, send
@@ -39,14 +40,21 @@ class LeaseKeeper:
         self._pause_seconds = lease_ms / BEATS_PER_LEASE / MILLISECONDS
         self._lost = lost
         self._stop = threading.Event()
-        self._registered = threading.Event()
+        self._registered: Callable[[], None] = lambda: None
         self._refusal: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="holdfast-lease", daemon=True)
 
-    def start(self) -> None:
-        """Register, and beat from then on. Raises what the store raises."""
+    async def start(self) -> None:
+        """Register, and beat from then on. Raises what the store raises. The store may let us wait for long."""
+        loop = asyncio.get_running_loop()
+        registered = asyncio.Event()
+        self._registered = lambda: _tell(loop, registered)
         self._thread.start()
-        self._registered.wait()
+        try:
+            await registered.wait()
+        except asyncio.CancelledError:
+            self._stop.set()
+            raise
         if self._refusal is not None:
             raise self._refusal
 
@@ -70,7 +78,7 @@ class LeaseKeeper:
             self._refusal = error
             return
         finally:
-            self._registered.set()
+            self._registered()
         while go_on and not self._stop.wait(self._pause_seconds):
             go_on = self._beat_and_survive()
         if not go_on:
@@ -92,3 +100,8 @@ class LeaseKeeper:
             raise
         self._client, action = receive(self._client, reply)
         return action is ClientAction.GO_ON
+
+
+def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+        loop.call_soon_threadsafe(event.set)

@@ -81,6 +81,7 @@ class Worker:
         self._backlog = False
         self._last_row = self._looked_at_ms = 0
         self._lease: Lease | None = None
+        self._given_up: Lease | None = None
         self._is_stopping = False
         self._leaving: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -146,7 +147,7 @@ class Worker:
 
     async def start(self) -> None:
         """Register, take over from those who died on this host, and go to work."""
-        self._register()
+        await self._register()
         await self._janitor.look(self.key)
         await self._try_blocked("")  # whatever was wrong with them, this may be the mended code (G12)
         self._tasks = [
@@ -164,7 +165,10 @@ class Worker:
             with suppress(asyncio.CancelledError):
                 await task
         if self._leaving is not None:
-            await self._leaving
+            if self._lease is self._given_up:
+                self._leaving.cancel()  # it waits for another key, which nobody needs any more
+            with suppress(asyncio.CancelledError):
+                await self._leaving
         await self.runner.stop()
         if self._lease is not None:
             await self.instances.release_all()
@@ -196,7 +200,7 @@ class Worker:
 
     def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
         """Create an instance together with its first turn; False if this worker cannot run it now."""
-        if self._lease is None or not self.instances.has_room:
+        if self._lease is None or self._lease is self._given_up or not self.instances.has_room:
             return False
         begun = self.instances.first_turn(start, started)
         if begun is None:
@@ -212,7 +216,7 @@ class Worker:
 
     # ------------------------------------------------------------ lease
 
-    def _register(self) -> None:
+    async def _register(self) -> None:
         loop = asyncio.get_running_loop()
         registration = Registration(host=self._host.encode(), queues=",".join(self._queues), build=self._registry.build)
         lease: Lease = self._surroundings.make_lease(
@@ -222,7 +226,7 @@ class Worker:
             lease_ms=self._lease_ms,
             lost=lambda: _ignore(loop.call_soon_threadsafe(self._fenced, lease)),
         )
-        lease.start()
+        await lease.start()
         self._lease = lease
 
     def _may_act(self) -> bool:
@@ -241,22 +245,24 @@ class Worker:
         """W5, W7: the key is dead, or its lease has run out by our own clock, and what was refused meanwhile is
         not live any more. Let go of everything, and begin again under a new key; the old one's work moves on.
         """
-        if self._is_stopping or lease is not self._lease:
+        if self._is_stopping or lease is not self._lease or lease is self._given_up:
             return
+        self._given_up = lease
         logger.warning("worker %s lost its lease; its work has moved on, and it takes a new key", self.key)
         self.instances.forget_all()
         self.runner.abandon_all()
         lease.give_up()
-        try:
-            self._register()
-        except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
-            logger.error("worker %s could not take a new key and tries again: %s", lease.key, error)  # noqa: TRY400
-            asyncio.get_running_loop().call_later(LOOK_SECONDS, self._fenced, lease)
-            return
-        self._leaving = asyncio.get_running_loop().create_task(self._leave(lease.key))
+        self._leaving = asyncio.get_running_loop().create_task(self._change_key(lease), name="holdfast-key")
 
-    async def _leave(self, key: WorkerKey) -> None:
-        await self._janitor.lose(key, at_deadline=False)
+    async def _change_key(self, old: Lease) -> None:
+        """The store may refuse for a while, or let us wait: the loop goes on meanwhile."""
+        while self._lease is old:
+            try:
+                await self._register()
+            except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
+                logger.error("worker %s could not take a new key and tries again: %s", old.key, error)  # noqa: TRY400
+                await asyncio.sleep(LOOK_SECONDS)
+        await self._janitor.lose(old.key, at_deadline=False)
         self.look()
 
     # ------------------------------------------------------------ work

@@ -80,6 +80,12 @@ def open_read_only(path: Path, *, may_be_empty: bool = False) -> Connection:
     return connection
 
 
+def is_current(connection: Connection, path: Path) -> bool:
+    """Whether the schema is the newest one known."""
+    version, newest = _check_schema(connection, path)
+    return version == newest
+
+
 def migrate(connection: Connection, path: Path) -> None:
     """Bring the schema up to this release. The caller holds the write lock."""
     version, _ = _check_schema(connection, path)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import StoreError
+from holdfast.storage.sqlite.patience import watch
 
 FILE_MODE: Final = 0o600
 
@@ -22,7 +23,8 @@ class WriteLock:
     """Held around every write transaction and checkpoint. Each connection that writes has one of its own."""
 
     def __init__(self, store: Path) -> None:
-        self._inside = _open(store.with_name(store.name + "-lock"))
+        self._path = store.with_name(store.name + "-lock")
+        self._inside = _open(self._path)
         self._gate = _open(store.with_name(store.name + "-gate"))
 
     def close(self) -> None:
@@ -30,14 +32,30 @@ class WriteLock:
         os.close(self._gate)
 
     def take(self, *, wait: bool) -> bool:
-        """Take the lock, in turn. Without `wait` the answer may be no."""
-        how = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+        """Take the lock, in turn. Without `wait` the answer may be no; with it, waits however long it takes."""
+        if self._try():
+            return True
+        if not wait:
+            return False
+        watch.begin(self._inside, self._path)
         try:
-            fcntl.flock(self._gate, how)
+            fcntl.flock(self._gate, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(self._inside, fcntl.LOCK_EX)
+            finally:
+                fcntl.flock(self._gate, fcntl.LOCK_UN)
+        finally:
+            watch.end(self._inside)
+        return True
+
+    def _try(self) -> bool:
+        at_once = fcntl.LOCK_EX | fcntl.LOCK_NB
+        try:
+            fcntl.flock(self._gate, at_once)
         except BlockingIOError:
             return False
         try:
-            fcntl.flock(self._inside, how)
+            fcntl.flock(self._inside, at_once)
         except BlockingIOError:
             return False
         finally:

@@ -17,7 +17,7 @@ import apsw
 from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey, WorkerRecord, WorkerState, heartbeat
 from holdfast.errors import StoreError
 from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Registration, Rejected
-from holdfast.storage.sqlite.connection import migrate, open_writer
+from holdfast.storage.sqlite.connection import is_current, migrate, open_writer
 from holdfast.storage.sqlite.lock import WriteLock
 from holdfast.storage.sqlite.members import apply_members
 from holdfast.storage.sqlite.rows import worker_of
@@ -75,7 +75,9 @@ class SqliteWriter:
             self._lock.close()
 
     def migrate(self) -> None:
-        """Bring the schema up to this release."""
+        """Bring the schema up to this release. Where it is already, nobody has to wait for its turn."""
+        if is_current(self._connection, self._path):
+            return
         with self._lock.held():
             migrate(self._connection, self._path)
 

@@ -86,7 +86,7 @@ class TaskLease:
         self._lost = lost
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
+    async def start(self) -> None:
         self._beat()
         self._task = asyncio.get_running_loop().create_task(self._run())
 

@@ -1,0 +1,40 @@
+"""A process that stops itself inside a commit, with the write lock held: ``python -m tests.crash.stopper STORE``.
+
+It says "stopping" and sends itself SIGSTOP before the COMMIT of the first turn of an instance. Let go on, it finishes
+the instance and says "done".
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from tests.crash.apps import ACTIVITIES, BODIES, WORKFLOWS, sequence
+from tests.crash.worker import say
+
+import holdfast as hf
+from holdfast.storage.contract import Member, Outcome, Start
+from holdfast.storage.sqlite import writer
+from holdfast.storage.sqlite.members import apply_members
+from holdfast.storage.sqlite.transaction import Transaction
+
+
+def apply_and_stop(transaction: Transaction, members: Sequence[Member]) -> list[Outcome]:
+    outcomes = apply_members(transaction, members)
+    if any(isinstance(member, Start) for member in members):
+        say("stopping")
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return outcomes
+
+
+async def main(store: str) -> None:
+    os.environ[BODIES] = f"{store}.bodies"
+    async with hf.Engine(store, workflows=list(WORKFLOWS.values()), activities=ACTIVITIES) as engine:
+        writer.__dict__["apply_members"] = apply_and_stop
+        await engine.run(sequence, id="stopped")
+    say("done")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,71 @@
+"""The turnstile between writers: in turn, released by death, and with a word about who is in the way."""
+
+import logging
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from holdfast.storage.sqlite import patience
+from holdfast.storage.sqlite.lock import WriteLock
+
+
+def test_a_lock_is_had_by_one_and_not_taken_by_another_without_waiting(tmp_path: Path) -> None:
+    one, other = WriteLock(tmp_path / "shop.db"), WriteLock(tmp_path / "shop.db")
+    assert one.take(wait=False)
+    assert not other.take(wait=False)
+    one.release()
+    assert other.take(wait=False)
+    for lock in (one, other):
+        lock.close()
+
+
+def test_the_holder_of_a_lock_is_known_by_its_pid(tmp_path: Path) -> None:
+    lock = WriteLock(tmp_path / "shop.db")
+    file = tmp_path / "shop.db-lock"
+    assert patience.holder_of(file) is None
+    with lock.held():
+        assert patience.holder_of(file) == os.getpid()
+    assert patience.holder_of(file) is None
+    assert patience.holder_of(tmp_path / "no such file") is None
+    lock.close()
+
+
+def test_a_long_wait_is_warned_of_once_and_its_end_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    warned, taken = threading.Event(), threading.Event()
+    monkeypatch.setattr(patience, "TICK_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "watch", patience.Watch())
+    monkeypatch.setattr("holdfast.storage.sqlite.lock.watch", patience.watch)
+    caplog.set_level(logging.WARNING)
+
+    def hear(record: logging.LogRecord) -> bool:
+        del record
+        warned.set()
+        return True
+
+    logging.getLogger("holdfast").addFilter(hear)
+    one, other = WriteLock(tmp_path / "shop.db"), WriteLock(tmp_path / "shop.db")
+
+    def wait() -> None:
+        other.take(wait=True)
+        taken.set()
+
+    try:
+        one.take(wait=True)
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        assert warned.wait(10)
+        assert not taken.is_set()
+        one.release()
+        assert taken.wait(10)
+        waiting.join()
+    finally:
+        logging.getLogger("holdfast").removeFilter(hear)
+        one.close()
+        other.close()
+    first, last = [record.getMessage() for record in caplog.records]
+    assert f"process {os.getpid()} has it" in first
+    assert last.endswith("writing goes on")
