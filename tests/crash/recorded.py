@@ -15,7 +15,7 @@ import apsw
 from tests.crash.disk import MAIN, Cut, Log, Made, Removed, Synced, Told, Wrote, encode_log
 
 import holdfast as hf
-from holdfast.storage.sqlite import writer
+from holdfast.storage.sqlite import store, writer
 
 CHECKPOINT_PAGES = 150
 STEPS = 6
@@ -68,9 +68,9 @@ class RecordedFile(apsw.VFSFile):
 class RecordedDisk(apsw.VFS):
     """The operating system, for every connection of this process that does not name another one."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, path: Path) -> None:
         self._base = apsw.vfs_names()[0]
-        self._store = str(store)
+        self._store = str(path)
         super().__init__("recorded", self._base, makedefault=True)
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
@@ -89,9 +89,9 @@ class RecordedDisk(apsw.VFS):
         log.append(Removed(filename.removeprefix(self._store), syncdir))
 
 
-def note_what_is_there(store: Path, file: str) -> None:
+def note_what_is_there(main_file: Path, file: str) -> None:
     """A store that another life left behind is all safe."""
-    path = store.with_name(store.name + file)
+    path = main_file.with_name(main_file.name + file)
     if path.exists():
         log.append(Made(file, is_safe=True))
         log.append(Wrote(file, 0, path.read_bytes()))
@@ -105,16 +105,17 @@ async def one(engine: hf.Engine, name: str) -> None:
     log.append(Told("ended", name))
 
 
-async def work(store: Path, instances: int, durability: str) -> None:
-    async with hf.Engine(store, workflows=[chain], activities=[link], durability=durability) as engine:
+async def work(path: Path, instances: int, durability: str) -> None:
+    async with hf.Engine(path, workflows=[chain], activities=[link], durability=durability) as engine:
         for first in range(0, instances, 2):
             await asyncio.gather(*(one(engine, f"it-{number}") for number in (first, first + 1)))
 
 
 def main() -> None:
-    store, target, durability, instances = sys.argv[1:]
-    path = Path(store).resolve()
+    named, target, durability, instances = sys.argv[1:]
+    path = Path(named).resolve()
     writer.CHECKPOINT_PAGES = CHECKPOINT_PAGES  # type: ignore[misc]  # so that a short run has several
+    store.SLOW_COMMIT_MS = 0.0  # type: ignore[misc]  # so that the program goes on while most commits are on their way
     disk = RecordedDisk(path)
     for file in (MAIN, "-wal", "-journal"):
         note_what_is_there(path, file)

@@ -26,7 +26,7 @@ from holdfast.core.events import ActivityCompleted, TimerFired
 
 ROOT = Path(__file__).parents[2]
 INSTANCES = 8
-IMAGES = max(80, settings().max_examples // 10)
+IMAGES = max(60, settings().max_examples // 10)
 FINISH_EVERY = 4
 SECOND_CUTS = 3
 PROCESS_SECONDS = 60

@@ -1,6 +1,7 @@
 """The four time-outs, heartbeats, losses and cancellation of activities (A5, A6, A10)."""
 
 import asyncio
+import contextlib
 import logging
 import threading
 from pathlib import Path
@@ -248,6 +249,62 @@ def test_D5_an_activity_nobody_waits_for_any_more_is_cancelled_at_once(tmp_path:
 
     together(scenario(), 5)
     assert seen == ["cancelled"]
+
+
+def test_D5_it_is_cancelled_while_its_workflow_goes_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        stopped = asyncio.Event()
+
+        @hf.activity
+        async def slow() -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                stopped.set()
+
+        @hf.activity
+        async def notices() -> str:
+            await stopped.wait()
+            return "stopped"
+
+        @hf.workflow
+        async def flow() -> str:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(slow(), 0.02)
+            return await notices()
+
+        path = tmp_path / "shop.db"
+        async with engine_of(path, slow, notices, flow) as engine:
+            assert await engine.run(flow, id="it") == "stopped"
+        check_tables(path)
+
+    together(scenario(), 5)
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_invariant_17_never_more_bodies_run_than_there_are_slots(tmp_path: Path, slots: int) -> None:
+    running = 0
+    highest = 0
+
+    @hf.activity
+    async def counted() -> None:
+        nonlocal running, highest
+        running += 1
+        highest = max(highest, running)
+        await asyncio.sleep(0.002)
+        running -= 1
+
+    @hf.workflow
+    async def flow() -> None:
+        await asyncio.gather(*(counted() for _ in range(5)))
+        await counted()
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", counted, flow, max_activities=slots) as engine:
+            await asyncio.gather(*(engine.run(flow, id=f"i{number}") for number in range(4)))
+
+    together(scenario())
+    assert highest == slots
 
 
 def test_a_body_that_refuses_to_be_cancelled_changes_nothing(tmp_path: Path) -> None:

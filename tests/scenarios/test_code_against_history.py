@@ -41,6 +41,13 @@ async def sleeps_no_more() -> int:
 
 
 @hf.workflow(name="flow")
+async def calls_one_more() -> int:
+    number = await first(0)
+    await asyncio.gather(asyncio.sleep(0.3), other(0))
+    return await first(number)
+
+
+@hf.workflow(name="flow")
 async def ends_early() -> int:
     return 0
 
@@ -72,6 +79,7 @@ async def half_way(path: Path) -> None:
     [
         (calls_another, "recorded a call of activity 'first' (number 0)", "produced a call of activity 'other'"),
         (sleeps_no_more, "recorded the start of timer number 1", "produced a call of activity 'first' (number 1)"),
+        (calls_one_more, "recorded nothing", "produced a call of activity 'other' (number 1)"),
         (ends_early, "recorded a call of activity 'first'", "produced the end of the workflow"),
         (breaks, "recorded a call of activity 'first'", "the failure of the workflow (not written yet)"),
     ],

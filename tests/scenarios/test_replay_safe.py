@@ -22,9 +22,17 @@ def compute() -> int:
     return len(computed)
 
 
+told: list[list[str]] = []
+
+
 @hf.activity
 async def nothing() -> None:
     """A step."""
+
+
+@hf.activity
+async def tell(found: list[str]) -> None:
+    told.append(found)
 
 
 @hf.workflow
@@ -34,7 +42,7 @@ async def asks() -> list[list[str]]:
         number = hf.side_effect(compute, int)
         found.append([str(hf.now()), str(hf.random().random()), str(hf.uuid4()), str(number)])
         hf.log.info("line %d of %s", len(found), hf.info().id)
-        await nothing()
+        await tell(found[-1])
         await asyncio.sleep(0.05)
     return found
 
@@ -44,17 +52,19 @@ def test_G8_time_chance_and_side_effects_are_the_same_after_every_replay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, cache_size: int
 ) -> None:
     computed.clear()
+    told.clear()
     caplog.set_level(logging.INFO, logger="holdfast.workflow")
 
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         before = dt.datetime.now(dt.UTC)  # noqa: TID251 - to compare
-        async with engine_of(path, nothing, asks, cache_size=cache_size) as engine:
+        async with engine_of(path, tell, asks, cache_size=cache_size) as engine:
             await engine.start(asks, id="a")
             await until(lambda: rows(path, "SELECT 1 FROM timers"))
-        async with engine_of(path, nothing, asks, cache_size=cache_size) as engine:
+        async with engine_of(path, tell, asks, cache_size=cache_size) as engine:
             found = await engine.get("a").result(timeout=10)
         recorded = list(found)
+        assert recorded == told, "what the code saw when it ran first is what it sees in the end"
         assert [row[3] for row in recorded] == ["1", "2", "3"], "each side effect was computed once"
         assert len({row[1] for row in recorded}) == len({row[2] for row in recorded}) == 3
         times = [dt.datetime.fromisoformat(row[0]) for row in recorded]
@@ -118,7 +128,7 @@ def test_duroxide_finally_runs_once_when_warm_and_not_once_per_turn() -> None:
 
 def test_D1_a_handle_of_an_unknown_id_freezes_nobody(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with engine_of(tmp_path / "shop.db", nothing, asks) as engine:
+        async with engine_of(tmp_path / "shop.db", tell, asks) as engine:
             waiting = asyncio.create_task(engine.get("nobody").result())
             assert len(await engine.run(asks, id="a")) == 3
             with pytest.raises(hf.InstanceNotFound):
@@ -131,7 +141,7 @@ def test_D2_contention_of_many_engines_fails_nobody(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with contextlib.AsyncExitStack() as stack:
-            engines = [await stack.enter_async_context(engine_of(path, nothing, asks)) for _ in range(4)]
+            engines = [await stack.enter_async_context(engine_of(path, tell, asks)) for _ in range(4)]
             runs = [engine.run(asks, id=f"{at}-{n}") for at, engine in enumerate(engines) for n in range(10)]
             assert all(len(found) == 3 for found in await asyncio.gather(*runs))
         check_tables(path)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, together
@@ -67,6 +68,30 @@ def test_a_large_result_reaches_a_live_instance_of_another_worker(tmp_path: Path
         path = tmp_path / "shop.db"
         async with engine_of(path, measures) as caller, engine_of(path, large):
             assert await caller.run(measures, id="a") == [10, 100_000, 200_000]
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_L11_a_message_that_is_read_twice_is_applied_once(tmp_path: Path) -> None:
+    """A worker that wakes one instance reads the messages of its others again."""
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, twice_double) as caller, engine_of(path, double):
+            assert caller.worker is not None
+            owner = caller.worker.instances
+            take_in, taken = owner.take_in, 0
+
+            async def take_in_twice(rows: Any, attempts: Any) -> None:
+                nonlocal taken
+                taken += len(rows)
+                await take_in(rows, attempts)
+                await take_in(rows, attempts)
+
+            owner.take_in = take_in_twice  # type: ignore[method-assign]
+            assert await caller.run(twice_double, 1, id="a") == 4
+            assert taken == 2, "the answers came by the inbox"
         check_tables(path)
 
     together(scenario())

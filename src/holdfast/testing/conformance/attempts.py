@@ -1,7 +1,7 @@
 """Attempts: completions, retries, claims and heartbeats, each accepted once and from its owner only."""
 
 from holdfast.core.events import decode_event
-from holdfast.core.ledger import SEED
+from holdfast.core.ledger import SEED, exit_leg2
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
 from holdfast.core.options import ActivityOptions
 from holdfast.storage.contract import (
@@ -12,9 +12,11 @@ from holdfast.storage.contract import (
     ClaimedInstances,
     ClaimInstances,
     HeartbeatAttempt,
+    LargePayload,
     Rejected,
     Release,
     Retry,
+    Transition,
 )
 from holdfast.storage.endings import transition
 from holdfast.testing.conformance.bench import (
@@ -171,6 +173,81 @@ class AttemptRules(Rules):
             check(isinstance(await bench.one(stranger), Rejected))
             check(applied(await bench.one(closing(record))))
             check(await bench.one(beat) == Rejected(reason="cancel requested"))
+
+        self.on_bench(case)
+
+    def test_A6_a_deadline_that_a_heartbeat_has_moved_ends_nothing(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            late, later = bench.clock.now_ms + 100, bench.clock.now_ms + 200
+            check(applied(await bench.one(turn(record, attempts=(new_attempt(0, owner=ANNA, expires_at_ms=late),)))))
+            bench.clock.now_ms = late
+            (overdue,) = await bench.store.expired_attempts(10)
+            beat = HeartbeatAttempt(key=overdue.key, owner=ANNA, details=None, expires_at_ms=later)
+            check(applied(await bench.one(beat)))
+            ended = transition(overdue, AttemptEvent.EXPIRE)
+            again = Retry(ended=ended, next=new_attempt(0, attempt=2), by_owner=False)
+            given_up = completion(record, to_state=AttemptState.TIMED_OUT, by_owner=False)
+            for early in (again, given_up):
+                check(isinstance(await bench.one(early), Rejected), "it has said meanwhile that it lives")
+            check(not await bench.store.expired_attempts(10))
+            bench.clock.now_ms = later
+            check(applied(await bench.one(again)))
+
+        self.on_bench(case)
+
+    def test_L13_an_answer_that_waited_leaves_leg_2_with_the_digits_it_had_or_the_turn_is_refused(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(completion(record))))
+            waiting = (await bench.store.read_attempts(record.number, 1))[0]
+            (row,) = await bench.store.messages_for(ANNA, 0)
+            exit_digits = exit_leg2(waiting.ledger, final=True)
+            for from_ledger, fits in ((exit_digits, False), (waiting.ledger, True)):
+                response = Transition(
+                    key=waiting.key,
+                    owner=ANNA,
+                    from_state=waiting.state,
+                    from_ledger=from_ledger,
+                    to_state=waiting.state,
+                    to_ledger=exit_digits,
+                )
+                outcome = await bench.one(turn(record, responses=(response,), consumed=(row.row,)))
+                check(applied(outcome) == fits)
+                check((await bench.instance("a")).turn == record.turn + fits)
+                check(bool(await bench.store.messages_for(ANNA, 0)) != fits)
+            check((await bench.store.read_attempts(record.number, 1))[0].ledger == exit_digits)
+
+        self.on_bench(case)
+
+    def test_A8_the_end_closes_the_answers_that_nobody_read_and_leaves_other_digits(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=2)
+            check(applied(await bench.one(completion(record, 0))))
+            failed = (await bench.store.read_attempts(record.number, 1))[1]
+            retry = Retry(ended=transition(failed, AttemptEvent.FAIL), next=new_attempt(1, attempt=2))
+            check(applied(await bench.one(retry)))
+            check(applied(await bench.one(closing(record))))
+            loaded = await bench.store.load(record.number, 1)
+            check(
+                [(str(each.state), each.ledger) for each in loaded.attempts]
+                == [
+                    ("COMPLETED", 888_000_001_000_001),
+                    ("FAILED", failed.ledger),
+                    ("CANCELLED", SEED),
+                ]
+            )
+            check(not loaded.inbox)
+
+        self.on_bench(case)
+
+    def test_the_same_large_payload_is_stored_once(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            large = LargePayload(reference="hash", data=b"data")
+            check(applied(await bench.one(turn(record, payloads=(large, large)))))
+            check(applied(await bench.one(turn(await bench.instance("a"), payloads=(large,)))))
+            check(await bench.store.read_payloads(record.number) == {"hash": b"data"})
 
         self.on_bench(case)
 

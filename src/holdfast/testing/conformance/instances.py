@@ -3,6 +3,7 @@
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.storage.contract import (
+    Block,
     ClaimedInstances,
     ClaimInstances,
     Fence,
@@ -27,6 +28,8 @@ from holdfast.testing.conformance.bench import (
     start,
     turn,
 )
+
+NOTHING = ClaimedInstances(instances=[])
 
 
 class InstanceRules(Rules):
@@ -66,6 +69,48 @@ class InstanceRules(Rules):
             check((now.turn, now.owner) == (0, BERT))
             check(not await bench.store.read_history(now.number, 1))
             check(not await bench.store.read_attempts(now.number, 1))
+
+        self.on_bench(case)
+
+    def test_G1_an_older_fence_of_the_same_owner_changes_nothing(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.one(start("a"))
+            first = await self._claim_instance(bench, ANNA)
+            check(applied(await bench.one(Release(number=first.number, owner=ANNA, fence=first.fence))))
+            check(isinstance(await bench.one(turn(first)), Rejected), "nobody had it")
+            second = await self._claim_instance(bench, ANNA)
+            for stale in (
+                turn(first),
+                Release(number=first.number, owner=ANNA, fence=first.fence),
+                Block(number=first.number, owner=ANNA, fence=first.fence, reason="why", build="one"),
+            ):
+                check(isinstance(await bench.one(stale), Rejected))
+            check(await bench.instance("a") == second)
+            check(applied(await bench.one(turn(second))))
+
+        self.on_bench(case)
+
+    def test_G12_a_blocked_instance_is_tried_once_by_each_build_with_a_higher_fence(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            fence = record.fence
+            for build, tried in (("one", ()), ("two", ("one",))):
+                block = Block(number=record.number, owner=ANNA, fence=fence, reason="why", build=build)
+                check(applied(await bench.one(block)))
+                blocked = await bench.instance("a")
+                check((blocked.state, blocked.owner, blocked.blocked) == (InstanceState.BLOCKED, None, "why"))
+                for known in (build, *tried):
+                    again = ClaimInstances(owner=ANNA, workflows=("flow",), limit=1, blocked=True, build=known)
+                    check(await bench.one(again) == NOTHING, "it was tried by that build")
+                    check(not await bench.store.blocked_elsewhere(("flow",), known))
+                check(await bench.one(ClaimInstances(owner=ANNA, workflows=("flow",), limit=1)) == NOTHING)
+                check(await bench.store.blocked_elsewhere(("flow",), "three"))
+                new = ClaimInstances(owner=ANNA, workflows=("flow",), limit=1, blocked=True, build="three")
+                check(isinstance(await bench.one(new), ClaimedInstances))
+                now = await bench.instance("a")
+                check((now.state, now.owner, now.blocked) == (InstanceState.RUNNING, ANNA, None))
+                check(now.fence == fence + 1)
+                fence = now.fence
 
         self.on_bench(case)
 
@@ -172,9 +217,10 @@ class InstanceRules(Rules):
             due = TimerRow(timer=1, due_at_ms=bench.clock.now_ms + 500)
             check(applied(await bench.one(turn(record, timers_started=(due,), release=True))))
             claim = ClaimInstances(owner=BERT, workflows=("flow",), limit=1)
+            bench.clock.now_ms += 499
             early = await bench.one(claim)
             check(isinstance(early, ClaimedInstances) and not early.instances, "it was claimed before its time")
-            bench.clock.now_ms += 500
+            bench.clock.now_ms += 1
             late = await bench.one(claim)
             check(isinstance(late, ClaimedInstances) and [each.id for each in late.instances] == ["a"])
 

@@ -41,6 +41,7 @@ class WorkerRules(Rules):
             check(reply == Renewed(1, bench.clock.now_ms + 5_000, 5_000))
             check(bench.store.heartbeat(Heartbeat(key, None, 5_000), HERE) == TokenMismatch(1))
             check(isinstance(bench.store.heartbeat(Heartbeat(key, 1, 5_000), HERE), Renewed))
+            check(bench.store.heartbeat(Heartbeat(key, 1, 60_000), HERE) == TokenMismatch(2), "a token counts once")
             check(applied(await bench.one(Lose(key=key, at_deadline=False, limit=EVERYTHING))))
             check(bench.store.heartbeat(Heartbeat(key, 2, 5_000), HERE) == WorkerInactive())
 
