@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PYTEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv format lint types layers fast check test nightly bench demo docs clean
+.PHONY: help venv format lint types layers fast check test nightly mutants bench demo docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ test: lint types layers  ## everything continuous integration runs
 
 nightly: $(READY)  ## the tests with far more random examples
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS)
+
+mutants: $(READY)  ## break the engine in many small ways: each must be caught by a test
+	@$(BIN)/python -m tools.mutants
 
 bench: $(READY)  ## measure Holdfast beside the bare limit of this machine: under five minutes
 	@$(BIN)/python -m benchmarks

@@ -1,0 +1,169 @@
+"""``make mutants``: do the tests notice when the engine is broken? Each mutant is a small edit, and must be caught.
+
+The package and the tests are copied to a temporary folder, one edit is made there, and the tests that should catch it
+are run. A mutant that survives is a hole in the tests; one whose edit does not apply any more has to be fitted to the
+code. Either ends the run with exit code 1, and so does a test that fails without any edit. The list is in
+`tools.mutations`.
+
+``python -m tools.mutants fence timer`` runs only those with one of the words in their names.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from holdfast.runtime.providers import SystemProviders
+from tools.mutations import MUTANTS, Mutant
+
+ROOT: Final = Path(__file__).parents[1]
+PACKAGE: Final = "src/holdfast"
+JOBS: Final = 2
+TEST_SECONDS: Final = 30
+"""For one test: a mutant may make it wait for ever."""
+RUN_SECONDS: Final = 180
+ALL_SECONDS: Final = 900
+"""For all the tests without an edit."""
+FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+
+
+class EditDoesNotApply(Exception):
+    """The text that a mutant changes is not in its file, or more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a mutant: the test that caught it, or why it counts as a problem."""
+
+    mutant: Mutant
+    caught_by: str
+    problem: str
+    seconds: float
+
+
+def edited(mutant: Mutant, root: Path = ROOT) -> str:
+    """The text of the mutant's file with its edit."""
+    text = (root / mutant.file).read_text(encoding="utf-8")
+    count = text.count(mutant.old)
+    if count != 1:
+        raise EditDoesNotApply(f"{mutant.name}: {mutant.old!r} is {count} times in {mutant.file}, expected once")
+    return text.replace(mutant.old, mutant.new)
+
+
+def copy_to(folder: Path) -> None:
+    """The package beside the tests, so that it is found before the one that is installed."""
+    leave_out = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / PACKAGE, folder / "holdfast", ignore=leave_out)
+    for part in ("tests", "tools", "examples"):
+        shutil.copytree(ROOT / part, folder / part, ignore=leave_out)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+
+
+def run_tests(folder: Path, tests: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[str] | None":
+    """Run tests on the copy until one fails; None if they do not come to an end."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "--tb=no",
+        "--timeout",
+        str(TEST_SECONDS),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "HYPOTHESIS_PROFILE": "dev", "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        return subprocess.run(  # noqa: S603 - our own tests
+            [*command, *tests],
+            cwd=folder,
+            env=environment,
+            timeout=seconds,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def judge(mutant: Mutant) -> Verdict:
+    """Make the edit in a copy of its own, and see which test catches it."""
+    now_ms = SystemProviders().elapsed_precise_ms
+    before_ms = now_ms()
+    with tempfile.TemporaryDirectory(prefix="holdfast-mutant-") as name:
+        folder = Path(name)
+        copy_to(folder)
+        try:
+            target = folder / mutant.file.removeprefix("src/")
+            target.write_text(edited(mutant), encoding="utf-8")
+        except EditDoesNotApply as error:
+            return Verdict(mutant, "", str(error), 0.0)
+        done = run_tests(folder, mutant.tests, RUN_SECONDS)
+    seconds = (now_ms() - before_ms) / 1000
+    if done is None:
+        return Verdict(mutant, f"no end within {RUN_SECONDS} s", "", seconds)
+    failed = FAILED.findall(done.stdout)
+    if done.returncode == 1 and failed:
+        return Verdict(mutant, failed[0].rpartition("::")[2], "", seconds)
+    if done.returncode == 0:
+        return Verdict(mutant, "", "SURVIVED", seconds)
+    return Verdict(
+        mutant, "", f"pytest ended with {done.returncode}: {done.stdout[-300:]}{done.stderr[-300:]}", seconds
+    )
+
+
+def fail_without_an_edit(mutants: Sequence[Mutant]) -> str:
+    """What catches a mutant must pass without it. Empty if all is well, else what failed."""
+    tests = sorted({test for mutant in mutants for test in mutant.tests})
+    with tempfile.TemporaryDirectory(prefix="holdfast-mutant-") as name:
+        folder = Path(name)
+        copy_to(folder)
+        where = "import holdfast; print(holdfast.__file__)"
+        found = subprocess.run(  # noqa: S603 - our own interpreter
+            [sys.executable, "-c", where], cwd=folder, check=True, capture_output=True, text=True
+        ).stdout.strip()
+        if not Path(found).resolve().is_relative_to(folder.resolve()):
+            return f"the copy was not the one that is imported, but {found}"
+        done = run_tests(folder, tests, ALL_SECONDS)
+    if done is None:
+        return f"the tests did not end within {ALL_SECONDS} s"
+    return "" if done.returncode == 0 else done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def show(console: Console, verdicts: Sequence[Verdict]) -> None:
+    """The table: one line for each mutant."""
+    table = Table("mutant", "rule", "caught by", "s", box=None, pad_edge=False)
+    for verdict in verdicts:
+        caught = verdict.caught_by or f"[bold red]{verdict.problem}[/]"
+        table.add_row(verdict.mutant.name, verdict.mutant.rule, caught, f"{verdict.seconds:.0f}")
+    console.print(table)
+
+
+def main(words: Sequence[str]) -> int:
+    """Judge all mutants, or those whose names have one of the words."""
+    mutants = [mutant for mutant in MUTANTS if not words or any(word in mutant.name for word in words)]
+    console = Console(highlight=False, soft_wrap=True)
+    broken = fail_without_an_edit(mutants)
+    if broken:
+        console.print(f"the tests fail without any edit:\n{broken}", markup=False)
+        return 1
+    with ThreadPoolExecutor(JOBS) as pool:
+        verdicts = list(pool.map(judge, mutants))
+    show(console, verdicts)
+    problems = [verdict for verdict in verdicts if verdict.problem]
+    console.print(f"{len(verdicts) - len(problems)} of {len(verdicts)} mutants were caught")
+    return 1 if problems or not verdicts else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,15 @@
+"""The mutants of the engine: small edits, each of which breaks one rule, and the tests that must notice.
+
+`old` is once in its file; a test checks that, so the list keeps in step with the code. Edits are made as short as they
+can be: what is around them may change freely.
+"""
+
+from typing import Final
+
+from tools.mutations.mutant import Mutant
+from tools.mutations.running import CLIENT, REPLAY, RUNTIME
+from tools.mutations.storage import STATEMENTS, STORE
+
+__all__ = ["MUTANTS", "Mutant"]
+
+MUTANTS: Final[tuple[Mutant, ...]] = STATEMENTS + STORE + RUNTIME + REPLAY + CLIENT

@@ -1,0 +1,43 @@
+"""What a mutant is, and the tests that catch several of them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+KIT: Final = "tests/conformance/test_sqlite.py"
+LEASES: Final = "tests/scenarios/test_leases.py"
+LIMITS: Final = "tests/scenarios/test_activity_limits.py"
+TROUBLE: Final = "tests/scenarios/test_store_trouble.py"
+TIMERS: Final = "tests/scenarios/test_timers.py"
+ACTIVITIES: Final = "tests/scenarios/test_activities.py"
+ENGINE: Final = "tests/scenarios/test_engine.py"
+POWER: Final = "tests/crash/test_power_loss.py::test_G11_what_was_acknowledged_survives_every_power_cut"
+CODE: Final = "tests/scenarios/test_code_against_history.py"
+ENDINGS: Final = "tests/scenarios/test_endings.py"
+REPLAY_SAFE: Final = "tests/scenarios/test_replay_safe.py"
+ASYNCIO: Final = "tests/scenarios/test_asyncio.py"
+LOOP: Final = "tests/unit/replay/test_loop.py"
+LIVE: Final = "tests/unit/runtime/test_live.py"
+BEFORE_COMMIT: Final = "tests/scenarios/test_before_commit.py"
+HOST: Final = "tests/unit/runtime/test_host.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One edit: in `file`, `old` becomes `new`. One of `tests` has to fail then."""
+
+    name: str
+    rule: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def in_sql(name: str, rule: str, statement: str, old: str, new: str, *tests: str) -> Mutant:
+    """In a statement of the SQLite store."""
+    return Mutant(name, rule, f"src/holdfast/storage/sqlite/sql/{statement}.sql", old, new, tests or (KIT,))
+
+
+def in_python(name: str, rule: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    """In a module of the package."""
+    return Mutant(name, rule, f"src/holdfast/{module}.py", old, new, tests or (KIT,))

@@ -1,0 +1,222 @@
+"""Mutants of what runs: turns, attempts, leases, replay, and the client."""
+
+from typing import Final
+
+from tools.mutations.mutant import (
+    ACTIVITIES,
+    ASYNCIO,
+    BEFORE_COMMIT,
+    CODE,
+    ENDINGS,
+    ENGINE,
+    HOST,
+    LEASES,
+    LIMITS,
+    LIVE,
+    LOOP,
+    REPLAY_SAFE,
+    TIMERS,
+    TROUBLE,
+    in_python,
+)
+
+RUNTIME: Final = (
+    in_python(
+        "a turn is told before it is committed",
+        "G11",
+        "runtime/instances",
+        "self._committer.submit(built.turn, lambda outcome: self._decided(live, built, done, outcome))",
+        "self._committer.submit(built.turn, lambda _: None); self._decided(live, built, done, Applied())",
+        BEFORE_COMMIT,
+    ),
+    in_python(
+        "a start is told before it is committed",
+        "G11",
+        "client/engine",
+        "                return await decided",
+        "                from holdfast.storage.contract import StartedInstance\n"
+        "                return StartedInstance(instance=None, created=True)",
+        BEFORE_COMMIT,
+    ),
+    in_python(
+        "a timer fires early",
+        "G10",
+        "runtime/instances",
+        "live.take_messages(self._store.now_ms())",
+        "live.take_messages(self._store.now_ms() + 1000)",
+        TIMERS,
+    ),
+    in_python("a due time is rounded down", "G10", "replay/run", "math.ceil(", "math.floor(", TIMERS, LOOP),
+    in_python(
+        "a timer fires after its wait ended",
+        "G10",
+        "runtime/instances",
+        "and not live.run.waits_for(event.timer)",
+        "and event.timer < 0",
+        ENDINGS,
+    ),
+    in_python(
+        "messages go before earlier timers",
+        "G10",
+        "runtime/live",
+        "Arrival(at, message.event.time_ms)",
+        "Arrival(at, 0)",
+        TIMERS,
+    ),
+    in_python(
+        "a stamp goes back", "G10", "runtime/live", "time_ms = max(time_ms, self.stamp_ms)", "time_ms += 0", LIVE
+    ),
+    in_python(
+        "a message is taken in twice",
+        "L11",
+        "runtime/instances",
+        "and row.row > live.last_row",
+        "and row.row > 0",
+        "tests/scenarios/test_several_engines.py",
+    ),
+    in_python(
+        "more bodies run than there are slots",
+        "invariant 17",
+        "runtime/instances",
+        "self._serves(scheduled) and self._runner.reserve()",
+        "self._serves(scheduled) and (self._runner.reserve() or True)",
+        LIMITS,
+    ),
+    in_python(
+        "types that are not retried are retried",
+        "G13",
+        "runtime/attempts",
+        "tuple(qualified_name(cls) for cls in type(error).__mro__)",
+        "()",
+        ACTIVITIES,
+    ),
+    in_python(
+        "a worker acts after its lease",
+        "W7",
+        "runtime/lease",
+        "return may_act(self._client, now_ms=self._providers.elapsed_ms())",
+        "return True",
+        LEASES,
+    ),
+    in_python(
+        "commits are sent after the lease",
+        "W7",
+        "runtime/committer",
+        "if not self._may_act():",
+        "if self._may_act is None:",
+        LEASES,
+    ),
+    in_python(
+        "a clean stop keeps its work",
+        "W10",
+        "runtime/worker",
+        "await self._janitor.lose(self._lease.key, at_deadline=False, is_clean=True)",
+        "self._janitor.lose",
+        LEASES,
+    ),
+    in_python(
+        "an unknown outcome is not settled",
+        "L13",
+        "runtime/committer",
+        "if await self._is_on_disk(commit_id):",
+        "if commit_id is None:",
+        TROUBLE,
+    ),
+    in_python(
+        "what happened is forgotten when the store refuses",
+        "L13",
+        "runtime/committer",
+        "call_later(INSIST_SECONDS, self._insist_again, member, done)",
+        "call_later(INSIST_SECONDS, repr, member)",
+        TROUBLE,
+    ),
+    in_python(
+        "a process of another boot is judged", "W11", "runtime/host", "if not comparable:", "if other is own:", HOST
+    ),
+    in_python("a reused pid passes for the old process", "W11", "runtime/host", "!= other.started", "== ''", HOST),
+    in_python(
+        "a silent attempt is never ended",
+        "A5",
+        "runtime/janitor",
+        "for attempt in await self._store.expired_attempts(BATCH):",
+        "for attempt in (await self._store.expired_attempts(BATCH))[:0]:",
+        LIMITS,
+    ),
+)
+
+REPLAY: Final = (
+    in_python(
+        "the first differing step is not looked for",
+        "G12",
+        "replay/run",
+        "elif not produced or not _same(event, produced[0]):",
+        "elif not produced:",
+        CODE,
+    ),
+    in_python(
+        "steps beyond the history are not looked for",
+        "G12",
+        "replay/run",
+        "            if produced:\n                raise mismatch(len(recorded)",
+        "            if produced is None:\n                raise mismatch(len(recorded)",
+        CODE,
+    ),
+    in_python(
+        "sets of tasks have no order",
+        "G10",
+        "replay/futures",
+        '''or the address while asyncio's constructor runs."""
+        try:
+            return self.number''',
+        '''or the address while asyncio's constructor runs."""
+        try:
+            return -self.number''',
+        LOOP,
+        "tests/unit/replay/test_asyncio_tools.py",
+    ),
+    in_python(
+        "a side effect is computed again in a replay",
+        "G8",
+        "replay/run",
+        "self._side_effects.get(number) if self.replaying else None",
+        "None",
+        REPLAY_SAFE,
+    ),
+    in_python("chance differs in a replay", "G8", "replay/run", "Random(self._seed)", "Random()", REPLAY_SAFE),
+    in_python(
+        "left-over tasks are not run to their end",
+        "G14",
+        "replay/run",
+        "if self._loop.cancel_left_over(main, deadline=deadline):",
+        "if main is None:",
+        ASYNCIO,
+    ),
+    in_python(
+        "a call nobody waits for any more goes on",
+        "A1",
+        "replay/run",
+        "self._output.abandoned.append(number)",
+        "self._output.abandoned.append",
+        LIMITS,
+    ),
+    in_python("the workflow's time goes back", "G10", "replay/loop", "max(self._now, seconds)", "seconds", LOOP),
+)
+
+CLIENT: Final = (
+    in_python(
+        "every input has the same hash",
+        "G3",
+        "client/client",
+        "input_hash=input_hash(encoded)",
+        'input_hash=b""',
+        ENGINE,
+    ),
+    in_python(
+        "a conflict passes for a start",
+        "G3",
+        "client/client",
+        "raise InstanceConflict(outcome.reason)",
+        "return self.get(instance_id)",
+        ENGINE,
+    ),
+)
