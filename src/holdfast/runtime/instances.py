@@ -5,8 +5,7 @@ a turn did counts when it is on disk: only then do activities start, results app
 """
 
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -24,7 +23,7 @@ from holdfast.replay.run import Output, ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.due import DueTimes
-from holdfast.runtime.live import LiveInstance, Message
+from holdfast.runtime.live import LiveInstance, LiveInstances, Message
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.turns import BuiltTurn, build_turn, exit_of, running_record
 from holdfast.storage.contract import (
@@ -79,14 +78,12 @@ class InstanceOwner:
         self._committer = committer
         self._runner = runner
         self._key = key
-        self._cache_size = cache_size
         self._serves = serves
         self._ended = ended
         self._work_is_waiting = work_is_waiting
         self._runs = RunMaker(registry, elapsed_ms)
-        self._live: OrderedDict[InstanceNumber, LiveInstance] = OrderedDict()
+        self._live = LiveInstances(cache_size)
         self._due = DueTimes(store.now_ms, self._timer_due)
-        self._is_wanted = False
         self.turns = 0
 
     # ------------------------------------------------------------ what is live
@@ -95,25 +92,13 @@ class InstanceOwner:
         return len(self._live)
 
     @property
-    def has_room(self) -> bool:
-        """Whether one more may come. Asked at every start, so it looks no further than to the first at rest."""
-        return len(self._live) < max(self._cache_size, 1) or any(live.is_at_rest for live in self._live.values())
-
-    @property
-    def live(self) -> Mapping[InstanceNumber, LiveInstance]:
+    def live(self) -> LiveInstances:
         """The instances whose code is live here."""
         return self._live
 
-    def room(self) -> int:
-        """How many instances may be claimed now: those at rest make room for others."""
-        at_rest = sum(live.is_at_rest for live in self._live.values())
-        room = max(self._cache_size, 1) - len(self._live) + at_rest
-        self._is_wanted = room <= 0
-        return room
-
     def _room_was_made(self) -> None:
-        if self._is_wanted:
-            self._is_wanted = False
+        if self._live.is_room_wanted:
+            self._live.is_room_wanted = False
             self._work_is_waiting()
 
     # ------------------------------------------------------------ starting
@@ -164,7 +149,7 @@ class InstanceOwner:
             stamp_ms=record.stamp_ms,
             run=self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads),
         )
-        self._make_room(max(self._cache_size, 1) - 1)
+        self._make_room(max(self._live.size, 1) - 1)
         self._live[live.number] = live
         try:
             live.run.replay(event for row in loaded.history for event in decode_events(row.events))
@@ -263,7 +248,7 @@ class InstanceOwner:
             owner=self._key(),
             now_ms=self._store.now_ms(),
             reserve=self._reserve,
-            release=self._cache_size == 0,
+            release=self._live.size == 0,
         )
 
     def _reserve(self, scheduled: ScheduledActivity) -> bool:
@@ -334,14 +319,14 @@ class InstanceOwner:
             if due is not None and due != live.armed_ms:
                 live.armed_ms = due
                 self._due.add(due, live.number)
-        if len(self._live) > self._cache_size:
-            self._make_room(self._cache_size)
-        if self._is_wanted:
+        if len(self._live) > self._live.size:
+            self._make_room(self._live.size)
+        if self._live.is_room_wanted:
             self._room_was_made()
 
     def _make_room(self, most: int) -> None:
         while len(self._live) > most:
-            oldest = next((other for other in self._live.values() if other.is_at_rest), None)
+            oldest = self._live.longest_at_rest()
             if oldest is None:
                 return
             self._release(oldest)

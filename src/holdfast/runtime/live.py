@@ -1,6 +1,6 @@
 """An instance whose code is live in this process, and what it knows between two turns."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,6 +17,31 @@ class Message(NamedTuple):
     completion: Completion | None = None
     row: int = 0
     response: Transition | None = None
+
+
+class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
+    """The live instances, those that are at rest longest first, and how many there may be."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.is_room_wanted = False
+        """Somebody asked for room when there was none."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may come. Asked at every start, so it looks no further than to the first at rest."""
+        return len(self) < max(self.size, 1) or self.longest_at_rest() is not None
+
+    def room(self) -> int:
+        """How many instances may be claimed now: those at rest make room for others."""
+        room = max(self.size, 1) - len(self) + sum(live.is_at_rest for live in self.values())
+        self.is_room_wanted = room <= 0
+        return room
+
+    def longest_at_rest(self) -> "LiveInstance | None":
+        """The one to let go of first."""
+        return next((live for live in self.values() if live.is_at_rest), None)
 
 
 class LiveInstance:

@@ -200,7 +200,7 @@ class Worker:
 
     def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
         """Create an instance together with its first turn; False if this worker cannot run it now."""
-        if self._lease is None or self._lease is self._given_up or not self.instances.has_room:
+        if self._lease is None or self._lease is self._given_up or not self.instances.live.has_room:
             return False
         begun = self.instances.first_turn(start, started)
         if begun is None:
@@ -321,7 +321,7 @@ class Worker:
         await self.instances.take_in(rows, attempts)
 
     async def _claim_instances(self, *, blocked: bool = False, build: str = "") -> bool:
-        limit = min(self.instances.room(), CLAIM_BATCH) if self._workflows else 0
+        limit = min(self.instances.live.room(), CLAIM_BATCH) if self._workflows else 0
         if limit <= 0:
             return False
         outcome = await self.committer.commit(

@@ -28,7 +28,7 @@ def answer(activity: int, time_ms: int) -> Message:
 
 def taken(live: LiveInstance, now_ms: int) -> list[tuple[str, int, int]]:
     found: list[tuple[str, int, int]] = []
-    for message in live.take_messages(now_ms):
+    for message in live.take_messages(lambda: now_ms):
         event = message.event
         if isinstance(event, TimerFired):
             found.append(("timer", event.timer, event.time_ms))
