@@ -1,9 +1,10 @@
 """The bare limit: the rows that the engine writes, written by a loop that does nothing else.
 
-The same tables, statements, guards and durability (WAL, ``synchronous=FULL``) as the store has; no event loop, no
-workflow code, no encoding, no lock between processes, no reads. There are two ways of writing a group, because the
-way matters as much as the disk: row by row, as a group of unlike members is applied, and each kind of statement for all
-members at once (``executemany``), the fastest that is known. The ratios of the report name the one they stand on.
+The same tables, statements, guards and durability (WAL, ``synchronous=FULL``) as the store has, and the same rows:
+every history event, input and result is that of its step (a test compares them). No event loop, no workflow code, no
+types, no lock between processes, no reads. There are two ways of writing a group, because the way matters as much as
+the disk: row by row, as a group of unlike members is applied, and each kind of statement for all members at once
+(``executemany``). The ratios of the report name the one they stand on.
 """
 
 import os
@@ -20,11 +21,13 @@ from benchmarks.programs import sequence, step
 from holdfast.core.events import (
     ActivityCompleted,
     ActivityScheduled,
+    HistoryEvent,
     Payload,
     Started,
     WorkflowCompleted,
     encode_events,
 )
+from holdfast.payloads.canonical import input_hash
 from holdfast.storage.sqlite.connection import migrate, open_writer
 from holdfast.storage.sqlite.statements import statements as sql
 
@@ -53,17 +56,9 @@ class BareLoop:
         self._connection: Any = opened  # the library's own type, whose annotations are partly unknown
         self._cursor: Any = opened.cursor()
         self._write: Callable[[str, Sequence[tuple[Any, ...]]], None] = self._many if batched else self._singly
-        self._now_ms = time.time_ns() // 1_000_000
+        self._now_ms = 0
         self._commits = 0
         self._ids = 0
-        now = self._now_ms
-        result = Payload(msgspec.Raw(b"1"))
-        first = Started(time_ms=now, workflow=sequence.name, version="", seed=2**52, input=Payload(msgspec.Raw(INPUT)))
-        scheduled = ActivityScheduled(activity=1, name=step.name)
-        completed = ActivityCompleted(time_ms=now, activity=1, result=result)
-        self._first_events = encode_events([first, scheduled])
-        self._next_events = encode_events([completed, scheduled])
-        self._last_events = encode_events([completed, WorkflowCompleted(result=result)])
 
     def close(self) -> None:
         self._connection.close()
@@ -71,6 +66,7 @@ class BareLoop:
     @contextmanager
     def group(self) -> Generator[None]:
         """One transaction with what the store writes in each: the clock's mark and the commit's id."""
+        self._now_ms = time.time_ns() // 1_000_000
         self._cursor.execute("BEGIN IMMEDIATE")
         self._cursor.execute(sql.advance_clock, (self._now_ms,)).fetchall()
         yield
@@ -91,25 +87,33 @@ class BareLoop:
         if self._connection.total_changes() - before != len(rows):
             raise AssertionError(statement)
 
-    def start(self, count: int, *, activities: int = 1) -> list[Flight]:
+    def start(self, count: int, *, steps: int, activities: int = 1) -> list[Flight]:
         """New instances with their first turns: instance, history and the first attempts."""
         now = self._now_ms
         numbers: list[int] = []
+        histories: list[tuple[Any, ...]] = []
         for _ in range(count):
             self._ids += 1
-            row = (f"bare-{self._ids}", sequence.name, "", "RUNNING", 1, FENCE, OWNER, None, now, INPUT, HASH, now)
-            numbers.append(self._cursor.execute(sql.start_instance, row).fetchall()[0][0])
-        self._write(sql.append_history, [(number, 1, 0, self._first_events) for number in numbers])
+            given = b'{"steps":%d}' % steps
+            row = (f"bare-{self._ids}", sequence.name, "", "RUNNING", 1, FENCE, OWNER, None, now, given)
+            [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now)).fetchall()
+            numbers.append(number)
+            started = Started(
+                time_ms=now, workflow=sequence.name, version="", seed=2**52 + number, input=Payload(msgspec.Raw(given))
+            )
+            calls = [ActivityScheduled(activity=activity, name=step.name) for activity in range(activities)]
+            histories.append((number, 1, 0, encode_events([started, *calls])))
+        self._write(sql.append_history, histories)
         self._open_attempts([(number, activity) for number in numbers for activity in range(activities)])
         return [Flight(number, 1) for number in numbers]
 
     def _open_attempts(self, keys: Sequence[tuple[int, int]]) -> None:
         now = self._now_ms
-        head = (1, step.name, "default", "RUNNING", RUNNING_LEDGER, OWNER, b'{"number":1}', step.encoded_options)
-        tail = (now, now, now, None, 0, 0, None)
+        head = (1, step.name, "default", "RUNNING", RUNNING_LEDGER, OWNER)
+        tail = (step.encoded_options, now, now, now, None, 0, 0, None)
         self._write(
             sql.insert_attempt,
-            [(number, 1, activity, *head, *tail) for number, activity in keys],
+            [(number, 1, activity, *head, b'{"number":%d}' % activity, *tail) for number, activity in keys],
         )
 
     def _close_attempts(self, keys: Sequence[tuple[int, int]]) -> None:
@@ -117,15 +121,27 @@ class BareLoop:
         before = (OWNER, "RUNNING", RUNNING_LEDGER, None)
         self._write(sql.move_attempt, [(*after, number, 1, activity, "", 1, *before) for number, activity in keys])
 
-    def _advance(self, flights: Sequence[Flight], events: bytes) -> None:
+    def _advance(self, flights: Sequence[Flight], *, activities: int = 1, is_last: bool = False) -> None:
         now = self._now_ms
         self._write(sql.commit_turn, [(turn + 1, now, number, FENCE, OWNER, turn) for number, turn in flights])
-        self._write(sql.append_history, [(number, 1, turn, events) for number, turn in flights])
+        histories: list[tuple[Any, ...]] = []
+        for number, turn in flights:
+            ended = turn - 1 + activities
+            events: list[HistoryEvent] = [
+                ActivityCompleted(time_ms=now, activity=activity, result=Payload(msgspec.Raw(b"%d" % (activity + 1))))
+                for activity in range(turn - 1, ended)
+            ]
+            if is_last:
+                events.append(WorkflowCompleted(result=Payload(msgspec.Raw(b"%d" % ended))))
+            else:
+                events.append(ActivityScheduled(activity=turn, name=step.name))
+            histories.append((number, 1, turn, encode_events(events)))
+        self._write(sql.append_history, histories)
 
     def go_on(self, flights: Sequence[Flight]) -> list[Flight]:
         """A turn in the middle: the attempt before is closed, the next one opens."""
         self._close_attempts([(number, turn - 1) for number, turn in flights])
-        self._advance(flights, self._next_events)
+        self._advance(flights)
         self._open_attempts([(number, turn) for number, turn in flights])
         return [Flight(number, turn + 1) for number, turn in flights]
 
@@ -133,27 +149,28 @@ class BareLoop:
         """The last turn: the last attempts are closed, and the instance."""
         last = [(number, turn - 1 + extra) for number, turn in flights for extra in range(activities)]
         self._close_attempts(last)
-        self._advance(flights, self._last_events)
-        self._write(sql.close_instance, [("COMPLETED", b'{"data":5}', self._now_ms, number) for number, _ in flights])
-
-
-INPUT: Final = b'{"steps":5}'
-HASH: Final = b"h" * 32
+        self._advance(flights, activities=activities, is_last=True)
+        now = self._now_ms
+        self._write(
+            sql.close_instance,
+            [("COMPLETED", b'{"data":%d}' % (turn - 1 + activities), now, number) for number, turn in flights],
+        )
 
 
 def throughput(folder: Path, *, instances: int, steps: int, in_flight: int, batched: bool) -> Sample:
     """B1, and B4 with one in flight: so many instances of so many steps."""
     loop = BareLoop(folder / "bare.db", batched=batched)
-    _drive(loop, min(WARM_UP, instances), min(steps, 5), in_flight)
+    drive(loop, min(WARM_UP, instances), min(steps, 5), in_flight)
     cpu, before = processor_seconds(), time.perf_counter()
-    _drive(loop, instances, steps, in_flight)
+    drive(loop, instances, steps, in_flight)
     seconds = time.perf_counter() - before
     per_step_us = (processor_seconds() - cpu) / (instances * steps) * 1e6
     loop.close()
     return {"steps_per_s": instances * steps / seconds, "seconds": seconds, "cpu_us_per_step": per_step_us}
 
 
-def _drive(loop: BareLoop, instances: int, steps: int, in_flight: int) -> None:
+def drive(loop: BareLoop, instances: int, steps: int, in_flight: int) -> None:
+    """Write instances of so many steps each, so many of them at a time."""
     left = instances
     flights: list[Flight] = []
     while left or flights:
@@ -165,7 +182,7 @@ def _drive(loop: BareLoop, instances: int, steps: int, in_flight: int) -> None:
             if due:
                 loop.finish(due)
             moved = loop.go_on(rest) if rest else []
-            begun = loop.start(new) if new else []
+            begun = loop.start(new, steps=steps) if new else []
         flights = moved + begun
 
 
@@ -176,7 +193,7 @@ def latency(folder: Path, *, runs: int) -> Sample:
     for _ in range(runs):
         before = time.perf_counter()
         with loop.group():
-            flights = loop.start(1)
+            flights = loop.start(1, steps=1)
         with loop.group():
             loop.finish(flights)
         took_ms.append((time.perf_counter() - before) * 1000)
@@ -202,7 +219,7 @@ def fan_out(folder: Path, *, steps: int) -> Sample:
     loop = BareLoop(folder / "bare.db", batched=True)
     before = time.perf_counter()
     with loop.group():
-        flights = loop.start(1, activities=steps)
+        flights = loop.start(1, steps=steps, activities=steps)
     with loop.group():
         loop.finish(flights, activities=steps)
     seconds = time.perf_counter() - before
