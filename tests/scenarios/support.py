@@ -39,7 +39,8 @@ def together(coroutine: Coroutine[Any, Any, T], seconds: float = BOUND_SECONDS) 
 
 def engine_of(store: str | Path, *definitions: Definition, **options: Any) -> hf.Engine:
     """An engine that knows these workflows and activities, and nothing else."""
-    world = {name: options.pop(name) for name in ("fault_hook", "judge_same_host", "providers") if name in options}
+    known = ("fault_hook", "judge_same_host", "providers", "turn_limit_ms")
+    world = {name: options.pop(name) for name in known if name in options}
     if world:
         options["surroundings"] = Surroundings(**world)
     return hf.Engine(

@@ -27,7 +27,7 @@ from holdfast.replay.generators import HeldGenerators, close
 from holdfast.replay.host import LoopHost
 from holdfast.replay.left_over import LeftOver
 from holdfast.replay.refusals import LoopWithoutWorld
-from holdfast.replay.running import run_in_place_of_the_outer_loop
+from holdfast.replay.running import Watch, run_in_place_of_the_outer_loop, unwatched
 
 MAX_STEPS_PER_RUN: Final = 1_000_000
 """Callbacks run by one `run_until_idle`. A workflow that never idles would hold its worker for ever."""
@@ -50,9 +50,10 @@ Arguments = TypeVarTuple("Arguments")
 class WorkflowLoop(LoopWithoutWorld):
     """A deterministic event loop for one workflow instance."""
 
-    def __init__(self, host: LoopHost, *, start_at: float = 0.0) -> None:
+    def __init__(self, host: LoopHost, *, start_at: float = 0.0, watch: Watch | None = None) -> None:
         compat.install()
         self._host = host
+        self._watch = watch or unwatched
         self._now = start_at
         self._ready: deque[ReadyHandle | TimerHandle] = deque()
         self._timers: dict[int, TimerHandle] = {}
@@ -274,7 +275,9 @@ class WorkflowLoop(LoopWithoutWorld):
             self._thread = get_ident()
             self._running = True
             try:
-                steps = run_in_place_of_the_outer_loop(self, self._generators.hold, self._drain, max_steps, deadline)
+                steps = run_in_place_of_the_outer_loop(
+                    self, self._generators.hold, self._watch, self._drain, max_steps, deadline
+                )
             finally:
                 self._running = False
         if self._unhandled:
@@ -383,9 +386,12 @@ class WorkflowLoop(LoopWithoutWorld):
         stuck: list[str] = []
         generators = self._generators.take_all()
         if generators or self.pending_tasks():
-            stuck = run_in_place_of_the_outer_loop(
-                self, self._generators.hold, tear_down, self, list(self._tasks.values()), generators
-            )
+            try:
+                stuck = run_in_place_of_the_outer_loop(
+                    self, self._generators.hold, self._watch, tear_down, self, list(self._tasks.values()), generators
+                )
+            except TurnTooLong as error:
+                stuck = [str(error)]
         self._timers.clear()
         self._tasks.clear()
         self._generators.take_all()

@@ -26,6 +26,7 @@ from holdfast.payloads.signature import Signature
 from holdfast.replay.evicted import Evicted
 from holdfast.replay.futures import WorkflowFuture
 from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.running import Watch
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_failure: Final = msgspec.json.Decoder(Failure)
@@ -121,6 +122,7 @@ class WorkflowRun:
         payloads: dict[str, bytes] | None = None,
         *,
         new_deadline: Callable[[], Callable[[], bool]] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.identity = identity
         self.replaying = False
@@ -128,7 +130,7 @@ class WorkflowRun:
         self._resolve = resolve
         self._guarded = guarded
         self._payloads = dict(payloads or {})
-        self._loop = WorkflowLoop(self)
+        self._loop = WorkflowLoop(self, watch=watch)
         self._main: asyncio.Task[Any] | None = None
         self._seed: int | None = None
         self._random: Random | None = None

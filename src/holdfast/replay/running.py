@@ -10,12 +10,25 @@ import asyncio
 import sys
 from asyncio import _get_running_loop, _set_running_loop, tasks
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar, TypeVarTuple
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+Arguments = TypeVarTuple("Arguments")
+
 CURRENT_TASK_IS_PER_THREAD: Final = sys.version_info >= (3, 14)
+
+
+class Watch(Protocol):
+    """Calls workflow code, and raises `TurnTooLong` if it had to be stopped from outside."""
+
+    def __call__(self, work: Callable[[*Arguments], Result], *args: *Arguments) -> Result: ...
+
+
+def unwatched(work: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
+    """The watch that nobody keeps."""
+    return work(*args)
 
 
 def run_in_place_of_the_outer_loop(

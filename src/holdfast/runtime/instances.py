@@ -68,7 +68,7 @@ class InstanceOwner:
         runner: AttemptRunner,
         key: Callable[[], WorkerKey],
         *,
-        elapsed_ms: Callable[[], int],
+        runs: RunMaker,
         cache_size: int,
         serves: Callable[[ScheduledActivity], bool],
         ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
@@ -81,7 +81,7 @@ class InstanceOwner:
         self._serves = serves
         self._ended = ended
         self._work_is_waiting = work_is_waiting
-        self._runs = RunMaker(registry, elapsed_ms)
+        self._runs = runs
         self._live = LiveInstances(cache_size)
         self._due = DueTimes(store.now_ms, self._timer_due)
         self.turns = 0

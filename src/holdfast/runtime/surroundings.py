@@ -14,6 +14,7 @@ from holdfast.runtime.faults import FaultHook
 from holdfast.runtime.lease import LeaseKeeper
 from holdfast.runtime.providers import Providers, SystemProviders
 from holdfast.runtime.wake import WakeUps
+from holdfast.runtime.watchdog import TURN_LIMIT_MS
 from holdfast.storage.contract import Registration, Store
 
 
@@ -59,3 +60,6 @@ class Surroundings:
     make_bell: Callable[[Path, str, Callable[[], None]], Bell] = WakeUps
     fault_hook: FaultHook | None = None
     judge_same_host: bool = True
+    turn_limit_ms: int = TURN_LIMIT_MS
+    watch_turns: bool = True
+    """Whether a thread ends workflow code that never awaits. A simulation has no threads, and no such code."""

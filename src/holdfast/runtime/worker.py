@@ -25,6 +25,7 @@ from holdfast.runtime.instances import InstanceOwner
 from holdfast.runtime.janitor import Janitor
 from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS
 from holdfast.runtime.net import Net
+from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.storage.contract import (
     Applied,
@@ -101,13 +102,14 @@ class Worker:
             ended=self._attempt_ended,
             beat=self._heartbeat,
         )
+        self._runs = RunMaker(registry, surroundings, self._stuck)
         self.instances = InstanceOwner(
             registry,
             store,
             self.committer,
             self.runner,
             lambda: self.key,
-            elapsed_ms=self._providers.elapsed_ms,
+            runs=self._runs,
             cache_size=cache_size,
             serves=self._serves,
             ended=ended,
@@ -159,6 +161,7 @@ class Worker:
     async def stop(self) -> None:
         """W10: stop cleanly. What ends meanwhile is recorded; what runs on is given up and moves on at once."""
         self._is_stopping = True
+        self._runs.stop()
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -187,6 +190,7 @@ class Worker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.runner.leave()
         self.instances.forget_all()
+        self._runs.stop()
         if self._lease is not None:
             await self._lease.stop()
             self._lease = None
@@ -228,6 +232,11 @@ class Worker:
         )
         await lease.start()
         self._lease = lease
+
+    def _stuck(self) -> None:
+        """Called from the watchdog's thread: beat no more, so that others take over what this worker hangs in (W6)."""
+        if self._lease is not None:
+            self._lease.give_up()
 
     def _may_act(self) -> bool:
         lease = self._lease

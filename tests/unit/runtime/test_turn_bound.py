@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import holdfast as hf
-from holdfast.runtime import runs
+from holdfast.runtime.surroundings import Surroundings
 
 
 @hf.workflow
@@ -19,11 +19,11 @@ async def fine() -> int:
     return 1
 
 
-def test_G12_code_that_is_busy_beyond_its_time_is_parked_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "LONGEST_MESSAGE_MS", 50)
+def test_G12_code_that_is_busy_beyond_its_time_is_parked_and_others_go_on() -> None:
+    world = Surroundings(turn_limit_ms=50, watch_turns=False)
 
     async def run() -> int:
-        async with hf.Engine(":memory:", workflows=[busy, fine]) as engine:
+        async with hf.Engine(":memory:", workflows=[busy, fine], surroundings=world) as engine:
             handle = await engine.start(busy, id="busy")
             with pytest.raises(hf.WorkflowBlocked, match="still busy at its deadline"):
                 await handle.result(timeout=20)

@@ -202,6 +202,7 @@ class Simulation:
             make_bell=self._bus.bell,
             fault_hook=hook,
             judge_same_host=False,
+            watch_turns=False,
         )
 
     def _note(self, name: str, point: FaultPoint, members: Sequence[Member]) -> None:
