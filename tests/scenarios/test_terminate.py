@@ -173,6 +173,48 @@ def test_G11_an_answer_that_comes_after_the_end_goes_nowhere_and_evicts_the_code
     together(scenario())
 
 
+def test_A9_bodies_and_code_elsewhere_stop_with_the_next_heartbeat_of_their_worker(tmp_path: Path) -> None:
+    """Also a body that never says `hf.heartbeat`, and code that waits for a time."""
+    path = tmp_path / "shop.db"
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    @hf.activity
+    async def silent() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    @hf.workflow
+    async def waits() -> None:
+        await silent()
+
+    @hf.workflow
+    async def sleeps() -> None:
+        await asyncio.sleep(NEVER)
+
+    async def scenario() -> None:
+        async with engine_of(path, silent, waits, sleeps, lease=1) as owner:
+            await owner.start(waits, id="a")
+            await owner.start(sleeps, id="b")
+            await owner.start(sleeps, id="c")
+            await begun.wait()
+            other = await hf.connect(path)
+            for name in ("a", "b"):
+                await other.get(name).terminate()
+            await stopped.wait()
+            assert owner.worker is not None
+            instances = owner.worker.instances
+            await until(lambda: len(instances) == 1)
+            assert (await owner.get("c").describe()).status == "RUNNING"
+            await other.close()
+        check_tables(path)
+        assert audit(path) == []
+
+    together(scenario())
+
+
 def test_A9_timers_and_blocked_instances_end_too(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
 

@@ -106,7 +106,7 @@ class Handle(Generic[R_co]):
         """End the instance now (A9). Its code is not asked: no `except` of it runs, and no activity of a clean-up.
 
         Whoever waits for it gets `WorkflowTerminated`. What its activities are doing is cancelled: at once in this
-        process, with their next heartbeat elsewhere. `InstanceClosed` if it has ended already.
+        process, with the next heartbeat of their worker elsewhere. `InstanceClosed` if it has ended already.
         """
         await self._client.end_from_outside(self._id, self.number, reason)
 

@@ -4,6 +4,9 @@ A commit can be on disk without anybody being told: the reply was lost, or the o
 an attempt is RUNNING that nobody runs, or an instance is owned that is live nowhere. With each heartbeat the worker
 reads what is in its name, compares it with what it knows, and lets go of the rest, so that it is run again (A10).
 
+The other way round: bodies whose instance was ended by another process are told to stop (A9), and code that is live
+here of an instance that is not ours any more is let go.
+
 A row that is merely on its way is never mistaken: one counts only when it was unknown at a look, the group that was
 being written then has been told, and it is still unknown at a later look.
 """
@@ -14,6 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
+from holdfast.core.lifecycle import AttemptState
 from holdfast.core.liveness import WorkerKey
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
@@ -24,6 +28,7 @@ from holdfast.storage.contract import (
     Block,
     Completion,
     Disown,
+    Held,
     HeldAttempt,
     HeldInstance,
     InstanceNumber,
@@ -71,6 +76,8 @@ class Net:
         """Rows unknown at the last look, with the count of told groups from which on they are nobody's."""
         self._settled = -1
         """The count of told groups at the last look."""
+        self._not_ours: set[InstanceNumber] = set()
+        """Instances that were live here and not in this worker's name at the last look."""
 
     def hurry(self) -> None:
         """A reply was lost: look now instead of with the next heartbeat."""
@@ -104,6 +111,7 @@ class Net:
         told = self._committer.told
         over = told + 1 if self._committer.is_writing else told  # when what is on disk now has been told
         held = await self._store.held_by(owner)
+        self._stop_what_was_ended(held)
         attempts, instances = self._known_attempts(), self._known_instances()
         unknown: dict[Row, int] = {
             row: self._unknown.get(row, over) for row in held.attempts if row.key not in attempts
@@ -113,6 +121,17 @@ class Net:
         self._unknown, self._settled = unknown, told
         if lost:
             await self._let_go(owner, lost)
+
+    def _stop_what_was_ended(self, held: Held) -> None:
+        for row in held.attempts:
+            if row.state is AttemptState.CANCELLED_RUNNING:
+                self._runner.request_cancel(row.key)
+        live = self._instances.live
+        not_ours = live.keys() - {row.number for row in held.instances}
+        for number in not_ours & self._not_ours:  # one that became live during a look is ours at the next
+            if not live[number].busy:  # else its turn is refused, which lets go of it, too
+                self._instances.forget(live[number])
+        self._not_ours = not_ours
 
     async def _let_go(self, owner: WorkerKey, lost: list[Row]) -> None:
         rows = iter(lost)
