@@ -12,6 +12,12 @@ from holdfast.storage.sqlite.statements import migrations, statements
 PLANS = {
     "next_claimable": "COVERING INDEX instances_claimable (workflow=? AND claimable_at_ms>?)",
     "claim_instances": "INDEX instances_claimable (workflow=? AND claimable_at_ms<?)",
+    "find_instance": "INDEX instances_current (id=?)",
+    "count_earlier": "INDEX instances_earlier (id=?)",
+    "read_instance": "INTEGER PRIMARY KEY (rowid=?)",
+    "supersede_instance": "INTEGER PRIMARY KEY (rowid=?)",
+    "terminate_instance": "INTEGER PRIMARY KEY (rowid=?)",
+    "read_payload": "(number=? AND reference=?)",
     "next_ready": "COVERING INDEX attempts_ready (queue=? AND available_at_ms>?)",
     "ready_attempts": "INDEX attempts_ready (queue=? AND available_at_ms<?)",
     "next_expiry": "COVERING INDEX attempts_expiring (expires_at_ms>?)",

@@ -1,0 +1,45 @@
+"""G3 costs nothing when it is not needed: a new id is one statement on the table of instances, whatever the policy."""
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from holdfast.core.gates import IdPolicy
+from holdfast.storage.contract import StartedInstance
+from holdfast.storage.sqlite.members import apply_members
+from holdfast.storage.sqlite.statements import migrations, statements
+from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.testing.conformance.bench import start
+
+
+class Counting(Transaction):
+    """Keeps what was run."""
+
+    __slots__ = ("ran",)
+
+    def __init__(self, connection: Any) -> None:
+        super().__init__(connection, connection.cursor(), 1)
+        self.ran: list[str] = []
+
+    def change(self, statement: str, *bindings: Any) -> int:
+        self.ran.append(statement)
+        return super().change(statement, *bindings)
+
+    def rows(self, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
+        self.ran.append(statement)
+        return super().rows(statement, *bindings)
+
+
+@pytest.mark.parametrize("policy", IdPolicy)
+def test_G3_starting_a_new_id_is_one_statement_and_the_message_of_its_start(tmp_path: Path, policy: IdPolicy) -> None:
+    connection: Any = apsw.Connection(str(tmp_path / "empty.db"))
+    for _, script in migrations():
+        connection.execute(script)
+    transaction = Counting(connection)
+    (outcome,) = apply_members(transaction, [start("a", policy=policy)])
+    connection.close()
+    assert isinstance(outcome, StartedInstance)
+    assert outcome.created
+    assert transaction.ran == [statements.start_instance, statements.insert_inbox]
