@@ -61,6 +61,9 @@ def test_A9_whoever_waits_is_told_and_no_code_of_the_workflow_runs(tmp_path: Pat
             waiting = asyncio.ensure_future(handle.result())
             await watch.begun.wait()
             await handle.terminate("not wanted any more")
+            assert engine.worker is not None
+            assert len(engine.worker.instances) == 0
+            assert [running.cancel_requested for running in engine.worker.runner.running.values()] == [True]
             with pytest.raises(hf.WorkflowTerminated, match=r"^a was terminated: not wanted any more$") as told:
                 await waiting
             assert told.value.reason == "not wanted any more"

@@ -19,6 +19,9 @@ LOOP: Final = "tests/unit/replay/test_loop.py"
 LIVE: Final = "tests/unit/runtime/test_live.py"
 BEFORE_COMMIT: Final = "tests/scenarios/test_before_commit.py"
 HOST: Final = "tests/unit/runtime/test_host.py"
+TERMINATE: Final = "tests/scenarios/test_terminate.py"
+POLICIES: Final = "tests/scenarios/test_policies.py"
+LARGE_INPUTS: Final = "tests/scenarios/test_large_inputs.py"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,92 @@
+"""Mutants of how instances are ended from outside, how ids are used again, and where large inputs are kept."""
+
+from typing import Final
+
+from tools.mutations.mutant import LARGE_INPUTS, POLICIES, TERMINATE, in_python, in_sql
+
+IDS: Final = (
+    in_sql("the end leaves the owner", "G1", "terminate_instance", "owner = NULL, ", ""),
+    in_sql("the end leaves it claimable", "G5", "terminate_instance", "claimable_at_ms = NULL, ", ""),
+    in_sql("the end is no turn", "G9", "terminate_instance", "turn = turn + 1", "turn = turn"),
+    in_sql("an id means its oldest instance", "G3", "find_instance", " AND superseded_at_ms IS NULL", ""),
+    in_python(
+        "the end leaves things pending",
+        "C5",
+        "storage/sqlite/closing",
+        "    leave_nothing_pending(transaction, number)",
+        "    pass",
+    ),
+    in_python(
+        "the start of what never ran is lost with its end",
+        "G3",
+        "storage/sqlite/closing",
+        "[ended] if found.turn else [*_unread_start(transaction, number), ended]",
+        "[ended]",
+    ),
+    in_python(
+        "what is closed is ended again",
+        "A9",
+        "storage/sqlite/closing",
+        "if found.state in INSTANCE_FINAL:",
+        "if not found:",
+    ),
+    in_python(
+        "the replaced one goes on", "G3", "storage/sqlite/members", "terminate(transaction, existing, REPLACED)", "pass"
+    ),
+    in_python(
+        "a closed one is replaced",
+        "G3",
+        "core/gates",
+        "return StartVerdict.CREATE if closed else StartVerdict.REPLACE",
+        "return StartVerdict.REPLACE",
+    ),
+    in_python(
+        "bodies of an ended instance go on",
+        "A9",
+        "client/engine",
+        "self._worker.instances.drop(number)",
+        "pass",
+        TERMINATE,
+    ),
+    in_python(
+        "bodies of an instance that was ended elsewhere go on",
+        "A9",
+        "runtime/net",
+        "self._runner.request_cancel(row.key)",
+        "pass",
+        TERMINATE,
+    ),
+    in_python(
+        "whoever waits gets the successor's result",
+        "G3",
+        "client/handle",
+        "record = await self._record(record.number)",
+        "record = await self._record()",
+        POLICIES,
+    ),
+    in_python(
+        "two instances of an id have one idempotency key", "G3", "runtime/attempts", "/{key.number}/", "/", POLICIES
+    ),
+    in_python(
+        "a claimer gets a reference for an input",
+        "G13",
+        "storage/sqlite/attempts",
+        "_with_input(transaction, attempt_of(row))",
+        "attempt_of(row)",
+    ),
+    in_python(
+        "a large input of an instance is not kept",
+        "G11",
+        "storage/sqlite/members",
+        "attempts.keep_input(transaction, number, start.input)",
+        "pass",
+    ),
+    in_python(
+        "the payloads of a history are not loaded",
+        "G8",
+        "storage/sqlite/store",
+        "payloads=await self.read_payloads(number, named)",
+        "payloads={}",
+        LARGE_INPUTS,
+    ),
+)
