@@ -63,7 +63,7 @@ def test_W7_a_stopped_writer_holds_up_writers_only_and_only_while_it_is_stopped(
     store = tmp_path / "shop.db"
     monkeypatch.setenv(BODIES, f"{store}.bodies")
     monkeypatch.setattr(patience, "PATIENCE_TICKS", 1)
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.WARNING, logger="holdfast")
 
     def warnings(text: str) -> list[str]:
         return [record.getMessage() for record in caplog.records if text in record.getMessage()]

@@ -54,6 +54,7 @@ def test_A5_endless_threads_are_abandoned_counted_and_take_no_slot(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     release = threading.Event()
+    caplog.set_level(logging.WARNING, logger="holdfast")
 
     @hf.activity(start_to_close=0.05, retry=hf.Retry(attempts=2, initial=0))
     def endless() -> None:
@@ -326,3 +327,43 @@ def test_a_body_that_refuses_to_be_cancelled_changes_nothing(tmp_path: Path) -> 
 
     assert finish(flow, stubborn, store=tmp_path / "shop.db") == "timed out"
     check_tables(tmp_path / "shop.db")
+
+
+def test_a_slot_that_becomes_free_is_taken_at_once_by_what_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retry that became due while no slot was free is not left to the next look."""
+    may_end = asyncio.Event()
+
+    @hf.activity(retry=hf.Retry(attempts=2, initial=0.2, jitter=False))
+    async def flaky() -> int:
+        if hf.activity_info().attempt == 1:
+            raise ConnectionError("try again")
+        return 2
+
+    @hf.activity
+    async def holds() -> int:
+        await may_end.wait()
+        return 1
+
+    @hf.workflow
+    async def keeps() -> int:
+        return await holds()
+
+    async def scenario() -> None:
+        tries = calling(flaky)
+        async with engine_of(":memory:", tries, keeps, flaky, holds, max_activities=1) as engine:
+            worker = engine.worker
+            assert worker is not None
+            trying = await engine.start(tries, id="tries")
+            second = "SELECT available_at_ms FROM attempts WHERE attempt = 2 AND state = 'READY'"
+            await until(lambda: rows(path_of(engine), second))
+            keeping = await engine.start(keeps, id="keeps")
+            ((due_at_ms,),) = rows(path_of(engine), second)
+            await until(lambda: worker._looked_at_ms >= due_at_ms)
+            await worker.committer.drain()
+            await until(lambda: not worker.committer.is_writing)  # it has claimed what there is to claim, and rests
+            may_end.set()
+            assert await keeping.result(timeout=5) == 1
+            assert await trying.result(timeout=5) == 2
+
+    monkeypatch.setattr("holdfast.runtime.worker.LOOK_SECONDS", 3_600.0)
+    together(scenario())

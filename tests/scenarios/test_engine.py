@@ -1,6 +1,7 @@
 """The engine from outside: starting, finding, waiting, describing, on a file and in memory."""
 
 import asyncio
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from tests.scenarios.support import check_tables, engine_of, path_of, together
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.runtime.worker import Worker
 
 
 class Declined(Exception):
@@ -331,5 +333,26 @@ def test_G8_a_stopped_engine_leaves_work_that_the_next_one_finishes(tmp_path: Pa
             assert await handle.result(timeout=10) == "awake"
             assert [entry.kind for entry in await handle.history()].count("timer_started") == 1
         check_tables(path)
+
+    together(scenario())
+
+
+def test_an_engine_that_cannot_start_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stumble(worker: Worker, build: str) -> None:
+        raise OSError(f"no disk for {worker.key} {build}")
+
+    async def scenario() -> None:
+        before = set(threading.enumerate())
+        engine = engine_of(tmp_path / "shop.db", double, twice_double)
+        with monkeypatch.context() as patched:
+            patched.setattr(Worker, "_try_blocked", stumble)
+            with pytest.raises(OSError, match="no disk"):
+                await engine.__aenter__()
+        assert [thread.name for thread in set(threading.enumerate()) - before if "holdfast-lease" in thread.name] == []
+        assert engine.worker is None
+        with pytest.raises(hf.StoreError, match="not open"):
+            await engine.get("a").describe()
+        async with engine_of(tmp_path / "shop.db", double, twice_double) as another:
+            assert await another.run(twice_double, 1) == 4
 
     together(scenario())

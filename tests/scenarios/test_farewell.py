@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from tests.scenarios.support import check_tables, engine_of, rows, together, unt
 
 import holdfast as hf
 from holdfast.runtime import attempts as runtime_attempts
+from holdfast.storage.contract import CommitId, Member, Outcome, Turn
 
 runs: list[str] = []
 
@@ -198,6 +199,50 @@ def test_W10_a_worker_that_leaves_begins_nothing_new(tmp_path: Path) -> None:
         assert rows(path, "SELECT state, owner FROM attempts WHERE name LIKE '%once'") == [("READY", None)]
         async with engine_of(path, once, scheduling) as engine:
             assert await engine.get("b").result(timeout=10) == "once"
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_W10_answers_that_wait_behind_a_turn_on_its_way_to_disk_are_kept(tmp_path: Path) -> None:
+    has_answered, may_write = asyncio.Event(), asyncio.Event()
+
+    @hf.activity
+    async def first() -> int:
+        runs.append("first")
+        return 1
+
+    @hf.activity
+    async def second() -> int:
+        await until(has_answered.is_set)
+        runs.append("second")
+        return 2
+
+    @hf.workflow
+    async def both() -> int:
+        return sum(await asyncio.gather(first(), second()))
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, first, second, both) as engine:
+            commit = engine._store.commit
+
+            async def slow(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+                if any(isinstance(member, Turn) for member in members):
+                    has_answered.set()
+                    await may_write.wait()
+                return await commit(commit_id, members)
+
+            engine._store.commit = slow  # type: ignore[method-assign]
+            await engine.start(both, id="a")
+            worker = engine.worker
+            assert worker is not None
+            await until(lambda: any(live.queue for live in worker.instances.live.values()))
+            asyncio.get_running_loop().call_later(0.01, may_write.set)
+        assert [state for state, _, _ in stored(path)] == ["COMPLETED", "COMPLETED"]
+        async with engine_of(path, first, second, both) as engine:
+            assert await engine.get("a").result(timeout=10) == 3
+        assert runs == ["first", "second"]
         check_tables(path)
 
     together(scenario())

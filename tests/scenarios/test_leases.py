@@ -3,9 +3,11 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
+from holdfast.runtime import worker as worker_module
 from holdfast.runtime.providers import SystemProviders
 
 
@@ -73,6 +75,82 @@ def test_W6_a_worker_that_was_declared_dead_changes_nothing_and_takes_a_new_key(
         assert [state for (state,) in rows(path, "SELECT DISTINCT state FROM workers")] == ["INACTIVE"]
 
     together(scenario())
+
+
+def test_W7_a_body_that_its_worker_had_to_abandon_has_not_failed_and_is_run_again(tmp_path: Path) -> None:
+    """Even one that may be tried only once: the loss of a lease is no failure, and cancelling it is no answer."""
+    runs: list[asyncio.Event] = []
+
+    @hf.activity(retry=hf.Retry(attempts=1))
+    async def counts() -> int:
+        runs.append(asyncio.Event())
+        if len(runs) == 1:
+            await runs[0].wait()
+        return len(runs)
+
+    @hf.workflow
+    async def counting() -> int:
+        return await counts()
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, counts, counting, max_activities=1) as engine:
+            handle = await engine.start(counting, id="a")
+            await until(lambda: runs)
+            assert engine.worker is not None
+            engine.worker._begin_anew()
+            assert await handle.result(timeout=10) == 2, "its slot is free, too"
+        check_tables(path)
+        assert rows(path, "SELECT state, failures, losses FROM attempts ORDER BY attempt") == [
+            ("TIMED_OUT", 0, 0),
+            ("COMPLETED", 0, 1),
+        ]
+
+    together(scenario())
+
+
+def test_W5_a_worker_that_cannot_take_a_new_key_tries_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[bool] = []
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, double, naps) as engine:
+            worker = engine.worker
+            assert worker is not None
+            key, register = worker.key, worker._register
+
+            async def refuse_once() -> None:
+                tries.append(True)
+                if len(tries) == 1:
+                    raise OSError("the disk is full for a moment")
+                await register()
+
+            monkeypatch.setattr(worker, "_register", refuse_once)
+            monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.01)
+            handle = await engine.start(naps, 3, id="a")
+            worker._begin_anew()
+            assert await handle.result(timeout=10) == 6
+            assert worker.key != key
+            assert len(tries) == 2
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_W7_an_idle_worker_notices_that_its_lease_ran_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It commits nothing that could be refused. What is left for it elsewhere would never be looked at."""
+    machine = SleepingMachine()
+    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", double, naps, providers=machine, lease=300) as engine:
+            worker = engine.worker
+            assert worker is not None
+            key = worker.key
+            machine.slept_ms = 600_000
+            await until(lambda: worker.key != key)
+
+    together(scenario(), seconds=10)
 
 
 def test_W10_a_clean_stop_hands_everything_over_at_once(tmp_path: Path) -> None:

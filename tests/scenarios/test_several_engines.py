@@ -1,13 +1,15 @@
 """Several engines: with registries of their own, and on one file, sharing the work by what they know (C1)."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.support import check_tables, engine_of, together
+from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
+from holdfast.storage.contract import CommitId, Member, Outcome, Start
 
 
 @hf.activity
@@ -120,3 +122,41 @@ def test_what_nobody_here_can_take_delays_nothing_else(tmp_path: Path) -> None:
 
     together(scenario())
     assert times[-1] - times[0] < 0.9  # three waits of 20 ms; workers look by themselves once a second
+
+
+def test_G5_a_message_that_came_before_its_instance_was_live_is_taken_in(tmp_path: Path) -> None:
+    """The start is on disk and another engine has answered, before the one who started it is told that it exists."""
+
+    @hf.activity(queue="other")
+    async def answer() -> int:
+        return 1
+
+    @hf.workflow
+    async def asks() -> int:
+        return await answer()
+
+    @hf.workflow
+    async def rests() -> None:
+        await asyncio.sleep(1_000)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, asks, rests) as here, engine_of(path, answer, queues=["other"]) as there:
+            await here.start(rests, id="so that messages are looked for")
+            worker, commit = here.worker, here._store.commit
+            assert worker is not None
+
+            async def told_late(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+                outcomes = await commit(commit_id, members)
+                if any(isinstance(member, Start) for member in members):
+                    await until(lambda: rows(path, "SELECT 1 FROM inbox"))
+                    await worker._take_messages()
+                return outcomes
+
+            here._store.commit = told_late  # type: ignore[method-assign]
+            handle = await here.start(asks, id="a")
+            assert await handle.result(timeout=10) == 1
+            assert there.worker is not None
+        check_tables(path)
+
+    together(scenario())

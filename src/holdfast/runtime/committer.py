@@ -154,7 +154,8 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - whatever the store raises, every member has to learn it
             if await self._is_on_disk(commit_id):
                 self._unsure()  # it is on disk, and nobody knows what came of its members
-            return [Failed(error=error) for _ in members]
+            trouble = error if isinstance(error, StoreError) else StoreError(f"the store failed: {error!r}")
+            return [Failed(error=trouble) for _ in members]
         self.groups += 1
         self._after_group(members)
         return outcomes

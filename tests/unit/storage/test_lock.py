@@ -39,7 +39,7 @@ def test_a_long_wait_is_warned_of_once_and_its_end_is_told(
     monkeypatch.setattr(patience, "TICK_SECONDS", 0.001)
     monkeypatch.setattr(patience, "watch", patience.Watch())
     monkeypatch.setattr("holdfast.storage.sqlite.lock.watch", patience.watch)
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.WARNING, logger="holdfast")
 
     def hear(record: logging.LogRecord) -> bool:
         del record

@@ -254,3 +254,49 @@ class AttemptRules(Rules):
     async def _claim_attempts(self, bench: Bench) -> list[AttemptRecord]:
         outcome = await bench.one(ClaimAttempts(owner=BERT, queues=("default",), names=("step",), limit=10))
         return outcome.attempts if isinstance(outcome, ClaimedAttempts) else []
+
+    def test_A6_a_deadline_that_was_renewed_meanwhile_is_not_enforced_by_a_janitor(self) -> None:
+        """It read that the deadline had passed; before it wrote, a heartbeat moved it."""
+
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            options = ActivityOptions(heartbeat_ms=50)
+            at_ms = bench.clock.now_ms + 50
+            silent = tuple(new_attempt(each, owner=ANNA, options=options, expires_at_ms=at_ms) for each in (0, 1))
+            check(applied(await bench.one(turn(record, attempts=silent))))
+            bench.clock.now_ms = at_ms
+            overdue = await bench.store.expired_attempts(10)
+            check(len(overdue) == 2)
+            for late in overdue:
+                beat = HeartbeatAttempt(key=late.key, owner=ANNA, details=None, expires_at_ms=at_ms + 50)
+                check(applied(await bench.one(beat)))
+            retry = _timed_out(overdue[0])
+            ended = completion(record, 1, to_state=AttemptState.TIMED_OUT, by_owner=False)
+            check(isinstance(await bench.one(retry), Rejected), "its deadline is in the future again")
+            check(isinstance(await bench.one(ended), Rejected), "its deadline is in the future again")
+            bench.clock.now_ms = at_ms + 50
+            check(applied(await bench.one(retry)))
+            check(applied(await bench.one(ended)))
+
+        self.on_bench(case)
+
+    def test_A1_a_failure_of_an_attempt_that_was_asked_to_stop_ends_it_and_is_not_tried_again(self) -> None:
+        """The request came while the body failed: its worker reports from RUNNING what is CANCELLED_RUNNING by now."""
+
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=1)
+            (running,) = await bench.store.read_attempts(record.number, 1)
+            check(applied(await bench.one(turn(record, abandoned=(0,)))))
+            failed = Retry(ended=transition(running, AttemptEvent.FAIL), next=new_attempt(0, attempt=2))
+            check(applied(await bench.one(failed)))
+            attempts = await bench.store.read_attempts(record.number, 1)
+            check([str(each.state) for each in attempts] == ["FAILED"])
+            check(isinstance(await bench.one(failed), Rejected))
+
+        self.on_bench(case)
+
+
+def _timed_out(attempt: AttemptRecord) -> Retry:
+    """What a janitor makes of an attempt beyond its deadline."""
+    following = new_attempt(attempt.key.activity, attempt=attempt.key.attempt + 1, failures=1)
+    return Retry(ended=transition(attempt, AttemptEvent.EXPIRE), next=following, by_owner=False)

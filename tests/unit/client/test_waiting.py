@@ -1,0 +1,32 @@
+"""Whoever waits for an end is told, also when a look for it fails."""
+
+import asyncio
+import logging
+
+import pytest
+
+from holdfast.client.waiting import Waiters
+from holdfast.storage.contract import InstanceId, InstanceNumber
+
+
+def test_an_error_of_a_look_is_not_the_end_of_looking(caplog: pytest.LogCaptureFixture) -> None:
+    looks: list[InstanceNumber] = []
+    caplog.set_level(logging.WARNING, logger="holdfast")
+
+    async def read(number: InstanceNumber) -> None:
+        looks.append(number)
+        if len(looks) == 1:
+            raise OSError("the database is locked")
+
+    async def scenario() -> None:
+        waiters = Waiters(read)
+        waiting = asyncio.create_task(waiters.wait(InstanceId("a"), InstanceNumber(7)))
+        async with asyncio.timeout(10):
+            while not waiting.done():
+                waiters.look()
+                await asyncio.sleep(0)
+        waiters.stop()
+
+    asyncio.run(scenario())
+    assert looks == [7, 7]
+    assert "the database is locked" in caplog.text

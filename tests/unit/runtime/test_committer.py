@@ -1,0 +1,69 @@
+"""Whatever a store raises, every member learns it, and the committer goes on."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from typing import cast
+
+import pytest
+
+import holdfast as hf
+from holdfast.runtime.committer import Committer
+from holdfast.storage.contract import Applied, CommitId, Failed, Member, Outcome, Store
+from holdfast.testing.conformance.bench import start
+
+
+class Moody:
+    """A store that raises once."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error: Exception | None = error
+
+    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        del commit_id
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return [Applied() for _ in members]
+
+    async def was_committed(self, commit_id: CommitId) -> bool:
+        raise RuntimeError(f"{commit_id} cannot be looked up")
+
+
+@pytest.mark.parametrize("error", [hf.StoreError("full"), RuntimeError("no thread"), OSError("no disk")])
+def test_G11_an_error_of_whatever_kind_is_told_to_everyone_as_the_stores_and_the_next_group_is_written(
+    error: Exception,
+) -> None:
+    unsure: list[bool] = []
+
+    async def scenario() -> None:
+        committer = Committer(cast(Store, Moody(error)), count(1).__next__, unsure=lambda: unsure.append(True))
+        outcomes = await asyncio.gather(committer.commit(start("a")), committer.commit(start("b")))
+        for outcome in outcomes:
+            assert isinstance(outcome, Failed)
+            assert isinstance(outcome.error, hf.StoreError), (
+                "no instance is to blame, and what must be kept is insisted on"
+            )
+            assert str(error) in str(outcome.error)
+        assert unsure, "nobody can say whether it is on disk: then it may be"
+        assert await committer.commit(start("c")) == Applied()
+        assert committer.told == 2
+
+    asyncio.run(scenario())
+
+
+def test_L13_what_must_not_be_lost_is_tried_until_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.runtime.committer.INSIST_SECONDS", 0.0)
+
+    async def scenario() -> None:
+        committer = Committer(cast(Store, Moody(OSError("no disk"))), count(1).__next__)
+        stored: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        member = start("a")
+        committer.insist(member, stored.set_result)
+        assert list(committer.undecided()) == [member]
+        async with asyncio.timeout(10):
+            assert await stored == Applied()
+        await committer.drain()
+        assert list(committer.undecided()) == []
+
+    asyncio.run(scenario())

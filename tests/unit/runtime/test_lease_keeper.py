@@ -1,0 +1,83 @@
+"""The thread that keeps a lease survives whatever a store raises, and registering does not hold up the loop."""
+
+import asyncio
+import logging
+import threading
+from typing import cast
+
+import pytest
+
+from holdfast.core.liveness import Heartbeat, Renewed, Reply
+from holdfast.runtime.lease import LeaseKeeper
+from holdfast.runtime.providers import SystemProviders
+from holdfast.storage.contract import Store
+from holdfast.testing.conformance.bench import HERE
+
+LEASE_MS = 40
+
+
+class Registry:
+    """Answers heartbeats as it is told, one after the other, and then well."""
+
+    def __init__(self, *errors: Exception | None) -> None:
+        self._errors = list(errors)
+        self._token = 0
+        self.answered = threading.Semaphore(0)
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+
+    def heartbeat(self, beat: Heartbeat, registration: object) -> Reply:
+        del registration
+        self.may_answer.wait(10)
+        error = self._errors.pop(0) if self._errors else None
+        if error is not None:
+            raise error
+        self._token += 1
+        self.answered.release()
+        return Renewed(self._token, 0, beat.lease_ms or 0)
+
+
+def keeper_of(registry: Registry) -> LeaseKeeper:
+    return LeaseKeeper(
+        cast(Store, registry), SystemProviders(), HERE, lease_ms=LEASE_MS, lost=lambda: pytest.fail("it was not lost")
+    )
+
+
+def test_W9_a_beat_without_an_answer_is_followed_by_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="holdfast")
+
+    async def scenario() -> None:
+        registry = Registry(None, RuntimeError("disk full"), OSError("no disk"))
+        keeper = keeper_of(registry)
+        await keeper.start()
+        for _ in range(3):
+            assert await asyncio.to_thread(registry.answered.acquire, timeout=10)
+        await keeper.stop()
+
+    asyncio.run(scenario())
+    assert ["disk full" in caplog.text, "no disk" in caplog.text] == [True, True]
+
+
+def test_W1_a_registration_that_is_refused_is_told() -> None:
+    async def scenario() -> None:
+        keeper = keeper_of(Registry(OSError("no disk")))
+        with pytest.raises(OSError, match="no disk"):
+            await keeper.start()
+
+    asyncio.run(scenario())
+
+
+def test_W1_the_loop_goes_on_while_a_registration_waits_for_its_turn() -> None:
+    async def scenario() -> None:
+        registry = Registry()
+        registry.may_answer.clear()
+        keeper = keeper_of(registry)
+        starting = asyncio.create_task(keeper.start())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not starting.done()
+        registry.may_answer.set()
+        await starting
+        await keeper.stop()
+
+    asyncio.run(scenario())

@@ -1,0 +1,171 @@
+"""A disk that fails in the middle of writing: the error is told, what is on disk counts, and the next group goes on."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import holdfast as hf
+from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey
+from holdfast.storage.contract import CommitId, Member, Outcome, Rejected, Start, StartedInstance
+from holdfast.storage.sqlite import writer as sqlite_writer
+from holdfast.storage.sqlite.members import apply_members
+from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.testing.conformance.bench import HERE, ManualClock, start
+
+
+def on_a_store(folder: Path, case: Callable[[SqliteStore], Awaitable[None]]) -> None:
+    async def run() -> None:
+        store = SqliteStore(folder / "shop.db", clock=ManualClock())
+        await store.open()
+        try:
+            await case(store)
+        finally:
+            await store.close()
+
+    asyncio.run(run())
+
+
+class FailOnce:
+    """Stands in for a function and raises the first time."""
+
+    def __init__(self, function: Callable[..., Any], error: Exception) -> None:
+        self._function = function
+        self._error: Exception | None = error
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return self._function(*arguments, **options)
+
+
+def created(outcomes: Sequence[Outcome]) -> list[bool]:
+    return [isinstance(outcome, StartedInstance) and outcome.created for outcome in outcomes]
+
+
+def test_L13_a_checkpoint_that_fails_takes_nothing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def case(store: SqliteStore) -> None:
+        writer = vars(store)["_writer"]
+        monkeypatch.setattr(sqlite_writer, "CHECKPOINT_PAGES", 0)
+        monkeypatch.setattr(writer, "_checkpoint", FailOnce(writer._checkpoint, apsw.FullError("disk full")))
+        assert created(await store.commit(CommitId(1), [start("a")])) == [True]
+        assert created(await store.commit(CommitId(2), [start("b")])) == [True]
+
+    on_a_store(tmp_path, case)
+
+
+@pytest.mark.parametrize("error", [apsw.IOError, apsw.BusyError, apsw.CantOpenError, apsw.FullError])
+def test_L13_a_transaction_that_cannot_begin_is_an_error_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    async def case(store: SqliteStore) -> None:
+        writer = vars(store)["_writer"]
+        monkeypatch.setattr(writer, "_clock", FailOnce(writer._clock, error("the disk is gone")))
+        with pytest.raises(hf.StoreError, match="the disk is gone"):
+            await store.commit(CommitId(1), [start("a")])
+        assert not await store.was_committed(CommitId(1))
+        assert created(await store.commit(CommitId(2), [start("a")])) == [True]
+
+    on_a_store(tmp_path, case)
+
+
+def test_L13_of_a_group_that_was_halved_every_part_says_that_it_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member is poison, so its group is halved; then the disk fails for the second half."""
+
+    def apply(transaction: Transaction, members: Sequence[Member]) -> list[Outcome]:
+        if len(members) > 1:
+            raise ValueError("poison")
+        if isinstance(members[0], Start) and members[0].id == "b":
+            raise apsw.FullError("disk full")
+        return apply_members(transaction, members)
+
+    async def case(store: SqliteStore) -> None:
+        monkeypatch.setattr(sqlite_writer, "apply_members", apply)
+        with pytest.raises(hf.StoreError, match="disk full"):
+            await store.commit(CommitId(1), [start("a"), start("b")])
+        assert await store.was_committed(CommitId(1)), "the first half is there"
+        monkeypatch.undo()
+        again = await store.commit(CommitId(1), [start("a"), start("b")])
+        assert all(isinstance(outcome, Rejected) for outcome in again), "nothing is applied twice under one id"
+
+    on_a_store(tmp_path, case)
+
+
+def test_L13_a_group_that_was_halved_is_written_under_one_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def apply(transaction: Transaction, members: Sequence[Member]) -> list[Outcome]:
+        if any(isinstance(member, Start) and member.id == "poison" for member in members):
+            raise ValueError("poison")
+        return apply_members(transaction, members)
+
+    async def case(store: SqliteStore) -> None:
+        monkeypatch.setattr(sqlite_writer, "apply_members", apply)
+        group = [start("a"), start("b"), start("poison"), start("c")]
+        assert created(await store.commit(CommitId(1), group)) == [True, True, False, True]
+        assert await store.was_committed(CommitId(1))
+
+    on_a_store(tmp_path, case)
+
+
+def test_W1_a_heartbeat_that_the_disk_refuses_is_an_error_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def case(store: SqliteStore) -> None:
+        key = WorkerKey("anna")
+        assert store.heartbeat(Heartbeat(key, None, 5_000), HERE) == Renewed(1, store.now_ms() + 5_000, 5_000)
+        beater = vars(store)["_beater"]
+        for broken in ("_judge", "_clock"):
+            error = apsw.FullError("disk full")
+            monkeypatch.setattr(beater, broken, FailOnce(getattr(beater, broken), error))
+            with pytest.raises(hf.StoreError, match="disk full"):
+                store.heartbeat(Heartbeat(key, 1, 5_000), HERE)
+        assert isinstance(store.heartbeat(Heartbeat(key, 1, 5_000), HERE), Renewed)
+
+    on_a_store(tmp_path, case)
+
+
+def test_W9_two_threads_that_beat_at_once_do_it_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of a lease that was given up may still be at it when the next one registers."""
+    is_inside, may_go_on, second_is_done = threading.Event(), threading.Event(), threading.Event()
+    replies: list[Reply | Exception] = []
+
+    async def case(store: SqliteStore) -> None:
+        store.heartbeat(Heartbeat(WorkerKey("before"), None), HERE)
+        beater = vars(store)["_beater"]
+        judge = beater._judge
+
+        def slow(*arguments: Any) -> Reply:
+            is_inside.set()
+            may_go_on.wait(10)
+            answer: Reply = judge(*arguments)
+            return answer
+
+        def beat(name: str, done: threading.Event) -> None:
+            try:
+                replies.append(store.heartbeat(Heartbeat(WorkerKey(name), None), HERE))
+            except Exception as error:  # noqa: BLE001 - told to the test
+                replies.append(error)
+            done.set()
+
+        monkeypatch.setattr(beater, "_judge", slow)
+        first = threading.Thread(target=beat, args=("old", threading.Event()))
+        second = threading.Thread(target=beat, args=("new", second_is_done))
+        first.start()
+        assert is_inside.wait(10)
+        second.start()
+        assert not second_is_done.wait(0.1)
+        may_go_on.set()
+        first.join()
+        second.join()
+        assert [type(reply) for reply in replies] == [Renewed, Renewed]
+
+    on_a_store(tmp_path, case)
