@@ -65,7 +65,12 @@ IDS: Final = (
         POLICIES,
     ),
     in_python(
-        "two instances of an id have one idempotency key", "G3", "runtime/attempts", "/{key.number}/", "/", POLICIES
+        "two instances of an id have one idempotency key",
+        "G3",
+        "runtime/running_attempt",
+        "/{key.number}/",
+        "/",
+        POLICIES,
     ),
     in_python(
         "a claimer gets a reference for an input",
