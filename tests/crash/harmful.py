@@ -15,6 +15,7 @@ from holdfast.runtime.surroundings import Surroundings
 
 HANGS = "HOLDFAST_TEST_HANGS"
 HANG_SECONDS = 3.0
+DEADLY_CODE = 9
 
 
 @hf.activity(max_losses=1_000)
@@ -28,7 +29,7 @@ async def deadly(after: int) -> None:
     """Takes its worker down in the turn after so many steps. (`os.kill` would be found by the guard.)"""
     for number in range(after):
         await step(number)
-    os._exit(9)
+    os._exit(DEADLY_CODE)
 
 
 @hf.workflow

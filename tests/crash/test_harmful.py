@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.crash.harmful import innocent
+from tests.crash.harmful import DEADLY_CODE, innocent, step
 from tests.scenarios.support import check_tables, rows, together, until
 
 import holdfast as hf
+from holdfast.core.gates import MAX_LOST_OWNERS
 
 ROOT = Path(__file__).parents[2]
 PROCESS_SECONDS = 30
+INNOCENT = 8
 pytestmark = pytest.mark.slow
 
 
@@ -74,3 +76,45 @@ def test_W7_code_that_cannot_be_interrupted_costs_its_worker_the_lease_and_other
             other.communicate("\n", timeout=PROCESS_SECONDS)
     assert rows(store, "SELECT state FROM instances") == [("COMPLETED",)]
     check_tables(store)
+
+
+def test_G12_an_instance_that_has_taken_down_three_owners_is_parked_and_the_others_finish(tmp_path: Path) -> None:
+    store = tmp_path / "shop.db"
+    together(start(store, "deadly", 1, name="deadly"))
+    for number in range(INNOCENT):
+        together(start(store, "innocent", 2 + number, name=f"i{number}"))
+    for _ in range(MAX_LOST_OWNERS):
+        with worker(store, "8", "judge", "10000") as victim:
+            key_of(victim)
+            assert victim.wait(PROCESS_SECONDS) == DEADLY_CODE
+    with worker(store, "8", "judge", "10000") as survivor:
+        key_of(survivor)
+        with pytest.raises(hf.WorkflowBlocked, match="took down 3 owners in a row"):
+            together(result(store, "deadly"))
+        for number in range(INNOCENT):
+            assert together(result(store, f"i{number}")) == 2 + number
+        survivor.communicate("\n", timeout=PROCESS_SECONDS)
+        assert survivor.returncode == 0
+    with worker(store, "8", "judge", "10000") as restarted:
+        key_of(restarted)
+        restarted.communicate("\n", timeout=PROCESS_SECONDS)
+        assert restarted.returncode == 0, "a restart with the same code does not try it again"
+    show = [sys.executable, "-m", "holdfast", "show", "deadly", "--store", str(store)]
+    shown = subprocess.run(show, capture_output=True, text=True, check=True, timeout=PROCESS_SECONDS)
+    assert "took down 3 owners in a row" in " ".join(shown.stdout.split())
+    assert rows(store, "SELECT id FROM instances WHERE state <> 'COMPLETED'") == [("deadly",)]
+    check_tables(store)
+
+    @hf.workflow(name="deadly")
+    async def mended(after: int) -> str:
+        for number in range(after):
+            await step(number)
+        return "mended"
+
+    async def mend() -> object:
+        async with hf.Engine(store, workflows=[mended], activities=[step]) as engine:
+            await until(lambda: rows(store, "SELECT 1 FROM instances WHERE id = 'deadly' AND state <> 'BLOCKED'"))
+            return await engine.get("deadly").result(timeout=PROCESS_SECONDS)
+
+    assert together(mend()) == "mended"
+    assert not list(store.with_name("shop.db-turns").iterdir()), "what was said last is forgotten when it was heard"

@@ -16,6 +16,7 @@ from holdfast.core.events import Started
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import InvalidOption, WorkerFenced
+from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
 from holdfast.storage.contract import Failed, InstanceId, InstanceNumber, Outcome, Rejected, Start
@@ -69,6 +70,7 @@ class Engine(Client):
             self._store,
             self._registry,
             self._surroundings,
+            words=LastWords(self._store.path),
             ended=self._waiters.ended,
             committed=self._committed,
             **self._options,

@@ -1,7 +1,7 @@
 """Gates: what may be delivered to an instance now, what a second start means, and in which order things apply.
 
-G3 (id policies), G5 (delivery), G6 and G7 (events), G10 (order). All are decisions over values; who holds the loop,
-what the inbox has and what time it is come in as arguments.
+G3 (id policies), G5 (delivery), G6 and G7 (events), G10 (order), G12 (lost owners). All are decisions over values; who
+holds the loop, what the inbox has and what time it is come in as arguments.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,6 +33,12 @@ class Delivery(Enum):
     KEEP = "keep; the instance is not claimable"
     DROP = "drop; it can never be delivered"
 
+
+MAX_LOST_OWNERS: Final = 3
+"""G12: an instance whose code has taken down so many owners, without a turn between, is parked."""
+TOOK_DOWN_ITS_OWNERS: Final = (
+    f"its turn took down {MAX_LOST_OWNERS} owners in a row: each of these workers died, or hung, while it ran this code"
+)
 
 _ADDRESSED_TO_ONE_EXECUTION: Final = frozenset({MessageKind.COMPLETION, MessageKind.TIMER, MessageKind.CHILD_RESULT})
 _PARKED: Final = frozenset({InstanceState.PAUSED, InstanceState.BLOCKED})

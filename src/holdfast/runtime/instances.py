@@ -10,13 +10,8 @@ from functools import partial
 from typing import Final
 
 from holdfast.authoring.registry import Registry
-from holdfast.core.events import (
-    Input,
-    Started,
-    TimerFired,
-    decode_event,
-    decode_events,
-)
+from holdfast.core.events import Input, Started, TimerFired, decode_event
+from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
 from holdfast.core.liveness import WorkerKey
 from holdfast.errors import HoldfastError, StoreError, WorkerFenced
 from holdfast.replay.run import Output, ScheduledActivity
@@ -138,6 +133,9 @@ class InstanceOwner:
 
     async def wake(self, record: InstanceRecord) -> None:
         """Bring a claimed instance to life: replay its history, then take in what waits for it (G8)."""
+        if record.losses >= MAX_LOST_OWNERS:
+            self._park(record, TOOK_DOWN_ITS_OWNERS)
+            return
         loaded = await self._store.load(record.number, record.execution)
         live = LiveInstance(
             number=record.number,
@@ -152,7 +150,7 @@ class InstanceOwner:
         self._make_room(max(self._live.size, 1) - 1)
         self._live[live.number] = live
         try:
-            live.run.replay(event for row in loaded.history for event in decode_events(row.events))
+            self._runs.replay(live.number, live.run, loaded.history)
         except Exception as error:  # noqa: BLE001 - whatever it is, this build cannot go on with it
             self._block(live, error)
             return
@@ -222,6 +220,7 @@ class InstanceOwner:
             return
         live.busy = True
         done: list[Message] = []
+        self._runs.words.slot[0] = live.number
         try:
             for at, message in enumerate(messages):
                 event = message.event
@@ -236,6 +235,8 @@ class InstanceOwner:
             live.queue.extendleft(reversed(messages))
             self._block(live, error)
             return
+        finally:
+            self._runs.words.slot[0] = NO_NUMBER
         built = self._build(live, done, live.run.take_output())
         self._committer.submit(built.turn, partial(self._decided, live, built, done))
 
@@ -380,8 +381,11 @@ class InstanceOwner:
 
     def _block(self, live: LiveInstance, error: Exception) -> None:
         """G12: park the instance with the reason. Its history and messages stay."""
-        logger.error("instance %s is blocked: %s", live.id, error)
         self.forget(live)
-        reason, build = f"{type(error).__name__}: {error}", self._registry.build
-        block = Block(number=live.number, owner=self._key(), fence=live.fence, reason=reason, build=build)
-        self._committer.insist(block, lambda _: self._ended(live.id, live.number, None))
+        self._park(live, f"{type(error).__name__}: {error}")
+
+    def _park(self, instance: LiveInstance | InstanceRecord, reason: str) -> None:
+        logger.error("instance %s is blocked: %s", instance.id, reason)
+        number, build = instance.number, self._registry.build
+        block = Block(number=number, owner=self._key(), fence=instance.fence, reason=reason, build=build)
+        self._committer.insist(block, lambda _: self._ended(instance.id, number, None))

@@ -13,6 +13,7 @@ from holdfast.errors import ActivityTimedOut
 from holdfast.payloads.failures import Failure, qualified_name
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.host import HostIdentity, decode_identity, is_dead
+from holdfast.runtime.last_words import LastWords
 from holdfast.storage.contract import Applied, AttemptKey, AttemptRecord, Completion, Lose, Retry, Store
 from holdfast.storage.endings import end_by_failure
 
@@ -32,6 +33,7 @@ class Janitor:
         committer: Committer,
         host: HostIdentity,
         random_number: Callable[[], float],
+        words: LastWords,
         *,
         judge_same_host: bool = True,
         expired: Callable[[AttemptKey], None] = lambda _: None,
@@ -40,6 +42,7 @@ class Janitor:
         self._committer = committer
         self._host = host
         self._random_number = random_number
+        self._words = words
         self._judge_same_host = judge_same_host
         self._expired = expired
 
@@ -59,14 +62,16 @@ class Janitor:
     async def lose(self, key: WorkerKey, *, at_deadline: bool, is_clean: bool = False) -> bool:
         """W6, W10: end a worker's lease and move what it had, a batch at a time."""
         moved = 0
+        culprit = None if is_clean else self._words.of(key)
         while True:
             outcome = await self._committer.commit(
-                Lose(key=key, at_deadline=at_deadline, limit=BATCH, is_clean=is_clean)
+                Lose(key=key, at_deadline=at_deadline, limit=BATCH, is_clean=is_clean, culprit=culprit)
             )
             if not isinstance(outcome, Applied):
                 return moved > 0
             moved += outcome.changed
             if outcome.changed == 0:
+                self._words.forget(key)
                 logger.info("worker %s is gone; %d instances and attempts moved on", key, moved)
                 return True
 

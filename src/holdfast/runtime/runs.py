@@ -1,31 +1,38 @@
 """Makes the runs of workflow code, and watches the first turns of every workflow more closely."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from holdfast.authoring.registry import Registry
+from holdfast.core.events import decode_events
 from holdfast.replay.guard import Guard
 from holdfast.replay.run import Identity, WorkflowRun
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.last_words import NOBODY, LastWords
+from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.runtime.watchdog import Watchdog
+from holdfast.storage.contract import HistoryRow, InstanceNumber
 
 STRICT_TURNS: Final = 20
 """Of every workflow the first so many turns in this process are watched for clocks and randomness, too."""
 
 
 class RunMaker:
-    """One for each worker, made on the thread that runs its turns. `stuck` hears of code that cannot be stopped."""
+    """One for each worker, made on the thread that runs its turns. `lease` is what the worker acts under now."""
 
-    def __init__(self, registry: Registry, surroundings: Surroundings, stuck: Callable[[], None]) -> None:
+    def __init__(
+        self, registry: Registry, surroundings: Surroundings, words: LastWords, lease: Callable[[], Lease | None]
+    ) -> None:
+        self.words = words
         self._registry = registry
+        self._lease = lease
         self._elapsed_ms = surroundings.providers.elapsed_ms
         self._limit_ms = limit_ms = surroundings.turn_limit_ms
         self._guard = Guard()
         self._relaxed = self._guard.turn()
         self._watchdog: Watchdog | None = None
         if surroundings.watch_turns:
-            self._watchdog = Watchdog(limit_ms, guilty=self._guard.guilty_frame, stuck=stuck)
+            self._watchdog = Watchdog(limit_ms, guilty=self._guard.guilty_frame, stuck=self._stuck)
         self._watched: dict[str, int] = {}
 
     def new_run(self, instance_id: str, workflow: str, execution: int, payloads: dict[str, bytes]) -> WorkflowRun:
@@ -40,10 +47,29 @@ class RunMaker:
             watch=None if self._watchdog is None else self._watchdog.watch(workflow),
         )
 
-    def stop(self) -> None:
+    def replay(self, number: InstanceNumber, run: WorkflowRun, history: Iterable[HistoryRow]) -> None:
+        """Rebuild a run from its history. Its code runs, and may take the worker down, as in a turn (G12)."""
+        self.words.slot[0] = number
+        try:
+            run.replay(event for row in history for event in decode_events(row.events))
+        finally:
+            self.words.slot[0] = NOBODY
+
+    def stop(self, *, is_clean: bool = True) -> None:
         """Make no more runs, and watch none."""
+        if is_clean:
+            self.words.close()
+        else:
+            self.words.leave()
         if self._watchdog is not None:
             self._watchdog.stop()
+
+    def _stuck(self) -> None:
+        """From the watchdog's thread: beat no more, so that others take over, and let them know from what (W6)."""
+        self.words.leave()
+        lease = self._lease()
+        if lease is not None:
+            lease.give_up()
 
     def _new_deadline(self) -> Callable[[], bool]:
         """G12: a message may keep the code busy only so long. Asked every few hundred steps of its loop."""

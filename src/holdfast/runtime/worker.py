@@ -23,6 +23,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.host import this_process
 from holdfast.runtime.instances import InstanceOwner
 from holdfast.runtime.janitor import Janitor
+from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS
 from holdfast.runtime.net import Net
 from holdfast.runtime.runs import RunMaker
@@ -69,21 +70,18 @@ class Worker:
         max_activities: int,
         cache_size: int,
         lease_ms: int,
+        words: LastWords,
         ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
         committed: Callable[[Sequence[Member]], None],
     ) -> None:
         self._surroundings, self._providers = surroundings, surroundings.providers
         self._store, self._registry = store, registry
-        self._queues = queues
-        self._lease_ms = lease_ms
-        self._names, self._workflows = tuple(registry.activities), tuple(registry.workflows)
-        self._host = this_process()
-        self._wake = asyncio.Event()
-        self._backlog = False
+        self._queues, self._names, self._workflows = queues, tuple(registry.activities), tuple(registry.workflows)
+        self._host, self._wake, self._lease_ms = this_process(), asyncio.Event(), lease_ms
+        self._backlog = self._is_stopping = False
         self._last_row = self._looked_at_ms = 0
         self._lease: Lease | None = None
         self._given_up: Lease | None = None
-        self._is_stopping = False
         self._leaving: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.committer = Committer(
@@ -102,7 +100,7 @@ class Worker:
             ended=self._attempt_ended,
             beat=self._heartbeat,
         )
-        self._runs = RunMaker(registry, surroundings, self._stuck)
+        self._runs = RunMaker(registry, surroundings, words, lambda: self._lease)
         self.instances = InstanceOwner(
             registry,
             store,
@@ -134,6 +132,7 @@ class Worker:
             self.committer,
             self._host,
             self._providers.random_number,
+            self._runs.words,
             judge_same_host=self._surroundings.judge_same_host,
             expired=self.runner.request_cancel,
         )
@@ -190,7 +189,7 @@ class Worker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.runner.leave()
         self.instances.forget_all()
-        self._runs.stop()
+        self._runs.stop(is_clean=False)
         if self._lease is not None:
             await self._lease.stop()
             self._lease = None
@@ -232,11 +231,7 @@ class Worker:
         )
         await lease.start()
         self._lease = lease
-
-    def _stuck(self) -> None:
-        """Called from the watchdog's thread: beat no more, so that others take over what this worker hangs in (W6)."""
-        if self._lease is not None:
-            self._lease.give_up()
+        self._runs.words.open(lease.key)
 
     def _may_act(self) -> bool:
         lease = self._lease

@@ -176,6 +176,8 @@ class Lose(Record, frozen=True):
     limit: int
     is_clean: bool = False
     """A worker that stops cleanly (W10) gives its attempts up; that is no loss to be counted (A10)."""
+    culprit: InstanceNumber | None = None
+    """The instance whose code the worker was running when it was lost; counted once, if the worker has it (G12)."""
 
 
 class Disown(Record, frozen=True):

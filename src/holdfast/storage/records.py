@@ -92,6 +92,8 @@ class InstanceRecord(Record, frozen=True):
     blocked: str | None
     created_at_ms: int
     closed_at_ms: int | None
+    losses: int = 0
+    """Owners that were lost while they ran its code, since its last turn (G12). Told to those who claim it."""
     superseded_at_ms: int | None = None
     """G3: when its id was given to a new instance. None while it has the id, and where that was not asked."""
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core.gates import Existing, StartIdentity, StartVerdict, decide_start
+from holdfast.core.gates import MAX_LOST_OWNERS, Existing, StartIdentity, StartVerdict, decide_start
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
 from holdfast.core.liveness import LOSS_EVENT, WorkerKey, WorkerState
 from holdfast.core.require import require
@@ -255,7 +255,7 @@ def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecor
 def _claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome:
     workflows = json.dumps(claim.workflows)
     if claim.blocked:
-        rows = transaction.rows(sql.claim_blocked, claim.owner, workflows, claim.build, claim.limit)
+        rows = transaction.rows(sql.claim_blocked, claim.owner, workflows, claim.build, claim.limit, MAX_LOST_OWNERS)
     else:
         rows = transaction.rows(sql.claim_instances, claim.owner, transaction.now_ms, workflows, claim.limit)
     return ClaimedInstances(instances=[instance_of(row) for row in rows])
@@ -276,6 +276,8 @@ def _apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
     flipped = transaction.change(sql.lose_worker, lose.key, now_ms if lose.at_deadline else NO_DEADLINE_MS)
     if not flipped and _is_active(transaction, lose.key):
         return Rejected(reason=f"worker {lose.key} has renewed its lease")
+    if flipped and lose.culprit is not None:
+        transaction.change(sql.count_loss, lose.culprit, lose.key)
     moved = transaction.change(sql.disown_instances, lose.key, lose.limit)
     for row in transaction.rows(sql.held_attempts, lose.key, lose.limit):
         moved += 1

@@ -11,6 +11,7 @@ from holdfast.testing.conformance.attempts import AttemptRules
 from holdfast.testing.conformance.groups import GroupRules
 from holdfast.testing.conformance.inputs import InputRules
 from holdfast.testing.conformance.instances import InstanceRules
+from holdfast.testing.conformance.lost_owners import LostOwnerRules
 from holdfast.testing.conformance.policies import PolicyRules
 from holdfast.testing.conformance.terminations import TerminationRules
 from holdfast.testing.conformance.workers import WorkerRules
@@ -18,5 +19,7 @@ from holdfast.testing.conformance.workers import WorkerRules
 __all__ = ["StoreConformance"]
 
 
-class StoreConformance(InstanceRules, InputRules, AttemptRules, GroupRules, TerminationRules, PolicyRules, WorkerRules):
+class StoreConformance(
+    InstanceRules, InputRules, AttemptRules, GroupRules, TerminationRules, PolicyRules, WorkerRules, LostOwnerRules
+):
     """All of the rules."""

@@ -21,7 +21,7 @@ from holdfast.core.gates import IdPolicy
 from holdfast.errors import HoldfastError, WorkflowFailed
 from holdfast.runtime.faults import FaultPoint
 from holdfast.runtime.surroundings import Surroundings
-from holdfast.storage.contract import Member
+from holdfast.storage.contract import Block, Member
 from holdfast.testing.simulation.loop import SimulatedCrash, SimulationLoop, ignore_crashes
 from holdfast.testing.simulation.world import Bus, DuplicatingStore, SimulatedProviders, TaskLease
 
@@ -154,6 +154,7 @@ class Simulation:
 
         def hook(point: FaultPoint, members: Sequence[Member]) -> None:
             self._note(name, point, members)
+            self.report.violations += [f"blocked: {each.reason}" for each in members if isinstance(each, Block)]
             may_crash = self.report.crashes < self._max_crashes and not self._finished
             if crashed.is_set() or (may_crash and self._random.random() < self._crash_rate):
                 if not crashed.is_set():

@@ -19,6 +19,7 @@ CREATE TABLE instances (
     blocked_by      TEXT,                               -- the builds that could not go on with it, a JSON list
     created_at_ms   INTEGER NOT NULL,
     closed_at_ms    INTEGER,
+    losses          INTEGER NOT NULL DEFAULT 0,         -- owners lost while they ran its code, since its last turn (G12)
     superseded_at_ms INTEGER                            -- when its id was given to a new instance; null: it has it
 );
 

@@ -1,9 +1,10 @@
 -- One statement inside a write transaction, as claim_instances: a build that has not tried yet takes what others could not go on with (G12).
-UPDATE instances SET owner = ?1, fence = fence + 1, state = 'RUNNING', blocked = NULL
+-- Without a build all are tried again, except those that took their owners down: every restart would lose another worker.
+UPDATE instances SET owner = ?1, fence = fence + 1, state = 'RUNNING', blocked = NULL, losses = 0
 WHERE number IN (
     SELECT number FROM instances
     WHERE state = 'BLOCKED' AND workflow IN (SELECT value FROM json_each(?2))
-      AND (?3 = '' OR NOT EXISTS (SELECT 1 FROM json_each(blocked_by) WHERE value = ?3))
+      AND CASE ?3 WHEN '' THEN losses < ?5 ELSE NOT EXISTS (SELECT 1 FROM json_each(blocked_by) WHERE value = ?3) END
     ORDER BY number LIMIT ?4
 )
-RETURNING number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms
+RETURNING number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms, superseded_at_ms, losses
