@@ -20,9 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-from rich.table import Table
-
 from holdfast.runtime.providers import SystemProviders
 from tools.mutations import MUTANTS, Mutant
 
@@ -31,7 +28,7 @@ PACKAGE: Final = "src/holdfast"
 JOBS: Final = 2
 TEST_SECONDS: Final = 30
 """For one test: a mutant may make it wait for ever."""
-RUN_SECONDS: Final = 180
+RUN_SECONDS: Final = 120
 ALL_SECONDS: Final = 900
 """For all the tests without an edit."""
 FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
@@ -140,28 +137,31 @@ def fail_without_an_edit(mutants: Sequence[Mutant]) -> str:
     return "" if done.returncode == 0 else done.stdout[-2000:] + done.stderr[-2000:]
 
 
-def show(console: Console, verdicts: Sequence[Verdict]) -> None:
-    """The table: one line for each mutant."""
-    table = Table("mutant", "rule", "caught by", "s", box=None, pad_edge=False)
-    for verdict in verdicts:
-        caught = verdict.caught_by or f"[bold red]{verdict.problem}[/]"
-        table.add_row(verdict.mutant.name, verdict.mutant.rule, caught, f"{verdict.seconds:.0f}")
-    console.print(table)
+def show(verdict: Verdict) -> None:
+    """One line for each mutant, as soon as it is judged."""
+    mutant = verdict.mutant
+    caught = f"caught by {verdict.caught_by}" if verdict.caught_by else verdict.problem
+    print(f"{mutant.name:<54} {mutant.rule:<13} {verdict.seconds:4.0f} s  {caught}", flush=True)
+
+
+def judge_and_show(mutant: Mutant) -> Verdict:
+    """Judge a mutant, and say what came of it."""
+    verdict = judge(mutant)
+    show(verdict)
+    return verdict
 
 
 def main(words: Sequence[str]) -> int:
     """Judge all mutants, or those whose names have one of the words."""
     mutants = [mutant for mutant in MUTANTS if not words or any(word in mutant.name for word in words)]
-    console = Console(highlight=False, soft_wrap=True)
     broken = fail_without_an_edit(mutants)
     if broken:
-        console.print(f"the tests fail without any edit:\n{broken}", markup=False)
+        print(f"the tests fail without any edit:\n{broken}")
         return 1
     with ThreadPoolExecutor(JOBS) as pool:
-        verdicts = list(pool.map(judge, mutants))
-    show(console, verdicts)
+        verdicts = list(pool.map(judge_and_show, mutants))
     problems = [verdict for verdict in verdicts if verdict.problem]
-    console.print(f"{len(verdicts) - len(problems)} of {len(verdicts)} mutants were caught")
+    print(f"{len(verdicts) - len(problems)} of {len(verdicts)} mutants were caught")
     return 1 if problems or not verdicts else 0
 
 

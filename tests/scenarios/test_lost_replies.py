@@ -157,9 +157,12 @@ def test_W3_what_is_on_its_way_is_not_mistaken_for_lost(tmp_path: Path) -> None:
             engine._store.commit = late  # type: ignore[method-assign]
             starting = asyncio.create_task(engine.start(adds, id="a"))
             await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE state = 'RUNNING'"))
-            for _ in range(5):
-                await engine.worker._net.look()
-            is_told.set()
+            try:
+                async with asyncio.timeout(5):
+                    for _ in range(5):
+                        await engine.worker._net.look()
+            finally:
+                is_told.set()  # also when a look gave something up, which waits for its turn
             await engine.worker._net.look()
             assert await (await starting).result(timeout=8) == 6
             for _ in range(3):

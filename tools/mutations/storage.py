@@ -34,6 +34,9 @@ STATEMENTS: Final = (
     in_sql("a heartbeat of anyone counts", "A6", "heartbeat_attempt", "AND owner = ?", "AND (owner = ? OR 1)"),
     in_sql("a heartbeat of the dead counts", "A6", "heartbeat_attempt", "AND state IN", "OR state IN"),
     in_sql("a retry is claimed before its time", "G13", "ready_attempts", "available_at_ms <= ?", "? IS NOT NULL"),
+    in_sql("a termination leaves a gap in the history", "G9", "terminate_instance", "turn + 1", "turn + 2"),
+    in_sql("a termination leaves the owner", "G1", "terminate_instance", "owner = NULL,", ""),
+    in_sql("a new instance takes an id that is taken", "G3", "start_instance", "DO NOTHING", "DO UPDATE SET turn = 0"),
     in_sql("a renewed lease expires", "W6", "lose_worker", "deadline_ms <= ?2", "?2 IS NOT NULL"),
     in_sql("the store's clock goes back", "W9", "advance_clock", "max(now_ms, ?)", "?"),
     in_sql(
@@ -43,6 +46,20 @@ STATEMENTS: Final = (
 )
 
 STORE: Final = (
+    in_python(
+        "a terminated instance leaves everything behind",
+        "A9",
+        "storage/sqlite/closing",
+        "encode_events(events))\n    leave_nothing_pending(transaction, number)",
+        "encode_events(events))",
+    ),
+    in_python(
+        "a closed instance is ended again",
+        "A9",
+        "storage/sqlite/closing",
+        "if found.state in INSTANCE_FINAL:",
+        "if found.state is None:",
+    ),
     in_python(
         "a dead worker commits",
         "W6",
