@@ -358,7 +358,7 @@ def test_a_slot_that_becomes_free_is_taken_at_once_by_what_waits_for_it(monkeypa
             await until(lambda: rows(path_of(engine), second))
             keeping = await engine.start(keeps, id="keeps")
             ((due_at_ms,),) = rows(path_of(engine), second)
-            await until(lambda: worker._looked_at_ms >= due_at_ms)
+            await until(lambda: worker.claims.looked_at_ms >= due_at_ms)
             await worker.committer.drain()
             await until(lambda: not worker.committer.is_writing)  # it has claimed what there is to claim, and rests
             may_end.set()

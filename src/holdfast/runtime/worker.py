@@ -19,6 +19,7 @@ from holdfast.core.liveness import WorkerKey
 from holdfast.errors import StoreError
 from holdfast.replay.run import ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
+from holdfast.runtime.claims import LOOK_SECONDS, Claims
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.host import this_process
 from holdfast.runtime.instances import InstanceOwner
@@ -30,11 +31,6 @@ from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.storage.contract import (
     Applied,
-    AttemptRecord,
-    ClaimAttempts,
-    ClaimedAttempts,
-    ClaimedInstances,
-    ClaimInstances,
     Close,
     Completion,
     Failed,
@@ -51,9 +47,6 @@ from holdfast.storage.contract import (
 
 logger = logging.getLogger("holdfast")
 
-LOOK_SECONDS: Final = 1.0
-"""How often a worker looks by itself for what no wake-up told it, and does its share of the janitor's work."""
-CLAIM_BATCH: Final = 200
 DEFAULT_CACHE_SIZE: Final = 1_000
 
 
@@ -76,10 +69,9 @@ class Worker:
     ) -> None:
         self._surroundings, self._providers = surroundings, surroundings.providers
         self._store, self._registry = store, registry
-        self._queues, self._names, self._workflows = queues, tuple(registry.activities), tuple(registry.workflows)
-        self._host, self._wake, self._lease_ms = this_process(), asyncio.Event(), lease_ms
-        self._backlog = self._is_stopping = False
-        self._last_row = self._looked_at_ms = 0
+        self._queues, self._lease_ms = queues, lease_ms
+        self._host = this_process()
+        self._is_stopping = False
         self._lease: Lease | None = None
         self._given_up: Lease | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -100,6 +92,7 @@ class Worker:
             ended=self._attempt_ended,
             beat=self._heartbeat,
         )
+        self.claims = Claims(store, registry, self.committer, self.runner, lambda: self.key, queues=queues)
         self._runs = RunMaker(registry, surroundings, words, lambda: self._lease)
         self.instances = InstanceOwner(
             registry,
@@ -150,9 +143,11 @@ class Worker:
         """Register, take over from those who died on this host, and go to work."""
         await self._register()
         await self._janitor.look(self.key)
-        await self._try_blocked("")  # whatever was wrong with them, this may be the mended code (G12)
+        await self.claims.try_blocked(
+            self.instances, ""
+        )  # whatever was wrong with them, this may be the mended code (G12)
         self._tasks = [
-            asyncio.create_task(self._work(), name="holdfast-worker"),
+            asyncio.create_task(self.claims.run(self.instances), name="holdfast-worker"),
             asyncio.create_task(self._look_after(), name="holdfast-janitor"),
             asyncio.create_task(self._net.run(), name="holdfast-net"),
         ]
@@ -199,7 +194,7 @@ class Worker:
 
     def look(self) -> None:
         """There may be something to claim."""
-        self._wake.set()
+        self.claims.look()
 
     def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
         """Create an instance together with its first turn; False if this worker cannot run it now."""
@@ -271,102 +266,8 @@ class Worker:
 
     # ------------------------------------------------------------ work
 
-    async def _work(self) -> None:
-        while True:
-            self._wake.clear()
-            try:
-                claimed = await self._claim()
-                if not claimed:
-                    await self._wait()
-            except Exception:
-                logger.exception("a worker could not look for work, and tries again")
-                await asyncio.sleep(LOOK_SECONDS)
-
-    async def _wait(self) -> None:
-        """Until something becomes due. What was due at the last look and was not taken is not for us, or not now."""
-        due_ms = await self._next_wake_ms(self._looked_at_ms)
-        wait = LOOK_SECONDS
-        if due_ms is not None:
-            wait = min(wait, max(0.0, (due_ms - self._store.now_ms()) / 1000))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait):
-                await self._wake.wait()
-
-    async def _next_wake_ms(self, after_ms: int = -1) -> int | None:
-        return await self._store.next_wake_ms(
-            workflows=self._workflows, queues=self._queues, names=self._names, after_ms=after_ms
-        )
-
-    async def _claim(self) -> bool:
-        """Take what there is to take. Whether anything was taken."""
-        await self._take_messages()
-        self._looked_at_ms = self._store.now_ms()
-        due_ms = await self._next_wake_ms()
-        if due_ms is None or due_ms > self._looked_at_ms:
-            self._backlog = False
-            return False
-        instances = await self._claim_instances()
-        attempts = await self._claim_attempts()
-        return instances or attempts
-
-    async def _take_messages(self) -> None:
-        if not len(self.instances):
-            return
-        rows = await self._store.messages_for(self.key, self._last_row)
-        if not rows:
-            return
-        # A row of an instance that is about to become live here is read again; rows taken in before are known.
-        waiting = [row.row for row in rows if row.number not in self.instances.live]
-        self._last_row = waiting[0] - 1 if waiting else rows[-1].row
-        attempts: dict[InstanceNumber, list[AttemptRecord]] = {}
-        for row in rows:
-            if row.number not in attempts:
-                attempts[row.number] = await self._store.read_attempts(row.number, row.execution)
-        await self.instances.take_in(rows, attempts)
-
-    async def _claim_instances(self, *, blocked: bool = False, build: str = "") -> bool:
-        limit = min(self.instances.live.room(), CLAIM_BATCH) if self._workflows else 0
-        if limit <= 0:
-            return False
-        outcome = await self.committer.commit(
-            ClaimInstances(owner=self.key, workflows=self._workflows, limit=limit, blocked=blocked, build=build)
-        )
-        if not isinstance(outcome, ClaimedInstances):
-            return False
-        for record in outcome.instances:
-            await self.instances.wake(record)
-        return bool(outcome.instances)
-
-    async def _try_blocked(self, build: str) -> None:
-        """G12: go on with what other builds could not; an empty `build` tries everything that is blocked."""
-        if self._workflows and await self._store.blocked_elsewhere(self._workflows, build):
-            await self._claim_instances(blocked=True, build=build)
-
-    async def _claim_attempts(self) -> bool:
-        limit = min(self.runner.free, CLAIM_BATCH)
-        if limit <= 0 or not self._names:
-            self._backlog = bool(self._names)  # something waits, and the next free slot has to look for it
-            return False
-        for _ in range(limit):
-            self.runner.reserve()
-        outcome = await self.committer.commit(
-            ClaimAttempts(owner=self.key, queues=self._queues, names=self._names, limit=limit)
-        )
-        taken = outcome.attempts if isinstance(outcome, ClaimedAttempts) else []
-        self.runner.give_back(limit - len(taken))
-        self._backlog = len(taken) == limit
-        for attempt in taken:
-            self.runner.start(attempt)
-        return bool(taken)
-
     def _serves(self, scheduled: ScheduledActivity) -> bool:
-        """Whether a new attempt may start here at once: nobody who waits longer is overtaken."""
-        mine = scheduled.options.queue in self._queues and scheduled.name in self._registry.activities
-        if self._is_stopping or (mine and self._backlog):
-            return False
-        if mine and self.runner.free <= 0:
-            self._backlog = True
-        return mine
+        return not self._is_stopping and self.claims.serves(scheduled)
 
     def _attempt_ended(self, ended: Completion | Retry) -> None:
         self.runner.give_back()
@@ -374,7 +275,7 @@ class Worker:
             self.committer.insist(ended, _ignore)
             return
         self.instances.attempt_ended(ended)
-        if self._backlog:
+        if self.claims.has_backlog:
             self.look()
 
     def _heartbeat(self, beat: HeartbeatAttempt) -> None:
@@ -391,7 +292,7 @@ class Worker:
             try:
                 if await self._janitor.look(self.key):
                     self.look()
-                await self._try_blocked(self._registry.build)
+                await self.claims.try_blocked(self.instances, self._registry.build)
             except Exception as error:  # noqa: BLE001 - what it did not do, the next round does
                 logger.warning("the janitor's round failed and is repeated: %s", error)
 

@@ -1,0 +1,160 @@
+"""Looking for work: messages for the instances that are live here, instances to claim, attempts to run.
+
+Whoever knows that there may be something rings (`look`). What no wake-up told of is found by looking now and then, and
+what becomes due by itself (a timer, a retry) at its time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from holdfast.authoring.registry import Registry
+from holdfast.core.liveness import WorkerKey
+from holdfast.replay.run import ScheduledActivity
+from holdfast.runtime.attempts import AttemptRunner
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.instances import InstanceOwner
+from holdfast.storage.contract import (
+    AttemptRecord,
+    ClaimAttempts,
+    ClaimedAttempts,
+    ClaimedInstances,
+    ClaimInstances,
+    InstanceNumber,
+    Store,
+)
+
+logger = logging.getLogger("holdfast")
+
+LOOK_SECONDS: Final = 1.0
+"""How often a worker looks by itself for what no wake-up told it."""
+CLAIM_BATCH: Final = 200
+
+
+class Claims:
+    """Takes what there is to take for one worker."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        committer: Committer,
+        runner: AttemptRunner,
+        key: Callable[[], WorkerKey],
+        *,
+        queues: tuple[str, ...],
+    ) -> None:
+        self._store, self._registry = store, registry
+        self._committer, self._runner = committer, runner
+        self._key = key
+        self._queues = queues
+        self._names, self._workflows = tuple(registry.activities), tuple(registry.workflows)
+        self._wake = asyncio.Event()
+        self._last_row = self.looked_at_ms = 0
+        self.has_backlog = False
+        """Attempts wait that had no free slot at the last look: nobody who comes later overtakes them."""
+
+    def look(self) -> None:
+        """There may be something to claim."""
+        self._wake.set()
+
+    async def run(self, instances: InstanceOwner) -> None:
+        """Claim and wait, for ever."""
+        while True:
+            self._wake.clear()
+            try:
+                claimed = await self._claim(instances)
+                if not claimed:
+                    await self._wait()
+            except Exception:
+                logger.exception("a worker could not look for work, and tries again")
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _wait(self) -> None:
+        """Until something becomes due. What was due at the last look and was not taken is not for us, or not now."""
+        due_ms = await self._next_wake_ms(self.looked_at_ms)
+        wait = LOOK_SECONDS
+        if due_ms is not None:
+            wait = min(wait, max(0.0, (due_ms - self._store.now_ms()) / 1000))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                await self._wake.wait()
+
+    async def _next_wake_ms(self, after_ms: int = -1) -> int | None:
+        return await self._store.next_wake_ms(
+            workflows=self._workflows, queues=self._queues, names=self._names, after_ms=after_ms
+        )
+
+    async def _claim(self, instances: InstanceOwner) -> bool:
+        """Take what there is to take. Whether anything was taken."""
+        await self.take_messages(instances)
+        self.looked_at_ms = self._store.now_ms()
+        due_ms = await self._next_wake_ms()
+        if due_ms is None or due_ms > self.looked_at_ms:
+            self.has_backlog = False
+            return False
+        has_instances = await self._claim_instances(instances)
+        has_attempts = await self._claim_attempts()
+        return has_instances or has_attempts
+
+    async def take_messages(self, instances: InstanceOwner) -> None:
+        """Hand over what others left for instances that are live here."""
+        if not len(instances):
+            return
+        rows = await self._store.messages_for(self._key(), self._last_row)
+        if not rows:
+            return
+        # A row of an instance that is about to become live here is read again; rows taken in before are known.
+        waiting = [row.row for row in rows if row.number not in instances.live]
+        self._last_row = waiting[0] - 1 if waiting else rows[-1].row
+        attempts: dict[InstanceNumber, list[AttemptRecord]] = {}
+        for row in rows:
+            if row.number not in attempts:
+                attempts[row.number] = await self._store.read_attempts(row.number, row.execution)
+        await instances.take_in(rows, attempts)
+
+    async def _claim_instances(self, instances: InstanceOwner, *, blocked: bool = False, build: str = "") -> bool:
+        limit = min(instances.live.room(), CLAIM_BATCH) if self._workflows else 0
+        if limit <= 0:
+            return False
+        outcome = await self._committer.commit(
+            ClaimInstances(owner=self._key(), workflows=self._workflows, limit=limit, blocked=blocked, build=build)
+        )
+        if not isinstance(outcome, ClaimedInstances):
+            return False
+        for record in outcome.instances:
+            await instances.wake(record)
+        return bool(outcome.instances)
+
+    async def try_blocked(self, instances: InstanceOwner, build: str) -> None:
+        """G12: go on with what other builds could not; an empty `build` tries everything that is blocked."""
+        if self._workflows and await self._store.blocked_elsewhere(self._workflows, build):
+            await self._claim_instances(instances, blocked=True, build=build)
+
+    async def _claim_attempts(self) -> bool:
+        limit = min(self._runner.free, CLAIM_BATCH)
+        if limit <= 0 or not self._names:
+            self.has_backlog = bool(self._names)  # something waits, and the next free slot has to look for it
+            return False
+        for _ in range(limit):
+            self._runner.reserve()
+        outcome = await self._committer.commit(
+            ClaimAttempts(owner=self._key(), queues=self._queues, names=self._names, limit=limit)
+        )
+        taken = outcome.attempts if isinstance(outcome, ClaimedAttempts) else []
+        self._runner.give_back(limit - len(taken))
+        self.has_backlog = len(taken) == limit
+        for attempt in taken:
+            self._runner.start(attempt)
+        return bool(taken)
+
+    def serves(self, scheduled: ScheduledActivity) -> bool:
+        """Whether a new attempt may start here at once: nobody who waits longer is overtaken."""
+        mine = scheduled.options.queue in self._queues and scheduled.name in self._registry.activities
+        if mine and self.has_backlog:
+            return False
+        if mine and self._runner.free <= 0:
+            self.has_backlog = True
+        return mine
