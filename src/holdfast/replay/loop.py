@@ -27,7 +27,13 @@ from holdfast.replay.generators import HeldGenerators, close
 from holdfast.replay.host import LoopHost
 from holdfast.replay.left_over import LeftOver
 from holdfast.replay.refusals import LoopWithoutWorld
-from holdfast.replay.running import Watch, run_in_place_of_the_outer_loop, unwatched
+from holdfast.replay.running import (
+    Watch,
+    give_the_place_back,
+    run_in_place_of_the_outer_loop,
+    take_the_place_of_the_outer_loop,
+    unwatched,
+)
 
 MAX_STEPS_PER_RUN: Final = 1_000_000
 """Callbacks run by one `run_until_idle`. A workflow that never idles would hold its worker for ever."""
@@ -81,9 +87,10 @@ class WorkflowLoop(LoopWithoutWorld):
 
     def advance_to(self, seconds: float) -> None:
         """Move the time forward to `seconds`. A time in the past changes nothing: it never goes back."""
-        if math.isnan(seconds):
+        if seconds > self._now:
+            self._now = seconds
+        elif math.isnan(seconds):
             raise InvalidDelay("the time of a workflow cannot become NaN")
-        self._now = max(self._now, seconds)
 
     def call_later(
         self,
@@ -274,11 +281,11 @@ class WorkflowLoop(LoopWithoutWorld):
         if self._ready:
             self._thread = get_ident()
             self._running = True
+            outer = take_the_place_of_the_outer_loop(self, self._generators.hold)
             try:
-                steps = run_in_place_of_the_outer_loop(
-                    self, self._generators.hold, self._watch, self._drain, max_steps, deadline
-                )
+                steps = self._watch(self._drain, max_steps, deadline)
             finally:
+                give_the_place_back(outer)
                 self._running = False
         if self._unhandled:
             self._report_unhandled()

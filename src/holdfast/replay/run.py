@@ -203,9 +203,13 @@ class WorkflowRun:
             case ev.Started():
                 self._begin(event)
             case ev.ActivityCompleted():
-                self._answer(event.activity, self._result, event.result)
+                waiting = self._waiting.pop(event.activity, None)
+                if waiting is not None and not waiting[0].done():
+                    self._result(*waiting, event.result)
             case ev.ActivityFailed():
-                self._answer(event.activity, self._failure, event.failure)
+                waiting = self._waiting.pop(event.activity, None)
+                if waiting is not None and not waiting[0].done():
+                    self._failure(waiting[0], event.failure)
             case ev.TimerFired():
                 self._loop.fire_timer(event.timer)
         with self._guarded():
@@ -219,21 +223,13 @@ class WorkflowRun:
         args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
         self._main = self._loop.create_task(self._loop.run_main(self._code.fn(*args, **kwargs)), name=self._code.name)
 
-    def _answer(
-        self, activity: int, read: Callable[[WorkflowFuture, Signature, Payload], None], payload: Payload
-    ) -> None:
-        waiting = self._waiting.pop(activity, None)
-        if waiting is not None and not waiting[0].done():
-            read(waiting[0], waiting[1], payload)
-
     def _result(self, future: WorkflowFuture, signature: Signature, payload: Payload) -> None:
         try:
             future.set_result(signature.decode_result(self._data(payload)))
         except PayloadError as error:
             future.set_exception(error)
 
-    def _failure(self, future: WorkflowFuture, signature: Signature, payload: Payload) -> None:
-        del signature
+    def _failure(self, future: WorkflowFuture, payload: Payload) -> None:
         future.set_exception(to_exception(_decode_failure.decode(self._data(payload)), self._resolve))
 
     def _data(self, payload: Payload) -> bytes:

@@ -39,18 +39,36 @@ def run_in_place_of_the_outer_loop(
     **kwargs: Parameters.kwargs,
 ) -> Result:
     """Call `work` with `loop` as the running loop. Every way out restores the outer one."""
+    outer = take_the_place_of_the_outer_loop(loop, hold_generator)
+    try:
+        return work(*args, **kwargs)
+    finally:
+        give_the_place_back(outer)
+
+
+Outer = tuple[asyncio.AbstractEventLoop | None, "asyncio.Task[Any] | None", Any]
+"""What was there before: the running loop, its task, and the hooks of async generators."""
+
+
+def take_the_place_of_the_outer_loop(
+    loop: asyncio.AbstractEventLoop, hold_generator: Callable[[AsyncGenerator[Any, Any]], None]
+) -> Outer:
+    """Make `loop` the running loop. The answer is for `give_the_place_back`."""
     outer_loop = _get_running_loop()
     outer_task = _swap_current_task(outer_loop, None) if CURRENT_TASK_IS_PER_THREAD else None
     outer_hooks = sys.get_asyncgen_hooks()
-    try:
-        _set_running_loop(loop)
-        sys.set_asyncgen_hooks(hold_generator, _leave_unfinished)
-        return work(*args, **kwargs)
-    finally:
-        sys.set_asyncgen_hooks(*outer_hooks)
-        _set_running_loop(outer_loop)
-        if CURRENT_TASK_IS_PER_THREAD:
-            _swap_current_task(outer_loop, outer_task)
+    _set_running_loop(loop)
+    sys.set_asyncgen_hooks(hold_generator, _leave_unfinished)
+    return outer_loop, outer_task, outer_hooks
+
+
+def give_the_place_back(outer: Outer) -> None:
+    """Restore what was there."""
+    outer_loop, outer_task, outer_hooks = outer
+    sys.set_asyncgen_hooks(*outer_hooks)
+    _set_running_loop(outer_loop)
+    if CURRENT_TASK_IS_PER_THREAD:
+        _swap_current_task(outer_loop, outer_task)
 
 
 def _swap_current_task(

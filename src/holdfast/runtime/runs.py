@@ -43,7 +43,7 @@ class RunMaker:
             self._registry.resolve,
             lambda: self._guarded(workflow),
             payloads,
-            new_deadline=self._new_deadline,
+            new_deadline=self._new_deadline if self._watchdog is None else None,
             watch=None if self._watchdog is None else self._watchdog.watch(workflow),
         )
 
@@ -72,7 +72,7 @@ class RunMaker:
             lease.give_up()
 
     def _new_deadline(self) -> Callable[[], bool]:
-        """G12: a message may keep the code busy only so long. Asked every few hundred steps of its loop."""
+        """G12, where nobody watches: a message may keep the code busy only so long. Asked every few hundred steps."""
         ends_at_ms = self._elapsed_ms() + self._limit_ms
         return lambda: self._elapsed_ms() > ends_at_ms
 
