@@ -45,9 +45,11 @@ def test_the_store_and_what_lies_beside_it_is_readable_by_its_owner_only(tmp_pat
         async with engine_of(tmp_path / "shop.db", keeps) as engine:
             await engine.run(keeps, 1, id="a")
             modes = modes_in(tmp_path)
-        assert {"shop.db", "shop.db-wal", "shop.db-lock", "shop.db-gate"} <= set(modes)
+            (words,) = modes_in(tmp_path / "shop.db-turns").values()
+        assert {"shop.db", "shop.db-wal", "shop.db-lock", "shop.db-gate", "shop.db-turns"} <= set(modes)
         for name, mode in modes.items():
-            assert mode == (0o700 if name.endswith("-wake") else 0o600), name
+            assert mode == (0o700 if name.endswith(("-wake", "-turns")) else 0o600), name
+        assert words == 0o600
 
     before = os.umask(0)
     try:
