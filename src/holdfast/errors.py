@@ -179,7 +179,7 @@ class WorkflowTerminated(HoldfastError):
 
 
 class WorkflowBlocked(HoldfastError):
-    """The workflow is parked: its code does not match its history (G12). Fixed code resumes it."""
+    """The workflow is parked for its code (G12): it does not match its history, never awaits, or kills its workers."""
 
 
 class ActivityTimedOut(HoldfastError, TimeoutError):

@@ -118,3 +118,23 @@ def test_G12_an_instance_that_has_taken_down_three_owners_is_parked_and_the_othe
 
     assert together(mend()) == "mended"
     assert not list(store.with_name("shop.db-turns").iterdir()), "what was said last is forgotten when it was heard"
+
+
+def test_G12_hanging_three_times_beyond_interruption_is_taking_down_three_owners(tmp_path: Path) -> None:
+    """Three workers take over from each other, and each hangs. The one that comes back first parks the instance."""
+    store = tmp_path / "shop.db"
+    together(start(store, "hanging", name="it"))
+    hangs = ("1", "wait", "30", "hang")
+    with worker(store, *hangs) as one, worker(store, *hangs) as two, worker(store, *hangs) as three:
+        for process in (one, two, three):
+            key_of(process)
+
+        async def blocked() -> None:
+            await until(lambda: rows(store, "SELECT 1 FROM instances WHERE state = 'BLOCKED'"))
+
+        together(blocked(), PROCESS_SECONDS)
+        for process in (one, two, three):
+            process.communicate("\n", timeout=PROCESS_SECONDS)
+            assert process.returncode == 0
+    assert "took down 3 owners in a row" in rows(store, "SELECT blocked FROM instances")[0][0]
+    check_tables(store)
