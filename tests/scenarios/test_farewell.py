@@ -1,6 +1,7 @@
 """The farewell of a worker that stops cleanly (W10): what ends meanwhile counts, and what does not moves on."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -244,5 +245,42 @@ def test_W10_answers_that_wait_behind_a_turn_on_its_way_to_disk_are_kept(tmp_pat
             assert await engine.get("a").result(timeout=10) == 3
         assert runs == ["first", "second"]
         check_tables(path)
+
+    together(scenario())
+
+
+def test_G11_what_a_turn_logged_is_written_though_its_commit_is_told_during_the_farewell(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="holdfast.workflow")
+    is_on_disk = asyncio.Event()
+
+    @hf.activity
+    async def quick() -> int:
+        return 1
+
+    @hf.workflow
+    async def logging_workflow() -> None:
+        await quick()
+        hf.log.info("after the step")
+        await asyncio.sleep(3_600)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, quick, logging_workflow) as engine:
+            worker, commit = engine.worker, engine._store.commit
+            assert worker is not None
+
+            async def told_late(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+                outcomes = await commit(commit_id, members)
+                if any(isinstance(member, Turn) for member in members):
+                    is_on_disk.set()
+                    await until(lambda: not worker.instances.live)
+                return outcomes
+
+            engine._store.commit = told_late  # type: ignore[method-assign]
+            await engine.start(logging_workflow, id="a")
+            await is_on_disk.wait()
+        assert [record.getMessage() for record in caplog.records] == ["after the step"]
 
     together(scenario())

@@ -274,6 +274,8 @@ class InstanceOwner:
 
     def _committed(self, live: LiveInstance, built: BuiltTurn, messages: list[Message]) -> None:
         turn = built.turn
+        for line in built.logs:
+            workflow_logger.log(line.level, line.message, *line.arguments, extra={"instance": live.id, **line.extra})
         if self._live.get(live.number) is not live:  # let go of while its turn was on its way: the worker stops
             self._runner.give_back(len(built.eager))
             return
@@ -282,8 +284,6 @@ class InstanceOwner:
             live.turn += 1
         for attempt in built.eager:
             self._runner.start(running_record(live, attempt))
-        for line in built.logs:
-            workflow_logger.log(line.level, line.message, *line.arguments, extra={"instance": live.id, **line.extra})
         if turn.abandoned:
             self._runner.cancel(live.number, live.execution, set(turn.abandoned))
         if len(built.eager) < len(turn.attempts):
