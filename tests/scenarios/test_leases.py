@@ -9,6 +9,8 @@ from tests.scenarios.support import check_tables, engine_of, rows, together, unt
 import holdfast as hf
 from holdfast.runtime import worker as worker_module
 from holdfast.runtime.providers import SystemProviders
+from holdfast.storage.contract import Lose
+from holdfast.testing.simulation.run import die
 
 
 class SleepingMachine(SystemProviders):
@@ -151,6 +153,33 @@ def test_W7_an_idle_worker_notices_that_its_lease_ran_out(tmp_path: Path, monkey
             await until(lambda: worker.key != key)
 
     together(scenario(), seconds=10)
+
+
+def test_W8_what_a_janitor_that_died_half_way_left_behind_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had moved one batch of a lost worker's work. The worker is INACTIVE, so nobody loses it a second time."""
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        first = engine_of(path, double, naps, judge_same_host=False)
+        await first.__aenter__()
+        for number in range(4):
+            await first.start(naps, 3, id=f"i{number}")
+        assert first.worker is not None
+        key = first.worker.key
+        await die(first)
+        async with engine_of(path, judge_same_host=False) as janitor:
+            assert janitor.worker is not None
+            await janitor.worker.committer.commit(Lose(key=key, at_deadline=False, limit=1))
+        assert rows(path, "SELECT count(*) > 0 FROM instances WHERE owner = ?", key) == [(1,)]
+        async with engine_of(path, double, naps, judge_same_host=False) as second:
+            for number in range(4):
+                assert await second.get(f"i{number}").result(timeout=10) == 6
+        check_tables(path)
+
+    monkeypatch.setattr("holdfast.runtime.janitor.VERIFY_EVERY", 10**9)  # in the first round only
+    together(scenario())
 
 
 def test_W10_a_clean_stop_hands_everything_over_at_once(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ logger = logging.getLogger("holdfast")
 
 BATCH: Final = 500
 """W6: what is moved in one commit, so that the death of a busy worker never stalls the store."""
+VERIFY_EVERY: Final = 30
+"""W8: in the first round and once in so many is looked for what lost workers left behind and nobody moved on."""
 TIMED_OUT_TYPES: Final = tuple(qualified_name(cls) for cls in ActivityTimedOut.__mro__)
 
 
@@ -45,6 +47,7 @@ class Janitor:
         self._words = words
         self._judge_same_host = judge_same_host
         self._expired = expired
+        self._rounds = 0
 
     async def look(self, own: WorkerKey) -> bool:
         """One round. Whether anything was found that somebody may go on with now."""
@@ -55,6 +58,10 @@ class Janitor:
             overdue = worker.deadline_ms <= self._store.now_ms()
             if overdue or self._is_dead_here(worker.host):
                 found |= await self.lose(worker.key, at_deadline=overdue)
+        if self._rounds % VERIFY_EVERY == 0:
+            for key in await self._store.stranded_owners():
+                found |= await self.lose(key, at_deadline=False)
+        self._rounds += 1
         for attempt in await self._store.expired_attempts(BATCH):
             found |= await self._expire(attempt)
         return found

@@ -175,6 +175,10 @@ class Store(Protocol):
         """Every instance and every attempt that is not closed in a worker's name (W3)."""
         ...
 
+    async def stranded_owners(self) -> list[WorkerKey]:
+        """Keys that are not ACTIVE, or not known, and still have something in their name (W8)."""
+        ...
+
     async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
         """Attempts whose nearest deadline has passed (A5)."""
         ...

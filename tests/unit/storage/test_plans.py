@@ -22,6 +22,7 @@ PLANS = {
     "ready_attempts": "INDEX attempts_ready (queue=? AND available_at_ms<?)",
     "next_expiry": "COVERING INDEX attempts_expiring (expires_at_ms>?)",
     "expired_attempts": "INDEX attempts_expiring (expires_at_ms<?)",
+    "stranded_owners": "COVERING INDEX instances_owned",
     "held_keys": "INDEX attempts_held (owner=?)",
     "held_instances": "INDEX instances_owned (owner=?)",
     "held_attempts": "INDEX attempts_held (owner=?)",
@@ -29,6 +30,9 @@ PLANS = {
     "disown_instances": "INDEX instances_owned (owner=?)",
     "move_attempt": "(number=? AND execution=? AND activity=? AND dimension=? AND attempt=?)",
 }
+
+ALLOWED = re.compile(r"VIRTUAL TABLE|\(subquery")
+"""Lists that were handed in, and what indexes have given already."""
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -43,7 +47,7 @@ def test_a_statement_finds_its_rows_by_an_index(tmp_path: Path, name: str) -> No
     finally:
         connection.close()
     assert any(PLANS[name] in step for step in plan), plan
-    assert not [step for step in plan if step.startswith("SCAN") and "VIRTUAL TABLE" not in step], plan
+    assert not [step for step in plan if step.startswith("SCAN") and not ALLOWED.search(step)], plan
 
 
 def bindings_of(statement: str) -> int:

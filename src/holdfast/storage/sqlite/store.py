@@ -192,6 +192,9 @@ class SqliteStore:
     async def held_by(self, owner: WorkerKey) -> Held:
         return held_of(self._read(sql.held_keys, owner), self._read(sql.held_instances, owner))
 
+    async def stranded_owners(self) -> list[WorkerKey]:
+        return [WorkerKey(key) for (key,) in self._read(sql.stranded_owners)]
+
     async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
         return [attempt_of(row) for row in self._read(sql.expired_attempts, self.now_ms(), limit)]
 

@@ -198,3 +198,22 @@ class WorkerRules(Rules):
             check(isinstance(await bench.one(seen), Rejected), "W7: a zombie gives nothing up")
 
         self.on_bench(case)
+
+    def test_W8_what_is_left_in_the_name_of_a_lost_worker_is_found(self) -> None:
+        """Whoever moved it on died after a batch: the worker is INACTIVE, and the rest is still in its name."""
+
+        async def case(bench: Bench) -> None:
+            for number in range(3):
+                await bench.started(f"i{number}")
+            await bench.started("b", owner=BERT)
+            check(await bench.store.stranded_owners() == [], "both are active")
+            lose = Lose(key=ANNA, at_deadline=False, limit=1)
+            check(applied(await bench.one(lose)))
+            check(await bench.store.stranded_owners() == [ANNA])
+            while await bench.store.stranded_owners():
+                check(applied(await bench.one(lose)))
+            held = await bench.store.held_by(ANNA)
+            check((held.attempts, held.instances) == ([], []))
+            check((await bench.instance("b")).owner == BERT)
+
+        self.on_bench(case)
