@@ -30,6 +30,7 @@ IMAGES = max(60, settings().max_examples // 10)
 FINISH_EVERY = 4
 SECOND_CUTS = 3
 PROCESS_SECONDS = 60
+pytestmark = pytest.mark.timeout(600)  # a thousand power cuts at night
 
 
 @dataclass(frozen=True)
