@@ -210,7 +210,7 @@ REPLAY: Final = (
         "pass",
         LIMITS,
     ),
-    in_python("the workflow's time goes back", "G10", "replay/loop", "max(self._now, seconds)", "seconds", LOOP),
+    in_python("the workflow's time goes back", "G10", "replay/loop", "if seconds > self._now:", "if True:", LOOP),
 )
 
 CLIENT: Final = (

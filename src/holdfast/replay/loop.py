@@ -27,13 +27,7 @@ from holdfast.replay.generators import HeldGenerators, close
 from holdfast.replay.host import LoopHost
 from holdfast.replay.left_over import LeftOver
 from holdfast.replay.refusals import LoopWithoutWorld
-from holdfast.replay.running import (
-    Watch,
-    give_the_place_back,
-    run_in_place_of_the_outer_loop,
-    take_the_place_of_the_outer_loop,
-    unwatched,
-)
+from holdfast.replay.running import Watch, give_place_back, run_in_place, take_place, unwatched
 
 MAX_STEPS_PER_RUN: Final = 1_000_000
 """Callbacks run by one `run_until_idle`. A workflow that never idles would hold its worker for ever."""
@@ -281,11 +275,11 @@ class WorkflowLoop(LoopWithoutWorld):
         if self._ready:
             self._thread = get_ident()
             self._running = True
-            outer = take_the_place_of_the_outer_loop(self, self._generators.hold)
+            outer = take_place(self, self._generators.hold)
             try:
                 steps = self._watch(self._drain, max_steps, deadline)
             finally:
-                give_the_place_back(outer)
+                give_place_back(outer)
                 self._running = False
         if self._unhandled:
             self._report_unhandled()
@@ -394,7 +388,7 @@ class WorkflowLoop(LoopWithoutWorld):
         generators = self._generators.take_all()
         if generators or self.pending_tasks():
             try:
-                stuck = run_in_place_of_the_outer_loop(
+                stuck = run_in_place(
                     self, self._generators.hold, self._watch, tear_down, self, list(self._tasks.values()), generators
                 )
             except TurnTooLong as error:

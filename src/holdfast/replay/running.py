@@ -31,7 +31,7 @@ def unwatched(work: Callable[[*Arguments], Result], *args: *Arguments) -> Result
     return work(*args)
 
 
-def run_in_place_of_the_outer_loop(
+def run_in_place(
     loop: asyncio.AbstractEventLoop,
     hold_generator: Callable[[AsyncGenerator[Any, Any]], None],
     work: Callable[Parameters, Result],
@@ -39,21 +39,19 @@ def run_in_place_of_the_outer_loop(
     **kwargs: Parameters.kwargs,
 ) -> Result:
     """Call `work` with `loop` as the running loop. Every way out restores the outer one."""
-    outer = take_the_place_of_the_outer_loop(loop, hold_generator)
+    outer = take_place(loop, hold_generator)
     try:
         return work(*args, **kwargs)
     finally:
-        give_the_place_back(outer)
+        give_place_back(outer)
 
 
 Outer = tuple[asyncio.AbstractEventLoop | None, "asyncio.Task[Any] | None", Any]
 """What was there before: the running loop, its task, and the hooks of async generators."""
 
 
-def take_the_place_of_the_outer_loop(
-    loop: asyncio.AbstractEventLoop, hold_generator: Callable[[AsyncGenerator[Any, Any]], None]
-) -> Outer:
-    """Make `loop` the running loop. The answer is for `give_the_place_back`."""
+def take_place(loop: asyncio.AbstractEventLoop, hold_generator: Callable[[AsyncGenerator[Any, Any]], None]) -> Outer:
+    """Make `loop` the running loop. The answer is for `give_place_back`."""
     outer_loop = _get_running_loop()
     outer_task = _swap_current_task(outer_loop, None) if CURRENT_TASK_IS_PER_THREAD else None
     outer_hooks = sys.get_asyncgen_hooks()
@@ -62,7 +60,7 @@ def take_the_place_of_the_outer_loop(
     return outer_loop, outer_task, outer_hooks
 
 
-def give_the_place_back(outer: Outer) -> None:
+def give_place_back(outer: Outer) -> None:
     """Restore what was there."""
     outer_loop, outer_task, outer_hooks = outer
     sys.set_asyncgen_hooks(*outer_hooks)

@@ -224,6 +224,11 @@ async def die(engine: Engine) -> None:
 
 def simulate(seed: int, jobs: Sequence[Job], activities: Sequence[Activity[..., Any]], **options: Any) -> Report:
     """Run one seed in a folder of its own."""
-    logging.getLogger("holdfast").setLevel(logging.CRITICAL)
-    with tempfile.TemporaryDirectory(prefix="holdfast-simulation-") as folder:
-        return Simulation(seed, jobs, activities, **options).run(Path(folder))
+    logger = logging.getLogger("holdfast")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with tempfile.TemporaryDirectory(prefix="holdfast-simulation-") as folder:
+            return Simulation(seed, jobs, activities, **options).run(Path(folder))
+    finally:
+        logger.setLevel(level)
