@@ -17,3 +17,16 @@ class LoopHost(Protocol):
     def unhandled(self, context: dict[str, Any]) -> None:
         """An exception that nobody took: asyncio's context with its message and exception."""
         ...
+
+
+class Nobody:
+    """Stands in for the driver of a loop that was evicted: neither has to know the other any more."""
+
+    def timer_started(self, number: int, due_at: float) -> None:
+        del number, due_at
+
+    def timer_cancelled(self, number: int) -> None:
+        del number
+
+    def unhandled(self, context: dict[str, Any]) -> None:
+        del context

@@ -24,7 +24,7 @@ from holdfast.replay.evicted import Evicted
 from holdfast.replay.eviction import tear_down
 from holdfast.replay.futures import NO_TIMER, ReadyHandle, TimerHandle, WorkflowFuture, WorkflowTask
 from holdfast.replay.generators import HeldGenerators, close
-from holdfast.replay.host import LoopHost
+from holdfast.replay.host import LoopHost, Nobody
 from holdfast.replay.left_over import LeftOver
 from holdfast.replay.refusals import LoopWithoutWorld
 from holdfast.replay.running import Watch, give_place_back, run_in_place, take_place, unwatched
@@ -52,7 +52,7 @@ class WorkflowLoop(LoopWithoutWorld):
 
     def __init__(self, host: LoopHost, *, start_at: float = 0.0, watch: Watch | None = None) -> None:
         compat.install()
-        self._host = host
+        self._host: LoopHost = host
         self._watch = watch or unwatched
         self._now = start_at
         self._ready: deque[ReadyHandle | TimerHandle] = deque()
@@ -383,7 +383,6 @@ class WorkflowLoop(LoopWithoutWorld):
         require(not self._running, "a workflow loop cannot be evicted from inside its own slice")
         self._evicting = True
         self._ready.clear()
-        self._unhandled.clear()
         stuck: list[str] = []
         generators = self._generators.take_all()
         if generators or self.pending_tasks():
@@ -397,4 +396,5 @@ class WorkflowLoop(LoopWithoutWorld):
         self._tasks.clear()
         self._generators.take_all()
         self._unhandled.clear()
+        self._host = Nobody()  # so that both can go at once, without the collector
         return stuck

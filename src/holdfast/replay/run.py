@@ -334,8 +334,10 @@ class WorkflowRun:
 def current_run() -> WorkflowRun | None:
     """The run whose code is being executed, or None outside of workflow code."""
     loop = asyncio._get_running_loop()  # noqa: SLF001 - the documented way raises where there is none
-    if isinstance(loop, WorkflowLoop) and isinstance(loop.host, WorkflowRun):
-        return loop.host
+    if isinstance(loop, WorkflowLoop):
+        loop.check_evicted()
+        if isinstance(loop.host, WorkflowRun):
+            return loop.host
     return None
 
 

@@ -174,6 +174,9 @@ class AttemptRunner:
             self._finish_completed(running, data)
         finally:
             self.running.pop(attempt.key, None)
+            running.task = (
+                None  # it knows its context, which knows `running`: a circle that only the collector could open
+            )
 
     async def _body(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
         """What the body returns; of one in a process, encoded already."""

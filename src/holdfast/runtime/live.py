@@ -101,12 +101,12 @@ class LiveInstance:
 
     def take_messages(self, now: Callable[[], int]) -> list[Message]:
         """Everything that can be applied now, in the order and with the times of G10."""
-        queued, self.queue = self.queue, deque()
+        waiting = list(self.queue)
+        self.queue.clear()
         now_ms = now() if self.timers else 0
         due = [PendingTimer(timer, at) for timer, at in self.timers.items() if at <= now_ms] if self.timers else None
         if not due:
-            return [self._stamped(message, message.event.time_ms) for message in queued]
-        waiting = list(queued)
+            return [self._stamped(message, message.event.time_ms) for message in waiting]
         arrivals = [Arrival(at, message.event.time_ms) for at, message in enumerate(waiting)]
         merged: list[Message] = []
         for applied in apply_order(arrivals, due, previous_ms=self.stamp_ms, now_ms=now_ms):
