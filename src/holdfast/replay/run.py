@@ -10,10 +10,10 @@ recorded ones; the first difference is a `HistoryMismatch` that names both.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -24,13 +24,16 @@ from holdfast.errors import HistoryMismatch, PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
 from holdfast.payloads.signature import Signature
 from holdfast.replay.evicted import Evicted
-from holdfast.replay.futures import WorkflowFuture
 from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.matching import is_same, mismatch
+from holdfast.replay.output import LogLine, Output, ScheduledActivity, with_one_more
 from holdfast.replay.running import Watch
+
+if TYPE_CHECKING:
+    from holdfast.replay.futures import WorkflowFuture
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_failure: Final = msgspec.json.Decoder(Failure)
-Item = TypeVar("Item")
 MILLISECONDS: Final = 1000
 
 
@@ -64,50 +67,6 @@ class Identity(NamedTuple):
     instance_id: str
     workflow: str
     execution: int
-
-
-class ScheduledActivity(NamedTuple):
-    """A call of an activity, to become its first attempt."""
-
-    activity: int
-    name: str
-    input: bytes
-    options: ActivityOptions
-    encoded_options: bytes
-
-
-class LogLine(NamedTuple):
-    """A line that the code logged; written once its turn is committed."""
-
-    level: int
-    message: str
-    arguments: tuple[Any, ...]
-    extra: dict[str, Any]
-
-
-class Output:
-    """What one turn did. `events` is what goes into the history. What most turns do not do has no list until it is
-    done: there are two of these for each live instance, and the collector looks at every list.
-    """
-
-    __slots__ = ("abandoned", "events", "logs", "outcome", "scheduled", "timers_ended", "timers_started")
-
-    def __init__(self) -> None:
-        self.events: list[HistoryEvent] = []
-        self.scheduled: list[ScheduledActivity] = []
-        self.abandoned: Sequence[int] = ()
-        self.timers_started: dict[int, int] = {}
-        self.timers_ended: Sequence[int] = ()
-        self.logs: Sequence[LogLine] = ()
-        self.outcome: ev.WorkflowCompleted | ev.WorkflowFailed | None = None
-
-
-def _with(items: Sequence[Item], item: Item) -> Sequence[Item]:
-    """`items` with one more, which makes a list of them."""
-    if isinstance(items, list):
-        items.append(item)
-        return items
-    return [item]
 
 
 class WorkflowRun:
@@ -184,7 +143,7 @@ class WorkflowRun:
                     self._output = Output()
                 elif isinstance(event, ev.WorkflowTerminated):
                     continue  # the code never learnt of it
-                elif not produced or not _same(event, produced[0]):
+                elif not produced or not is_same(event, produced[0]):
                     raise mismatch(position, recorded=event, produced=produced[0] if produced else None)
                 else:
                     produced.popleft()
@@ -199,38 +158,35 @@ class WorkflowRun:
 
     def _feed(self, event: ev.Input) -> None:
         self._loop.advance_to(event.time_ms / MILLISECONDS)
-        match event:
-            case ev.Started():
-                self._begin(event)
-            case ev.ActivityCompleted():
-                waiting = self._waiting.pop(event.activity, None)
-                if waiting is not None and not waiting[0].done():
-                    self._result(*waiting, event.result)
-            case ev.ActivityFailed():
-                waiting = self._waiting.pop(event.activity, None)
-                if waiting is not None and not waiting[0].done():
-                    self._failure(waiting[0], event.failure)
-            case ev.TimerFired():
-                self._loop.fire_timer(event.timer)
+        _HOW[type(event)](self, event)
         with self._guarded():
             deadline = self._new_deadline() if self._new_deadline else None
             self._loop.run_until_idle(deadline=deadline)
             if self._main is not None and self._main.done():
                 self._finish(self._main, deadline)
 
-    def _begin(self, started: ev.Started) -> None:
+    def _started(self, started: ev.Started) -> None:
         self._seed = started.seed
         args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
         self._main = self._loop.create_task(self._loop.run_main(self._code.fn(*args, **kwargs)), name=self._code.name)
 
-    def _result(self, future: WorkflowFuture, signature: Signature, payload: Payload) -> None:
-        try:
-            future.set_result(signature.decode_result(self._data(payload)))
-        except PayloadError as error:
-            future.set_exception(error)
+    def _activity_completed(self, event: ev.ActivityCompleted) -> None:
+        waiting = self._waiting.pop(event.activity, None)
+        if waiting is not None and not waiting[0].done():
+            future, signature = waiting
+            try:
+                future.set_result(signature.decode_result(self._data(event.result)))
+            except PayloadError as error:
+                future.set_exception(error)
 
-    def _failure(self, future: WorkflowFuture, payload: Payload) -> None:
-        future.set_exception(to_exception(_decode_failure.decode(self._data(payload)), self._resolve))
+    def _activity_failed(self, event: ev.ActivityFailed) -> None:
+        waiting = self._waiting.pop(event.activity, None)
+        if waiting is not None and not waiting[0].done():
+            failure = _decode_failure.decode(self._data(event.failure))
+            waiting[0].set_exception(to_exception(failure, self._resolve))
+
+    def _timer_fired(self, event: ev.TimerFired) -> None:
+        self._loop.fire_timer(event.timer)
 
     def _data(self, payload: Payload) -> bytes:
         return self._payloads[payload.reference] if payload.reference else bytes(payload.data)
@@ -266,7 +222,7 @@ class WorkflowRun:
 
     def timer_cancelled(self, number: int) -> None:
         if self._output.timers_started.pop(number, None) is None:
-            self._output.timers_ended = _with(self._output.timers_ended, number)
+            self._output.timers_ended = with_one_more(self._output.timers_ended, number)
         self._output.events.append(ev.TimerCancelled(timer=number))
 
     def unhandled(self, context: dict[str, Any]) -> None:
@@ -292,7 +248,7 @@ class WorkflowRun:
         except asyncio.CancelledError:
             if self._waiting.pop(number, None) is not None:
                 self._output.events.append(ev.ActivityAbandoned(activity=number))
-                self._output.abandoned = _with(self._output.abandoned, number)
+                self._output.abandoned = with_one_more(self._output.abandoned, number)
             raise
 
     def side_effect(
@@ -328,7 +284,7 @@ class WorkflowRun:
         if self._loop.evicting:
             raise Evicted
         if not self.replaying:
-            self._output.logs = _with(self._output.logs, LogLine(level, message, arguments, extra))
+            self._output.logs = with_one_more(self._output.logs, LogLine(level, message, arguments, extra))
 
 
 def current_run() -> WorkflowRun | None:
@@ -341,50 +297,10 @@ def current_run() -> WorkflowRun | None:
     return None
 
 
-def mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryEvent | None) -> HistoryMismatch:
-    """The first step in which code and history differ."""
-    return HistoryMismatch(
-        f"the code does not match the history at step {position}: "
-        f"recorded {_step(recorded)}, but the code produced {_step(produced)}"
-    )
-
-
-def _step(event: HistoryEvent | None) -> str:
-    match event:
-        case None:
-            return "nothing"
-        case ev.ActivityScheduled():
-            return f"a call of activity {event.name!r} (number {event.activity})"
-        case ev.ActivityAbandoned():
-            return f"the end of waiting for activity number {event.activity}"
-        case ev.TimerStarted():
-            return f"the start of timer number {event.timer}"
-        case ev.TimerCancelled():
-            return f"the end of waiting for timer number {event.timer}"
-        case ev.SideEffectRecorded():
-            return f"side effect number {event.number}"
-        case ev.WorkflowCompleted():
-            return "the end of the workflow"
-        case ev.WorkflowFailed():
-            return f"the failure of the workflow ({_decode_failure.decode(bytes(event.failure.data)).message})"
-        case ev.WorkflowTerminated():
-            return "its end from outside"
-        case ev.Started() | ev.ActivityCompleted() | ev.ActivityFailed() | ev.TimerFired():
-            return "no further step before the next message"
-
-
-def _same(recorded: HistoryEvent, produced: HistoryEvent) -> bool:
-    """Whether two commands are the same step. Arguments and due times may change with the code; steps may not."""
-    match recorded, produced:
-        case ev.ActivityScheduled(), ev.ActivityScheduled():
-            return (recorded.activity, recorded.name) == (produced.activity, produced.name)
-        case ev.ActivityAbandoned(), ev.ActivityAbandoned():
-            return recorded.activity == produced.activity
-        case ev.TimerStarted(), ev.TimerStarted():
-            return recorded.timer == produced.timer
-        case ev.TimerCancelled(), ev.TimerCancelled():
-            return recorded.timer == produced.timer
-        case ev.SideEffectRecorded(), ev.SideEffectRecorded():
-            return recorded.number == produced.number
-        case _:
-            return type(recorded) is type(produced)
+_HOW: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
+    ev.ActivityCompleted: WorkflowRun._activity_completed,  # noqa: SLF001 - the table of its own methods
+    ev.ActivityFailed: WorkflowRun._activity_failed,  # noqa: SLF001
+    ev.TimerFired: WorkflowRun._timer_fired,  # noqa: SLF001
+    ev.Started: WorkflowRun._started,  # noqa: SLF001
+}
+"""How each input is applied."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.authoring.registry import Registry
 from holdfast.core.liveness import WorkerKey
-from holdfast.replay.run import ScheduledActivity
+from holdfast.replay.output import ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.instances import InstanceOwner

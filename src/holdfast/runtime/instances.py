@@ -14,7 +14,7 @@ from holdfast.core.events import Input, Started, TimerFired, decode_event
 from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
 from holdfast.core.liveness import WorkerKey
 from holdfast.errors import HoldfastError, StoreError, WorkerFenced
-from holdfast.replay.run import Output, ScheduledActivity
+from holdfast.replay.output import Output, ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.due import DueTimes

@@ -24,7 +24,7 @@ from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, exit_leg2, rea
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.replay.run import LogLine, Output, ScheduledActivity
+from holdfast.replay.output import LogLine, Output, ScheduledActivity
 from holdfast.runtime.live import LiveInstance, Message
 from holdfast.storage.contract import (
     AttemptKey,

@@ -17,7 +17,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.events import Started
 from holdfast.core.liveness import WorkerKey
 from holdfast.errors import StoreError
-from holdfast.replay.run import ScheduledActivity
+from holdfast.replay.output import ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.claims import LOOK_SECONDS, Claims
 from holdfast.runtime.committer import Committer

@@ -1,0 +1,56 @@
+"""What the code of a workflow did in one turn, before it is committed."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from holdfast.core.options import ActivityOptions
+
+if TYPE_CHECKING:
+    from holdfast.core import events as ev
+    from holdfast.core.events import HistoryEvent
+
+Item = TypeVar("Item")
+
+
+class ScheduledActivity(NamedTuple):
+    """A call of an activity, to become its first attempt."""
+
+    activity: int
+    name: str
+    input: bytes
+    options: ActivityOptions
+    encoded_options: bytes
+
+
+class LogLine(NamedTuple):
+    """A line that the code logged; written once its turn is committed."""
+
+    level: int
+    message: str
+    arguments: tuple[Any, ...]
+    extra: dict[str, Any]
+
+
+class Output:
+    """What one turn did. `events` is what goes into the history. What most turns do not do has no list until it is
+    done: there are two of these for each live instance, and the collector looks at every list.
+    """
+
+    __slots__ = ("abandoned", "events", "logs", "outcome", "scheduled", "timers_ended", "timers_started")
+
+    def __init__(self) -> None:
+        self.events: list[HistoryEvent] = []
+        self.scheduled: list[ScheduledActivity] = []
+        self.abandoned: Sequence[int] = ()
+        self.timers_started: dict[int, int] = {}
+        self.timers_ended: Sequence[int] = ()
+        self.logs: Sequence[LogLine] = ()
+        self.outcome: ev.WorkflowCompleted | ev.WorkflowFailed | None = None
+
+
+def with_one_more(items: Sequence[Item], item: Item) -> Sequence[Item]:
+    """`items` with one more, which makes a list of them."""
+    if isinstance(items, list):
+        items.append(item)
+        return items
+    return [item]
