@@ -31,6 +31,7 @@ from holdfast.errors import (
     InstanceNotFound,
     InvalidId,
     InvalidOption,
+    MailboxFull,
     NotInWorkflow,
     PayloadError,
     RemoteError,
@@ -47,6 +48,7 @@ from holdfast.errors import (
 if TYPE_CHECKING:
     from holdfast.authoring.activity import Activity, activity
     from holdfast.authoring.activity_context import ActivityInfo, activity_info, heartbeat, idempotency_key
+    from holdfast.authoring.events import Event, event, events, raise_event
     from holdfast.authoring.inside import WorkflowInfo, info, log, now, random, side_effect, uuid4
     from holdfast.authoring.retry import Retry
     from holdfast.authoring.workflow import Workflow, workflow
@@ -61,6 +63,7 @@ __all__ = [
     "Client",
     "DuplicateName",
     "Engine",
+    "Event",
     "ForbiddenInWorkflow",
     "Handle",
     "HistoryMismatch",
@@ -70,6 +73,7 @@ __all__ = [
     "InstanceNotFound",
     "InvalidId",
     "InvalidOption",
+    "MailboxFull",
     "NotInWorkflow",
     "PayloadError",
     "RemoteError",
@@ -88,11 +92,14 @@ __all__ = [
     "activity",
     "activity_info",
     "connect",
+    "event",
+    "events",
     "heartbeat",
     "idempotency_key",
     "info",
     "log",
     "now",
+    "raise_event",
     "random",
     "side_effect",
     "uuid4",
@@ -104,6 +111,7 @@ _WHERE = {
     "ActivityInfo": "authoring.activity_context",
     "Client": "client.client",
     "Engine": "client.engine",
+    "Event": "authoring.events",
     "Handle": "client.handle",
     "Retry": "authoring.retry",
     "Workflow": "authoring.workflow",
@@ -111,11 +119,14 @@ _WHERE = {
     "activity": "authoring.activity",
     "activity_info": "authoring.activity_context",
     "connect": "client.engine",
+    "event": "authoring.events",
+    "events": "authoring.events",
     "heartbeat": "authoring.activity_context",
     "idempotency_key": "authoring.activity_context",
     "info": "authoring.inside",
     "log": "authoring.inside",
     "now": "authoring.inside",
+    "raise_event": "authoring.events",
     "random": "authoring.inside",
     "side_effect": "authoring.inside",
     "uuid4": "authoring.inside",

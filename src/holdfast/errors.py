@@ -166,6 +166,10 @@ class WorkflowFailed(HoldfastError):
         self.cause = cause
 
 
+class MailboxFull(HoldfastError):
+    """An event was refused: as many as the workflow allows are waiting in its mailbox already."""
+
+
 class WorkflowCancelled(HoldfastError):
     """The workflow was cancelled."""
 

@@ -12,7 +12,9 @@ from holdfast.core.events import (
     ActivityCompleted,
     ActivityFailed,
     HistoryEvent,
+    InstanceCancelled,
     TimerFired,
+    WorkflowCancelled,
     WorkflowCompleted,
     WorkflowFailed,
     WorkflowTerminated,
@@ -118,7 +120,7 @@ def _of_instance(path: Path, number: int, state: str, turn: int, owner: str | No
     decided += [("timer", event.timer) for event in events if isinstance(event, TimerFired)]
     if len(decided) != len(set(decided)):
         problems.append(f"something has two outcomes: {decided}")
-    terminal = WorkflowCompleted | WorkflowFailed | WorkflowTerminated
+    terminal = WorkflowCompleted | WorkflowFailed | WorkflowTerminated | WorkflowCancelled | InstanceCancelled
     ends = [at for at, event in enumerate(events) if isinstance(event, terminal)]
     is_closed = InstanceState(state) in INSTANCE_FINAL
     if is_closed and ends != [len(events) - 1]:

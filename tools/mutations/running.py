@@ -52,8 +52,8 @@ RUNTIME: Final = (
     in_python(
         "a timer fires after its wait ended",
         "G10",
-        "runtime/instances",
-        "and not live.run.waits_for(event.timer)",
+        "runtime/live",
+        "and not run.waits_for(event.timer)",
         "and event.timer < 0",
         ENDINGS,
     ),

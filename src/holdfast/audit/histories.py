@@ -16,7 +16,10 @@ from holdfast.storage.sqlite.audit import RawTurn
 
 Finding = tuple[Rule, str]
 Outcome = ev.ActivityCompleted | ev.ActivityFailed
-Terminal = ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowTerminated
+Terminal = (
+    ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowTerminated | ev.WorkflowCancelled | ev.InstanceCancelled
+)
+TERMINAL = (ev.WorkflowCompleted, ev.WorkflowFailed, ev.WorkflowCancelled, *ev.FROM_OUTSIDE)
 
 
 @dataclass(slots=True)
@@ -35,6 +38,9 @@ class HistoryReading:
     timers: dict[int, int] = field(default_factory=dict[int, int])
     """Every timer that was started, with its due time."""
     timers_ended: dict[int, str] = field(default_factory=dict[int, str])
+    waits: dict[int, str] = field(default_factory=dict[int, str])
+    """The waits for events that are open, with their names."""
+    next_wait: int = 0
 
     @property
     def open_timers(self) -> dict[int, int]:
@@ -101,13 +107,16 @@ def _read_event(reading: HistoryReading, at: int, event: HistoryEvent) -> None:
         reading.add(Rule.TERMINAL_LAST, f"event {at} follows the end of the workflow")
     if at == 0 and reading.is_complete and not isinstance(event, ev.Started):
         reading.add(Rule.STARTED_ONCE, "the first event is not the start")
+    if isinstance(event, TERMINAL):
+        reading.terminal = event
+        return
     match event:
         case ev.Started():
             if reading.started is not None:
                 reading.add(Rule.STARTED_ONCE, f"event {at} is a second start")
             reading.started = event
-        case ev.WorkflowCompleted() | ev.WorkflowFailed() | ev.WorkflowTerminated():
-            reading.terminal = event
+        case ev.EventAwaited() | ev.EventReceived() | ev.EventWaitEnded():
+            _read_wait(reading, at, event)
         case ev.ActivityScheduled() | ev.ActivityAbandoned():
             _read_activity(reading, at, event)
         case ev.ActivityCompleted() | ev.ActivityFailed():
@@ -118,8 +127,28 @@ def _read_event(reading: HistoryReading, at: int, event: HistoryEvent) -> None:
             reading.timers[event.timer] = event.due_at_ms
         case ev.TimerFired() | ev.TimerCancelled():
             _read_timer_end(reading, at, event)
-        case ev.SideEffectRecorded():
+        case _:
             pass
+
+
+def _read_wait(reading: HistoryReading, at: int, event: ev.EventAwaited | ev.EventReceived | ev.EventWaitEnded) -> None:
+    """G6: each event reaches the wait for its name that began first; nothing else ends a wait but its own end."""
+    waits = reading.waits
+    match event:
+        case ev.EventAwaited():
+            if event.wait in waits or event.wait < reading.next_wait:
+                reading.add(Rule.ONE_OUTCOME, f"event {at} begins wait {event.wait} again")
+            waits[event.wait] = event.name
+            reading.next_wait = event.wait + 1
+        case ev.EventWaitEnded():
+            if waits.pop(event.wait, None) is None:
+                reading.add(Rule.ONE_OUTCOME, f"event {at} ends wait {event.wait}, which is not open")
+        case ev.EventReceived():
+            first = min((wait for wait, name in waits.items() if name == event.name), default=None)
+            if first is None:
+                reading.add(Rule.ONE_OUTCOME, f"event {at}: an event {event.name!r} reached nobody")
+            else:
+                del waits[first]
 
 
 def _read_activity(reading: HistoryReading, at: int, event: ev.ActivityScheduled | ev.ActivityAbandoned) -> None:

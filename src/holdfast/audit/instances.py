@@ -25,10 +25,11 @@ from holdfast.storage.sqlite.audit import RawAttempt, RawInstance, RawMessage, R
 _S = InstanceState
 CLAIMABLE = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
 """G5: the states in which somebody may claim an instance."""
-ENDS: Mapping[InstanceState, type[Terminal]] = {
-    _S.COMPLETED: ev.WorkflowCompleted,
-    _S.FAILED: ev.WorkflowFailed,
-    _S.TERMINATED: ev.WorkflowTerminated,
+ENDS: Mapping[InstanceState, tuple[type[Terminal], ...]] = {
+    _S.COMPLETED: (ev.WorkflowCompleted,),
+    _S.FAILED: (ev.WorkflowFailed,),
+    _S.TERMINATED: (ev.WorkflowTerminated,),
+    _S.CANCELLED: (ev.WorkflowCancelled, ev.InstanceCancelled),
 }
 _payload = msgspec.json.Decoder(Payload)
 
@@ -180,7 +181,7 @@ def _recorded_outcome(terminal: Terminal, payloads: dict[str, bytes]) -> bytes |
             return data_of(terminal.result, payloads)
         case ev.WorkflowFailed():
             return data_of(terminal.failure, payloads)
-        case ev.WorkflowTerminated():
+        case ev.WorkflowTerminated() | ev.WorkflowCancelled() | ev.InstanceCancelled():
             return msgspec.json.encode(terminal.reason or None)
 
 

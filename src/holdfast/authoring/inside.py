@@ -25,22 +25,22 @@ class WorkflowInfo(NamedTuple):
 
 def now() -> dt.datetime:
     """The time, in UTC: that of the message being handled, the same in every replay."""
-    return dt.datetime.fromtimestamp(_run("hf.now").now_ms / 1000, dt.UTC)
+    return dt.datetime.fromtimestamp(current("hf.now").now_ms / 1000, dt.UTC)
 
 
 def random() -> Random:
     """A generator of random numbers that are the same in every replay: ``hf.random().choice(boxes)``."""
-    return _run("hf.random").random
+    return current("hf.random").random
 
 
 def uuid4() -> UUID:
     """A random UUID, the same in every replay."""
-    return UUID(int=_run("hf.uuid4").random.getrandbits(UUID_BITS), version=4)
+    return UUID(int=current("hf.uuid4").random.getrandbits(UUID_BITS), version=4)
 
 
 def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
     """Compute a value once and record it. For quick things without I/O; anything else is an activity."""
-    run = _run("hf.side_effect")
+    run = current("hf.side_effect")
     value: T = run.side_effect(
         compute,
         lambda result: encode(result, annotation, what="the side effect"),
@@ -51,7 +51,7 @@ def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
 
 def info() -> WorkflowInfo:
     """Which instance this code runs for."""
-    identity = _run("hf.info").identity
+    identity = current("hf.info").identity
     return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution)
 
 
@@ -59,22 +59,23 @@ class WorkflowLogger:
     """Logs each line once: not again in replay, and only when the turn that logged it is committed."""
 
     def debug(self, message: str, *arguments: Any, **extra: Any) -> None:
-        _run("hf.log").log(logging.DEBUG, message, *arguments, **extra)
+        current("hf.log").log(logging.DEBUG, message, *arguments, **extra)
 
     def info(self, message: str, *arguments: Any, **extra: Any) -> None:
-        _run("hf.log").log(logging.INFO, message, *arguments, **extra)
+        current("hf.log").log(logging.INFO, message, *arguments, **extra)
 
     def warning(self, message: str, *arguments: Any, **extra: Any) -> None:
-        _run("hf.log").log(logging.WARNING, message, *arguments, **extra)
+        current("hf.log").log(logging.WARNING, message, *arguments, **extra)
 
     def error(self, message: str, *arguments: Any, **extra: Any) -> None:
-        _run("hf.log").log(logging.ERROR, message, *arguments, **extra)
+        current("hf.log").log(logging.ERROR, message, *arguments, **extra)
 
 
 log = WorkflowLogger()
 
 
-def _run(called: str) -> WorkflowRun:
+def current(called: str) -> WorkflowRun:
+    """The run of the code that called us."""
     run = current_run()
     if run is None:
         raise NotInWorkflow(f"{called} works in workflow code only; here the ordinary Python tools do")

@@ -6,6 +6,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.authoring.definition import Definition
 from holdfast.authoring.names import checked_name
+from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyWord, Mailbox
+from holdfast.core.words import word
 from holdfast.errors import InvalidOption, UsageError
 
 P = ParamSpec("P")
@@ -24,9 +26,10 @@ class BoundWorkflow(Generic[R_co]):
 class Workflow(Definition, Generic[P, R]):
     """A function marked by `workflow`. It knows its name and version; an engine makes it run."""
 
-    def __init__(self, fn: Callable[..., Any], name: str, version: str) -> None:
+    def __init__(self, fn: Callable[..., Any], name: str, version: str, mailbox: Mailbox | None = None) -> None:
         super().__init__(fn, name)
         self.version = version
+        self.mailbox = mailbox
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundWorkflow[R]:
         """Put the arguments in, checked against the signature, for a later start."""
@@ -49,13 +52,36 @@ class WorkflowDecorator(Protocol):
 @overload
 def workflow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
 @overload
-def workflow(*, name: str | None = None, version: str = "") -> WorkflowDecorator: ...
-def workflow(fn: Callable[..., Any] | None = None, /, *, name: str | None = None, version: str = "") -> Any:
-    """Mark an async function as a workflow. Its code must be deterministic: side effects belong into activities."""
+def workflow(
+    *,
+    name: str | None = None,
+    version: str = "",
+    event_policy: EventPolicyWord = EventPolicy.MAILBOX,
+    mailbox_limit: int = DEFAULT_MAILBOX_LIMIT,
+) -> WorkflowDecorator: ...
+def workflow(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str = "",
+    event_policy: EventPolicyWord = EventPolicy.MAILBOX,
+    mailbox_limit: int = DEFAULT_MAILBOX_LIMIT,
+) -> Any:
+    """Mark an async function as a workflow. Its code must be deterministic: side effects belong into activities.
+
+    `event_policy`: events that nobody waits for are kept, up to `mailbox_limit` of them, or, with
+    "drop_unsubscribed", dropped with a warning.
+    """
+    policy = word(EventPolicy, event_policy, "policy for events")
+    if mailbox_limit < 1:
+        raise InvalidOption(f"mailbox_limit must be a number of events above zero, not {mailbox_limit!r}")
+    rules = Mailbox(policy, mailbox_limit)
 
     def mark(function: Callable[..., Any]) -> Workflow[Any, Any]:
         if not inspect.iscoroutinefunction(function):
             raise InvalidOption(f"@hf.workflow marks an `async def`, not {function!r}")
-        return Workflow(function, checked_name(name or function.__name__, "a workflow"), version)
+        mailbox = None if rules == Mailbox() else rules
+        return Workflow(function, checked_name(name or function.__name__, "a workflow"), version, mailbox)
 
     return mark if fn is None else mark(fn)

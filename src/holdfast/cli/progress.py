@@ -171,4 +171,6 @@ def _activity_state(attempt: AttemptRecord, now_ms: int) -> str:
 
 
 def _name(step: Step) -> str:
-    return f"timer {step.number}" if step.kind == "timer" else step.name
+    if step.kind == "timer":
+        return f"timer {step.number}"
+    return f"event {step.name}" if step.kind == "event" else step.name

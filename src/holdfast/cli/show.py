@@ -25,7 +25,7 @@ from holdfast.cli.texts import moment_text, print_aligned, safe, safe_lines, sec
 from holdfast.client.client import NEWEST
 from holdfast.client.views import moment, read_key
 from holdfast.core.collation.digits import MEANING, Digit
-from holdfast.core.events import Payload, WorkflowTerminated
+from holdfast.core.events import InstanceCancelled, Payload, WorkflowCancelled, WorkflowTerminated
 from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound
@@ -68,9 +68,9 @@ class Shown:
 
     @property
     def reason(self) -> str | None:
-        """Why it was terminated, if that was said."""
+        """Why it was terminated or cancelled, if that was said."""
         for event in reversed(self.picture.events):
-            if isinstance(event, WorkflowTerminated):
+            if isinstance(event, WorkflowTerminated | WorkflowCancelled | InstanceCancelled):
                 return event.reason or None
         return None
 
@@ -186,7 +186,7 @@ def _timeline(shown: Shown) -> list[list[Text]]:
     """A row for every attempt and timer, in the order in which the steps were scheduled."""
     rows = [[Text(name) for name in ("at", "step", "attempt", "state", "ledger", "took", "")]]
     for step in shown.picture.steps:
-        rows += _timer_rows(step, shown) if step.kind == "timer" else _attempt_rows(step, shown)
+        rows += _attempt_rows(step, shown) if step.kind == "activity" else _timer_rows(step, shown)
     return rows
 
 

@@ -1,6 +1,5 @@
 """The steps of an instance, as ``run`` and ``show`` tell them: activities with their attempts, and timers."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -9,6 +8,8 @@ import msgspec
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, decode_events
 from holdfast.core.lifecycle import AttemptState
+from holdfast.core.steps import Step as RecordedStep
+from holdfast.core.steps import read_steps
 from holdfast.errors import StoreError
 from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import AttemptRecord, InstanceRecord, Store
@@ -27,7 +28,7 @@ class StepState(StrEnum):
 
 @dataclass(slots=True)
 class Step:
-    """One activity or timer."""
+    """One activity, timer or wait for an event."""
 
     kind: str
     number: int
@@ -71,27 +72,12 @@ async def take_picture(store: Store, record: InstanceRecord) -> Picture:
 
 def steps_of(events: list[HistoryEvent], attempts: list[AttemptRecord]) -> list[Step]:
     """In the order in which they were first scheduled (K9)."""
-    steps: dict[tuple[str, int], Step] = {}
-    for event in events:
-        match event:
-            case ev.ActivityScheduled():
-                steps["activity", event.activity] = Step("activity", event.activity, event.name)
-            case ev.ActivityCompleted():
-                _end(steps.get(("activity", event.activity)), StepState.DONE, event.time_ms)
-            case ev.ActivityFailed():
-                _end(steps.get(("activity", event.activity)), StepState.FAILED, event.time_ms)
-            case ev.ActivityAbandoned():
-                _end(steps.get(("activity", event.activity)), StepState.CANCELLED, None)
-            case ev.TimerStarted():
-                steps["timer", event.timer] = Step("timer", event.timer, "timer", due_at_ms=event.due_at_ms)
-            case ev.TimerFired():
-                _end(steps.get(("timer", event.timer)), StepState.DONE, event.time_ms)
-            case ev.TimerCancelled():
-                _end(steps.get(("timer", event.timer)), StepState.CANCELLED, None)
-            case ev.WorkflowTerminated():
-                _end_all(steps.values(), event.time_ms)
-            case _:
-                pass
+    steps = {
+        (step.kind, step.number): Step(
+            step.kind, step.number, step.name, _state(step), step.due_at_ms, step.ended_at_ms
+        )
+        for step in read_steps(events)
+    }
     for attempt in attempts:
         step = steps.get(("activity", attempt.key.activity))
         if step is not None:
@@ -99,9 +85,19 @@ def steps_of(events: list[HistoryEvent], attempts: list[AttemptRecord]) -> list[
     return list(steps.values())
 
 
-def _end_all(steps: Iterable[Step], at_ms: int) -> None:
-    for step in steps:
-        _end(step, StepState.CANCELLED, at_ms)
+def _state(step: RecordedStep) -> StepState:
+    if step.is_open:
+        return StepState.OPEN
+    return StepState.CANCELLED if step.ended_by is None else _STATES.get(step.ended_by, StepState.CANCELLED)
+
+
+_STATES: dict[type[object], StepState] = {
+    ev.ActivityCompleted: StepState.DONE,
+    ev.ActivityFailed: StepState.FAILED,
+    ev.TimerFired: StepState.DONE,
+    ev.EventReceived: StepState.DONE,
+}
+"""How a step is shown that was ended by this; anything else has cancelled it."""
 
 
 def failure_of_attempt(attempt: AttemptRecord) -> Failure | None:
@@ -130,9 +126,3 @@ def attempt_seconds(attempt: AttemptRecord, now_ms: int) -> float | None:
             return None
         end_ms = now_ms
     return max(0, end_ms - attempt.started_at_ms) / 1000
-
-
-def _end(step: Step | None, state: StepState, at_ms: int | None) -> None:
-    if step is not None and step.state is StepState.OPEN:
-        step.state = state
-        step.ended_at_ms = at_ms

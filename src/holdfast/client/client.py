@@ -1,17 +1,19 @@
 """The client: starts instances and looks at them. Workers may be in this process, in others, or come later."""
 
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, TypeVarTuple, overload
 
 import msgspec
 
+from holdfast.authoring.events import Event, encoded_event
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.client.handle import Handle
 from holdfast.client.waiting import Waiters
-from holdfast.core.events import Payload, Started, encode_event
-from holdfast.core.gates import IdPolicy, PolicyWord
+from holdfast.core.events import CancelRequested, EventReceived, Payload, Started, encode_event
+from holdfast.core.gates import EventVerdict, IdPolicy, PolicyWord
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.words import word
 from holdfast.errors import (
@@ -19,6 +21,7 @@ from holdfast.errors import (
     InstanceConflict,
     InstanceNotFound,
     InvalidOption,
+    MailboxFull,
     StoreError,
     UsageError,
 )
@@ -32,6 +35,8 @@ from holdfast.runtime.surroundings import Bell, Surroundings
 from holdfast.storage.contract import (
     ClaimAttempts,
     ClaimInstances,
+    Deliver,
+    Delivered,
     Failed,
     HeartbeatAttempt,
     InstanceId,
@@ -53,6 +58,8 @@ from holdfast.storage.sqlite.store import SqliteStore
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
+logger = logging.getLogger("holdfast")
+
 NEWEST = 2**62
 LONGEST_PAGE = 10_000
 
@@ -239,6 +246,54 @@ class Client:
                 raise outcome.error
             case _:
                 raise StoreError(f"the termination of {instance_id!r} had the outcome {outcome!r}")
+
+    async def request_cancel(self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None) -> None:
+        """Ask an instance to end; see `Handle.cancel`."""
+        event = CancelRequested(time_ms=self._store.now_ms(), reason=_checked_reason(reason))
+        told = await self._deliver(Deliver(id=instance_id, number=number, event=event))
+        if told.verdict is EventVerdict.CLOSED:
+            raise InstanceClosed(f"{instance_id!r} is {told.instance.state}, so it cannot be cancelled any more")
+        if told.instance.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
+            self._ended_from_outside(instance_id, told.instance.number)
+
+    async def deliver_event(
+        self,
+        instance_id: InstanceId,
+        number: InstanceNumber | None,
+        event: "str | Event[Any]",
+        value: Any,
+        message_id: str | None,
+    ) -> bool:
+        """Raise an event to an instance; see `Handle.raise_event`."""
+        name, data = encoded_event(event, value)
+        unique = self._providers.unique_text() if message_id is None else checked_name(message_id, "a message")
+        received = EventReceived(
+            time_ms=self._store.now_ms(), name=name, value=Payload(msgspec.Raw(data)), id=message_id or ""
+        )
+        told = await self._deliver(Deliver(id=instance_id, number=number, event=received, message_id=unique))
+        match told.verdict:
+            case EventVerdict.CLOSED:
+                raise InstanceClosed(f"{instance_id!r} is {told.instance.state}: the event {name!r} was not delivered")
+            case EventVerdict.MAILBOX_FULL:
+                raise MailboxFull(f"the mailbox of {instance_id!r} is full: the event {name!r} was not delivered")
+            case EventVerdict.DROP_UNSUBSCRIBED:
+                logger.warning("the event %r for %r was dropped: nobody waits for it", name, instance_id)
+                return False
+            case _:
+                return True
+
+    async def _deliver(self, message: Deliver) -> Delivered:
+        outcome = await self._committer.commit(message)
+        match outcome:
+            case Delivered():
+                self._woken()
+                return outcome
+            case Rejected():
+                raise InstanceNotFound(outcome.reason)
+            case Failed():
+                raise outcome.error
+            case _:
+                raise StoreError(f"a message for {message.id!r} had the outcome {outcome!r}")
 
     def signature_of(self, workflow: str) -> Signature | None:
         known = self._registry.workflows.get(workflow)

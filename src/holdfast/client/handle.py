@@ -1,11 +1,12 @@
 """A handle: one instance, seen from outside."""
 
 import asyncio
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
 from holdfast.authoring.durations import Duration, milliseconds
+from holdfast.authoring.events import Event
 from holdfast.client.views import Description, HistoryEntry, description
 from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payload_of
 from holdfast.core.lifecycle import InstanceState
@@ -17,6 +18,7 @@ from holdfast.storage.contract import Close, InstanceId, InstanceNumber, Instanc
 from holdfast.storage.large import inline
 
 R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
 _failure = msgspec.json.Decoder(Failure)
 _payload = msgspec.json.Decoder(Payload)
 
@@ -32,6 +34,17 @@ class Reader(Protocol):
     async def end_from_outside(
         self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
     ) -> None: ...
+    async def request_cancel(
+        self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
+    ) -> None: ...
+    async def deliver_event(
+        self,
+        instance_id: InstanceId,
+        number: InstanceNumber | None,
+        event: str | Event[Any],
+        value: Any,
+        message_id: str | None,
+    ) -> bool: ...
     def signature_of(self, workflow: str) -> Signature | None: ...
 
 
@@ -100,7 +113,8 @@ class Handle(Generic[R_co]):
             reason: str | None = decode(data)
             said = f": {reason}" if reason else ""
             raise WorkflowTerminated(f"{self._id} was terminated{said}", reason)
-        raise WorkflowCancelled(f"{self._id} is {state}")
+        why: str | None = decode(data)
+        raise WorkflowCancelled(f"{self._id} was cancelled{f': {why}' if why else ''}")
 
     async def terminate(self, reason: str | None = None) -> None:
         """End the instance now (A9). Its code is not asked: no `except` of it runs, and no activity of a clean-up.
@@ -109,6 +123,25 @@ class Handle(Generic[R_co]):
         process, with the next heartbeat of their worker elsewhere. `InstanceClosed` if it has ended already.
         """
         await self._client.end_from_outside(self._id, self.number, reason)
+
+    async def cancel(self, reason: str | None = None) -> None:
+        """Ask the workflow to end: its code gets an `asyncio.CancelledError` where it waits, and may clean up.
+
+        Returns when the request is on disk. Asking twice is the same as asking once; `InstanceClosed` if it has ended.
+        """
+        await self._client.request_cancel(self._id, self.number, reason)
+
+    @overload
+    async def raise_event(self, event: Event[T], value: T, *, id: str | None = None) -> bool: ...
+    @overload
+    async def raise_event(self, event: str, value: Any = None, *, id: str | None = None) -> bool: ...
+    async def raise_event(self, event: "str | Event[Any]", value: Any = None, *, id: str | None = None) -> bool:  # noqa: A002
+        """Raise an event. When this returns it is on disk, and reaches the code once, in the order of its sender.
+
+        The same `id` is the same event, however often it is raised. False if nobody waits for it and the workflow
+        drops such events. `InstanceClosed` if the instance has ended, `MailboxFull` if too many wait in it already.
+        """
+        return await self._client.deliver_event(self._id, self.number, event, value, id)
 
     async def describe(self) -> Description:
         """Where the instance is now."""

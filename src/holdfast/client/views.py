@@ -5,18 +5,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.events import (
-    ActivityAbandoned,
-    ActivityCompleted,
-    ActivityFailed,
-    ActivityScheduled,
-    HistoryEvent,
-    TimerCancelled,
-    TimerFired,
-    TimerStarted,
-    WorkflowTerminated,
-)
+from holdfast.core.events import HistoryEvent
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.steps import Step, key_of, read_steps
 from holdfast.storage.contract import AttemptRecord, InstanceRecord
 
 
@@ -108,30 +99,12 @@ def description(record: InstanceRecord, events: list[HistoryEvent], attempts: li
 
 
 def read_key(events: list[HistoryEvent]) -> tuple[str, list[str]]:
-    """K9: a digit for each activity and timer in the order they were first scheduled, and what is still waited for."""
-    digits: dict[tuple[str, int], str] = {}
-    names: dict[tuple[str, int], str] = {}
-    for event in events:
-        match event:
-            case ActivityScheduled():
-                digits["activity", event.activity] = "8"
-                names["activity", event.activity] = f"activity {event.name}"
-            case ActivityCompleted():
-                digits["activity", event.activity] = "6"
-            case ActivityFailed() | ActivityAbandoned():
-                digits["activity", event.activity] = "7"
-            case TimerStarted():
-                digits["timer", event.timer] = "5"
-                names["timer", event.timer] = (
-                    f"timer {event.timer}, due {moment(event.due_at_ms):%Y-%m-%d %H:%M:%S} UTC"
-                )
-            case TimerFired():
-                digits["timer", event.timer] = "4"
-            case TimerCancelled():
-                digits["timer", event.timer] = "3"
-            case WorkflowTerminated():  # what was open is cancelled with it (K2)
-                digits = {which: "7" if digit in "85" else digit for which, digit in digits.items()}
-            case _:
-                pass
-    waiting = [names[which] for which, digit in digits.items() if digit in "85"]
-    return "".join(digits.values()), waiting
+    """K9: the key, and what is still waited for."""
+    steps = read_steps(events)
+    return key_of(steps), [_waits_for(step) for step in steps if step.is_open]
+
+
+def _waits_for(step: Step) -> str:
+    if step.due_at_ms is not None:
+        return f"timer {step.number}, due {moment(step.due_at_ms):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{step.kind} {step.name}"

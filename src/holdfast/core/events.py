@@ -64,6 +64,22 @@ class TimerFired(Event, frozen=True, tag="timer_fired"):
     timer: int
 
 
+class EventReceived(Event, frozen=True, tag="event_received"):
+    """An event that was raised from outside reached the wait that had been longest there for its name (G6)."""
+
+    time_ms: int
+    name: str
+    value: Payload
+    id: str = ""
+
+
+class CancelRequested(Event, frozen=True, tag="cancel_requested"):
+    """Somebody wants the workflow to end; its code is told, and may clean up."""
+
+    time_ms: int
+    reason: str = ""
+
+
 # ---------------------------------------------------------------- commands
 
 
@@ -112,6 +128,33 @@ class WorkflowFailed(Event, frozen=True, tag="workflow_failed"):
     failure: Payload
 
 
+class EventAwaited(Event, frozen=True, tag="event_awaited"):
+    """The code waits for an event of this name."""
+
+    wait: int
+    name: str
+
+
+class EventWaitEnded(Event, frozen=True, tag="event_wait_ended"):
+    """The code stopped waiting for an event."""
+
+    wait: int
+
+
+class EventRaised(Event, frozen=True, tag="event_raised"):
+    """The code raised an event to another instance. The value travels with the message."""
+
+    number: int
+    target: str
+    name: str
+
+
+class WorkflowCancelled(Event, frozen=True, tag="workflow_cancelled"):
+    """The main function ended as it was asked to."""
+
+    reason: str = ""
+
+
 # ---------------------------------------------------------------- the end from outside
 
 
@@ -122,7 +165,14 @@ class WorkflowTerminated(Event, frozen=True, tag="workflow_terminated"):
     reason: str = ""
 
 
-Input = Started | ActivityCompleted | ActivityFailed | TimerFired
+class InstanceCancelled(Event, frozen=True, tag="instance_cancelled"):
+    """It was cancelled where no code could be asked: before it began, or while it was parked (A9)."""
+
+    time_ms: int
+    reason: str = ""
+
+
+Input = Started | ActivityCompleted | ActivityFailed | TimerFired | EventReceived | CancelRequested
 Command = (
     ActivityScheduled
     | ActivityAbandoned
@@ -131,10 +181,16 @@ Command = (
     | SideEffectRecorded
     | WorkflowCompleted
     | WorkflowFailed
+    | EventAwaited
+    | EventWaitEnded
+    | EventRaised
+    | WorkflowCancelled
 )
-HistoryEvent = Input | Command | WorkflowTerminated
+FromOutside = WorkflowTerminated | InstanceCancelled
+HistoryEvent = Input | Command | FromOutside
 
-INPUTS: Final = (Started, ActivityCompleted, ActivityFailed, TimerFired)
+INPUTS: Final = (Started, ActivityCompleted, ActivityFailed, TimerFired, EventReceived, CancelRequested)
+FROM_OUTSIDE: Final = (WorkflowTerminated, InstanceCancelled)
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(list[HistoryEvent])
@@ -171,7 +227,7 @@ def payload_of(event: HistoryEvent) -> Payload | None:
             return event.result
         case ActivityFailed() | WorkflowFailed():
             return event.failure
-        case SideEffectRecorded():
+        case SideEffectRecorded() | EventReceived():
             return event.value
         case _:
             return None

@@ -7,7 +7,7 @@ holds the loop, what the inbox has and what time it is come in as arguments.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.core.words import word
@@ -127,6 +127,10 @@ class EventPolicy(StrEnum):
     DROP_UNSUBSCRIBED = "drop_unsubscribed"
 
 
+EventPolicyWord = EventPolicy | Literal["mailbox", "drop_unsubscribed"]
+"""A policy as people write it."""
+
+
 class EventVerdict(Enum):
     """G6, G7: what becomes of a raised event."""
 
@@ -140,6 +144,13 @@ class EventVerdict(Enum):
 
 
 DEFAULT_MAILBOX_LIMIT: Final = 100_000
+
+
+class Mailbox(NamedTuple):
+    """G6: what becomes of events that nobody waits for, and how many are kept."""
+
+    policy: EventPolicy = EventPolicy.MAILBOX
+    limit: int = DEFAULT_MAILBOX_LIMIT
 
 
 def decide_event(

@@ -1,6 +1,7 @@
 """Code against history (G12): whether a command that the code produced is the recorded one, and how to say so."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 
@@ -16,46 +17,53 @@ def mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryE
     """The first step in which code and history differ."""
     return HistoryMismatch(
         f"the code does not match the history at step {position}: "
-        f"recorded {_step(recorded)}, but the code produced {_step(produced)}"
+        f"recorded {_said(recorded)}, but the code produced {_said(produced)}"
     )
-
-
-def _step(event: HistoryEvent | None) -> str:
-    match event:
-        case None:
-            return "nothing"
-        case ev.ActivityScheduled():
-            return f"a call of activity {event.name!r} (number {event.activity})"
-        case ev.ActivityAbandoned():
-            return f"the end of waiting for activity number {event.activity}"
-        case ev.TimerStarted():
-            return f"the start of timer number {event.timer}"
-        case ev.TimerCancelled():
-            return f"the end of waiting for timer number {event.timer}"
-        case ev.SideEffectRecorded():
-            return f"side effect number {event.number}"
-        case ev.WorkflowCompleted():
-            return "the end of the workflow"
-        case ev.WorkflowFailed():
-            return f"the failure of the workflow ({_decode_failure(bytes(event.failure.data)).message})"
-        case ev.WorkflowTerminated():
-            return "its end from outside"
-        case ev.Started() | ev.ActivityCompleted() | ev.ActivityFailed() | ev.TimerFired():
-            return "no further step before the next message"
 
 
 def is_same(recorded: HistoryEvent, produced: HistoryEvent) -> bool:
     """Whether two commands are the same step. Arguments and due times may change with the code; steps may not."""
-    match recorded, produced:
-        case ev.ActivityScheduled(), ev.ActivityScheduled():
-            return (recorded.activity, recorded.name) == (produced.activity, produced.name)
-        case ev.ActivityAbandoned(), ev.ActivityAbandoned():
-            return recorded.activity == produced.activity
-        case ev.TimerStarted(), ev.TimerStarted():
-            return recorded.timer == produced.timer
-        case ev.TimerCancelled(), ev.TimerCancelled():
-            return recorded.timer == produced.timer
-        case ev.SideEffectRecorded(), ev.SideEffectRecorded():
-            return recorded.number == produced.number
-        case _:
-            return type(recorded) is type(produced)
+    kind = type(recorded)
+    if type(produced) is not kind:
+        return False
+    return all(getattr(recorded, name) == getattr(produced, name) for name in _IDENTITY.get(kind, ()))
+
+
+def _said(event: HistoryEvent | None) -> str:
+    if event is None:
+        return "nothing"
+    if isinstance(event, ev.INPUTS):
+        return "no further step before the next message"
+    return _SAID[type(event)](event)
+
+
+_IDENTITY: Final[dict[type[Any], tuple[str, ...]]] = {
+    ev.ActivityScheduled: ("activity", "name"),
+    ev.ActivityAbandoned: ("activity",),
+    ev.TimerStarted: ("timer",),
+    ev.TimerCancelled: ("timer",),
+    ev.SideEffectRecorded: ("number",),
+    ev.EventAwaited: ("wait", "name"),
+    ev.EventWaitEnded: ("wait",),
+    ev.EventRaised: ("number", "name"),
+}
+"""What must be equal in two commands of one kind."""
+
+_SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
+    ev.ActivityScheduled: lambda event: f"a call of activity {event.name!r} (number {event.activity})",
+    ev.ActivityAbandoned: lambda event: f"the end of waiting for activity number {event.activity}",
+    ev.TimerStarted: lambda event: f"the start of timer number {event.timer}",
+    ev.TimerCancelled: lambda event: f"the end of waiting for timer number {event.timer}",
+    ev.SideEffectRecorded: lambda event: f"side effect number {event.number}",
+    ev.WorkflowCompleted: lambda _: "the end of the workflow",
+    ev.WorkflowFailed: lambda event: (
+        f"the failure of the workflow ({_decode_failure(bytes(event.failure.data)).message})"
+    ),
+    ev.EventAwaited: lambda event: f"a wait for event {event.name!r} (number {event.wait})",
+    ev.EventWaitEnded: lambda event: f"the end of wait number {event.wait} for an event",
+    ev.EventRaised: lambda event: f"an event {event.name!r} raised to {event.target!r}",
+    ev.WorkflowCancelled: lambda _: "the end of the workflow by cancellation",
+    ev.WorkflowTerminated: lambda _: "the end of the workflow from outside",
+    ev.InstanceCancelled: lambda _: "the cancellation of the workflow from outside",
+}
+"""A step, for people."""

@@ -22,6 +22,15 @@ class ScheduledActivity(NamedTuple):
     encoded_options: bytes
 
 
+class SentEvent(NamedTuple):
+    """An event for another instance."""
+
+    number: int
+    target: str
+    name: str
+    data: bytes
+
+
 class LogLine(NamedTuple):
     """A line that the code logged; written once its turn is committed."""
 
@@ -36,7 +45,17 @@ class Output:
     done: there are two of these for each live instance, and the collector looks at every list.
     """
 
-    __slots__ = ("abandoned", "events", "logs", "outcome", "scheduled", "timers_ended", "timers_started")
+    __slots__ = (
+        "abandoned",
+        "events",
+        "logs",
+        "outcome",
+        "scheduled",
+        "sent",
+        "timers_ended",
+        "timers_started",
+        "waits_changed",
+    )
 
     def __init__(self) -> None:
         self.events: list[HistoryEvent] = []
@@ -45,7 +64,9 @@ class Output:
         self.timers_started: dict[int, int] = {}
         self.timers_ended: Sequence[int] = ()
         self.logs: Sequence[LogLine] = ()
-        self.outcome: ev.WorkflowCompleted | ev.WorkflowFailed | None = None
+        self.sent: Sequence[SentEvent] = ()
+        self.waits_changed = False
+        self.outcome: ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowCancelled | None = None
 
 
 def with_one_more(items: Sequence[Item], item: Item) -> Sequence[Item]:

@@ -19,14 +19,16 @@ import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload
+from holdfast.core.gates import EventPolicy, Mailbox
 from holdfast.core.options import ActivityOptions
 from holdfast.errors import HistoryMismatch, PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
 from holdfast.payloads.signature import Signature
 from holdfast.replay.evicted import Evicted
 from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.mailbox import Waits
 from holdfast.replay.matching import is_same, mismatch
-from holdfast.replay.output import LogLine, Output, ScheduledActivity, with_one_more
+from holdfast.replay.output import LogLine, Output, ScheduledActivity, SentEvent, with_one_more
 from holdfast.replay.running import Watch
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class WorkflowCode(Protocol):
     def name(self) -> str: ...
     @property
     def fn(self) -> Callable[..., Any]: ...
+    @property
+    def mailbox(self) -> Mailbox | None: ...
     @property
     def signature(self) -> Signature: ...
 
@@ -99,6 +103,9 @@ class WorkflowRun:
         self._side_effects: dict[int, Payload] = {}
         self._output = Output()
         self._new_deadline = new_deadline
+        self._waits: Waits | None = None
+        self._next_sent = 0
+        self._cancel_reason: str | None = None
 
     # ------------------------------------------------------------ driven by the owner
 
@@ -141,7 +148,7 @@ class WorkflowRun:
                     self._feed(event)
                     produced.extend(self._output.events)
                     self._output = Output()
-                elif isinstance(event, ev.WorkflowTerminated):
+                elif isinstance(event, ev.FROM_OUTSIDE):
                     continue  # the code never learnt of it
                 elif not produced or not is_same(event, produced[0]):
                     raise mismatch(position, recorded=event, produced=produced[0] if produced else None)
@@ -188,12 +195,26 @@ class WorkflowRun:
     def _timer_fired(self, event: ev.TimerFired) -> None:
         self._loop.fire_timer(event.timer)
 
+    def _event_received(self, event: ev.EventReceived) -> None:
+        self._output.waits_changed = True
+        self.waits.received(event)
+
+    def _cancel_requested(self, event: ev.CancelRequested) -> None:
+        """The main task is cancelled, once; what it makes of it is its own."""
+        if self._cancel_reason is None:
+            self._cancel_reason = event.reason
+            if self._main is not None and not self._main.done():
+                self._main.cancel(event.reason or None)
+
     def _data(self, payload: Payload) -> bytes:
         return self._payloads[payload.reference] if payload.reference else bytes(payload.data)
 
     def _finish(self, main: "asyncio.Task[Any]", deadline: Callable[[], bool] | None) -> None:
         if self._loop.cancel_left_over(main, deadline=deadline):
             return  # what is left over cleans up and waits for something; its answers come as further inputs
+        if main.cancelled() and self._cancel_reason is not None:
+            self._end(ev.WorkflowCancelled(reason=self._cancel_reason))
+            return
         if main.cancelled():
             error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
         else:
@@ -208,7 +229,7 @@ class WorkflowRun:
                 return
         self._end(ev.WorkflowFailed(failure=Payload(msgspec.Raw(_encode(failure_of(error))))))
 
-    def _end(self, outcome: ev.WorkflowCompleted | ev.WorkflowFailed) -> None:
+    def _end(self, outcome: ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowCancelled) -> None:
         self._output.outcome = outcome
         self._output.events.append(outcome)
 
@@ -250,6 +271,54 @@ class WorkflowRun:
                 self._output.events.append(ev.ActivityAbandoned(activity=number))
                 self._output.abandoned = with_one_more(self._output.abandoned, number)
             raise
+
+    @property
+    def seed(self) -> int:
+        """What everything random in this execution grows from; no other execution has it."""
+        return self._seed or 0
+
+    @property
+    def mailbox(self) -> Mailbox | None:
+        """The rules for events that nobody waits for, where they are not the usual ones (G6)."""
+        return self._code.mailbox
+
+    @property
+    def drops_events(self) -> bool:
+        """Whether events that nobody waits for are dropped."""
+        return self._code.mailbox is not None and self._code.mailbox.policy is EventPolicy.DROP_UNSUBSCRIBED
+
+    @property
+    def waits(self) -> Waits:
+        """The waits for events, made when the first one begins."""
+        if self._waits is None:
+            self._waits = Waits(self._loop, self._emit_wait)
+        return self._waits
+
+    @property
+    def waited_for(self) -> tuple[str, ...]:
+        """The names of the events that are waited for."""
+        return () if self._waits is None else self._waits.names
+
+    def waits_for_event(self, name: str) -> bool:
+        """Whether an event of this name would reach somebody."""
+        return self._waits is not None and self._waits.has(name)
+
+    def _emit_wait(self, command: ev.Command) -> None:
+        self._output.waits_changed = True
+        self._output.events.append(command)
+
+    async def next_event(self, name: str) -> bytes:
+        """Wait for an event, and give its data."""
+        self._loop.check_evicted()
+        return self._data(await self.waits.wait(name))
+
+    def raise_event(self, target: str, name: str, data: bytes) -> None:
+        """Raise an event to another instance, with this turn's commit."""
+        self._loop.check_evicted()
+        number = self._next_sent
+        self._next_sent = number + 1
+        self._output.events.append(ev.EventRaised(number=number, target=target, name=name))
+        self._output.sent = with_one_more(self._output.sent, SentEvent(number, target, name, data))
 
     def side_effect(
         self, compute: Callable[[], Any], encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]
@@ -302,5 +371,7 @@ _HOW: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.ActivityFailed: WorkflowRun._activity_failed,  # noqa: SLF001
     ev.TimerFired: WorkflowRun._timer_fired,  # noqa: SLF001
     ev.Started: WorkflowRun._started,  # noqa: SLF001
+    ev.EventReceived: WorkflowRun._event_received,  # noqa: SLF001
+    ev.CancelRequested: WorkflowRun._cancel_requested,  # noqa: SLF001
 }
 """How each input is applied."""

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.authoring.registry import Registry
-from holdfast.core.events import Input, Started, TimerFired, decode_event
+from holdfast.core.events import Input, Started, decode_event
 from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
 from holdfast.core.liveness import WorkerKey
 from holdfast.errors import HoldfastError, StoreError, WorkerFenced
@@ -223,11 +223,7 @@ class InstanceOwner:
         self._runs.words.slot[0] = live.number
         try:
             for at, message in enumerate(messages):
-                event = message.event
-                if isinstance(event, TimerFired) and not live.run.waits_for(event.timer):
-                    continue  # a message before it ended the wait
-                live.run.apply(event)
-                done.append(message)
+                live.apply(message, done)
                 if live.run.is_done:
                     live.queue.extend(messages[at + 1 :])
                     break
@@ -237,6 +233,10 @@ class InstanceOwner:
             return
         finally:
             self._runs.words.slot[0] = NO_NUMBER
+        if not done:  # events that nobody waits for yet
+            live.busy = False
+            self._rest(live)
+            return
         built = self._build(live, done, live.run.take_output())
         self._committer.submit(built.turn, partial(self._decided, live, built, done))
 
@@ -286,7 +286,7 @@ class InstanceOwner:
             self._runner.start(running_record(live, attempt))
         if turn.abandoned:
             self._runner.cancel(live.number, live.execution, set(turn.abandoned))
-        if len(built.eager) < len(turn.attempts):
+        if len(built.eager) < len(turn.attempts) or turn.sent:
             self._work_is_waiting()
         if turn.close is not None:
             self._end(live, turn.close)

@@ -1,10 +1,13 @@
 """An instance whose code is live in this process, and what it knows between two turns."""
 
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from holdfast.core.events import ActivityCompleted, ActivityFailed, Input, TimerFired
+import msgspec
+
+from holdfast.core.events import EventReceived, Input, TimerFired
 from holdfast.core.gates import Arrival, PendingTimer, apply_order
 from holdfast.replay.run import WorkflowRun
 from holdfast.storage.contract import Completion, Fence, InstanceId, InstanceNumber, Transition
@@ -54,6 +57,7 @@ class LiveInstance:
         "fence",
         "id",
         "last_row",
+        "mail",
         "number",
         "queue",
         "run",
@@ -88,6 +92,8 @@ class LiveInstance:
         self.last_row = 0
         """The newest inbox row taken in. Rows only grow, so what is not above it was seen before."""
         self.queue: deque[Message] = deque()
+        self.mail: dict[str, deque[Message]] = {}
+        """G6: events that nobody waits for, by name. They stay in the inbox, too."""
         self.timers: dict[int, int] = {}
 
     @property
@@ -124,15 +130,37 @@ class LiveInstance:
         event = message.event
         if event.time_ms == time_ms:
             return message
-        match event:
-            case ActivityCompleted():
-                event = ActivityCompleted(
-                    time_ms=time_ms, activity=event.activity, result=event.result, attempt=event.attempt
-                )
-            case ActivityFailed():
-                event = ActivityFailed(
-                    time_ms=time_ms, activity=event.activity, failure=event.failure, attempt=event.attempt
-                )
-            case _:
-                return message
-        return message._replace(event=event)
+        return message._replace(event=msgspec.structs.replace(event, time_ms=time_ms))
+
+    def apply(self, message: Message, done: list[Message]) -> None:
+        """Apply a message, and then every kept event for which somebody waits by now (G6)."""
+        run, event = self.run, message.event
+        if isinstance(event, TimerFired) and not run.waits_for(event.timer):
+            return  # a message before it ended the wait
+        if isinstance(event, EventReceived) and not run.waits_for_event(event.name):
+            if run.drops_events:
+                run.log(logging.WARNING, "the event %r was dropped: nobody waits for it", event.name)
+                done.append(message)
+            else:
+                self.keep(message, event.name)
+            return
+        run.apply(event)
+        done.append(message)
+        while self.mail and not run.is_done and (mail := self.next_mail()) is not None:
+            run.apply(mail.event)
+            done.append(mail)
+
+    def keep(self, message: Message, name: str) -> None:
+        """Nobody waits for this event now."""
+        self.mail.setdefault(name, deque()).append(message)
+
+    def next_mail(self) -> Message | None:
+        """The oldest kept event for which somebody waits by now."""
+        waited_for = [name for name in self.mail if self.run.waits_for_event(name)]
+        if not waited_for:
+            return None
+        name = min(waited_for, key=lambda each: self.mail[each][0].row)
+        message = self.mail[name].popleft()
+        if not self.mail[name]:
+            del self.mail[name]
+        return self._stamped(message, message.event.time_ms)

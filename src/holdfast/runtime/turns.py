@@ -4,7 +4,7 @@ Decides which new attempts start here at once (eager dispatch) and which wait fo
 out of the history.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,9 +12,12 @@ import msgspec
 from holdfast.core.events import (
     ActivityCompleted,
     ActivityFailed,
+    EventReceived,
     HistoryEvent,
     Input,
+    Payload,
     TimerFired,
+    WorkflowCancelled,
     WorkflowCompleted,
     WorkflowFailed,
     encode_events,
@@ -24,13 +27,15 @@ from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, exit_leg2, rea
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.replay.output import LogLine, Output, ScheduledActivity
+from holdfast.replay.output import LogLine, Output, ScheduledActivity, SentEvent
 from holdfast.runtime.live import LiveInstance, Message
 from holdfast.storage.contract import (
     AttemptKey,
     AttemptRecord,
     Close,
     Completion,
+    Deliver,
+    InstanceId,
     LargePayload,
     NewAttempt,
     TimerRow,
@@ -62,29 +67,24 @@ def build_turn(
     release: bool,
 ) -> BuiltTurn:
     """Put everything one turn did together. `reserve` says whether an activity may start here at once."""
-    attempts: list[NewAttempt] = []
-    eager: list[NewAttempt] = []
-    for scheduled in output.scheduled:
-        starts_here = scheduled.activity not in output.abandoned and reserve(scheduled)
-        new = _new_attempt(scheduled, owner if starts_here else None, now_ms)
-        attempts.append(new)
-        if new.owner is not None:
-            eager.append(new)
+    attempts = [
+        _new_attempt(scheduled, owner if _starts_here(scheduled, output, reserve) else None, now_ms)
+        for scheduled in output.scheduled
+    ]
+    eager = [new for new in attempts if new.owner is not None]
     payloads: list[LargePayload] = []
-    events = output.events
-    encoded = encode_events(events) if events else b""
-    if len(encoded) > INLINE_LIMIT_BYTES:
-        events = [offload(event, payloads) for event in events]
-        encoded = encode_events(events)
+    events, encoded = _encoded(output.events, payloads)
     completions: list[Completion] = []
     responses: list[Transition] = []
     consumed: list[int] = []
     ended = list(output.timers_ended)
+    mail_taken = 0
     for event, completion, row, response in messages:
         if completion is not None:
             completions.append(completion)
         elif row:
             consumed.append(row)
+            mail_taken += type(event) is EventReceived
             if response is not None:
                 responses.append(response)
         elif type(event) is TimerFired:
@@ -107,8 +107,26 @@ def build_turn(
         payloads=tuple(payloads),
         close=None if output.outcome is None else close_of(events, output.outcome),
         release=release,
+        waits=live.run.waited_for if output.waits_changed else None,
+        mail_taken=mail_taken,
+        sent=tuple(_messages(live, output.sent)) if output.sent else (),
+        mailbox=live.run.mailbox if live.turn == 0 else None,
     )
     return BuiltTurn(turn, eager, output.logs)
+
+
+def _encoded(events: list[HistoryEvent], payloads: list[LargePayload]) -> tuple[list[HistoryEvent], bytes]:
+    """The events as they are stored; what is large in them goes to `payloads`."""
+    encoded = encode_events(events) if events else b""
+    if len(encoded) > INLINE_LIMIT_BYTES:
+        events = [offload(event, payloads) for event in events]
+        encoded = encode_events(events)
+    return events, encoded
+
+
+def _starts_here(scheduled: ScheduledActivity, output: Output, reserve: Callable[[ScheduledActivity], bool]) -> bool:
+    """What was given up in the very turn that called it is never begun."""
+    return scheduled.activity not in output.abandoned and reserve(scheduled)
 
 
 def _change_timers(live: LiveInstance, started: dict[int, int], ended: list[int]) -> tuple[TimerRow, ...]:
@@ -118,8 +136,21 @@ def _change_timers(live: LiveInstance, started: dict[int, int], ended: list[int]
     return tuple(TimerRow(timer=timer, due_at_ms=due) for timer, due in started.items())
 
 
-def close_of(events: list[HistoryEvent], outcome: WorkflowCompleted | WorkflowFailed) -> Close:
+def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver]:
+    """Events for others. Their ids are the same however often the turn is tried, and in no other execution."""
+    for number, target, name, data in sent:
+        yield Deliver(
+            id=InstanceId(target),
+            event=EventReceived(time_ms=live.stamp_ms, name=name, value=Payload(msgspec.Raw(data))),
+            message_id=f"{live.run.seed:x}/{number}",
+        )
+
+
+def close_of(events: list[HistoryEvent], outcome: WorkflowCompleted | WorkflowFailed | WorkflowCancelled) -> Close:
     """The end of the instance, now that the code has come to its end."""
+    if isinstance(outcome, WorkflowCancelled):
+        reason = Payload(msgspec.Raw(msgspec.json.encode(outcome.reason or None)))
+        return Close(state=InstanceState.CANCELLED, outcome=msgspec.json.encode(reason))
     state = InstanceState.COMPLETED if isinstance(outcome, WorkflowCompleted) else InstanceState.FAILED
     payload = payload_of(events[-1])
     return Close(state=state, outcome=msgspec.json.encode(payload))

@@ -3,8 +3,8 @@
 A member says which rows it expects and what it makes of them. It is applied as a whole or not at all.
 """
 
-from holdfast.core.events import ActivityCompleted, ActivityFailed
-from holdfast.core.gates import IdPolicy
+from holdfast.core.events import ActivityCompleted, ActivityFailed, CancelRequested, EventReceived
+from holdfast.core.gates import EventVerdict, IdPolicy, Mailbox
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.storage.records import (
@@ -61,6 +61,18 @@ class Completion(Record, frozen=True):
     """False when somebody else ends the attempt: a janitor at its deadline, or whoever found its worker dead."""
 
 
+class Deliver(Record, frozen=True):
+    """A message from outside, or from another instance's turn, for the newest instance of an id (G5, G7).
+
+    `message_id` makes it one message however often it is sent. `number` names one instance of the id.
+    """
+
+    id: InstanceId
+    event: EventReceived | CancelRequested
+    number: InstanceNumber | None = None
+    message_id: str = ""
+
+
 class Close(Record, frozen=True):
     """The end of an instance."""
 
@@ -88,6 +100,18 @@ class Turn(Record, frozen=True):
     payloads: tuple[LargePayload, ...] = ()
     close: Close | None = None
     release: bool = False
+    waits: tuple[str, ...] | None = None
+    """The events that are waited for from here on; None: no change."""
+    mail_taken: int = 0
+    """How many of the consumed messages were events."""
+    sent: tuple[Deliver, ...] = ()
+    mailbox: Mailbox | None = None
+    """With the first turn, where the workflow has other rules for events than the usual."""
+
+    @property
+    def has_mail(self) -> bool:
+        """Whether anything about events changes."""
+        return self.waits is not None or self.mail_taken > 0 or bool(self.sent) or self.mailbox is not None
 
 
 class Start(Record, frozen=True):
@@ -205,6 +229,7 @@ Member = (
     | HeartbeatAttempt
     | Lose
     | Disown
+    | Deliver
 )
 
 
@@ -254,4 +279,13 @@ class ClaimedAttempts(Record, frozen=True):
     attempts: list[AttemptRecord]
 
 
-Outcome = Applied | Rejected | Failed | StartedInstance | TerminatedInstance | ClaimedInstances | ClaimedAttempts
+class Delivered(Record, frozen=True):
+    """What became of a message, and the instance it was for, as it was before."""
+
+    instance: InstanceRecord
+    verdict: EventVerdict
+
+
+Outcome = (
+    Applied | Rejected | Failed | StartedInstance | TerminatedInstance | ClaimedInstances | ClaimedAttempts | Delivered
+)

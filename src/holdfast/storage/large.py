@@ -14,6 +14,7 @@ import msgspec
 from holdfast.core.events import (
     ActivityCompleted,
     ActivityFailed,
+    EventReceived,
     HistoryEvent,
     Payload,
     SideEffectRecorded,
@@ -37,6 +38,7 @@ _PAYLOAD_FIELD: Final[dict[type[object], str]] = {
     ActivityCompleted: "result",
     ActivityFailed: "failure",
     SideEffectRecorded: "value",
+    EventReceived: "value",
     WorkflowCompleted: "result",
     WorkflowFailed: "failure",
 }

@@ -7,9 +7,17 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.events import HistoryEvent, Payload, Started, WorkflowTerminated, decode_event, encode_events
+from holdfast.core.events import (
+    FromOutside,
+    HistoryEvent,
+    Payload,
+    Started,
+    WorkflowTerminated,
+    decode_event,
+    encode_events,
+)
 from holdfast.core.gates import stamp_ms
-from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, next_state
+from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
 from holdfast.core.require import require
 from holdfast.storage.contract import InstanceNumber, InstanceRecord, Outcome, Rejected, Terminate, TerminatedInstance
 from holdfast.storage.sqlite.rows import inbox_of, instance_of
@@ -48,11 +56,15 @@ def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
 
 def terminate(transaction: Transaction, found: InstanceRecord, reason: str) -> None:
     """End an instance that was read in this transaction and is open."""
+    ended = WorkflowTerminated(time_ms=stamp_ms(found.stamp_ms, transaction.now_ms), reason=reason)
+    end_from_outside(transaction, found, ended, next_state(found.state, InstanceEvent.TERMINATE))
+
+
+def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: FromOutside, state: InstanceState) -> None:
+    """Close an instance of which no code is asked: the end is the last event of its history."""
     number, now_ms = found.number, transaction.now_ms
-    ended = WorkflowTerminated(time_ms=stamp_ms(found.stamp_ms, now_ms), reason=reason)
     events: list[HistoryEvent] = [ended] if found.turn else [*_unread_start(transaction, number), ended]
-    outcome = _encode(Payload(msgspec.Raw(_encode(reason or None))))
-    state = next_state(found.state, InstanceEvent.TERMINATE)
+    outcome = _encode(Payload(msgspec.Raw(_encode(ended.reason or None))))
     changed = transaction.change(sql.terminate_instance, state, outcome, now_ms, number, found.state)
     require(changed == 1, f"instance {number} was not {found.state} any more inside one transaction")
     transaction.change(sql.append_history, number, found.execution, found.turn, encode_events(events))

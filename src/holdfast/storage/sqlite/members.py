@@ -23,6 +23,7 @@ from holdfast.storage.contract import (
     ClaimedInstances,
     ClaimInstances,
     Completion,
+    Deliver,
     Disown,
     Fence,
     HeartbeatAttempt,
@@ -43,6 +44,7 @@ from holdfast.storage.endings import end_by_loss, transition
 from holdfast.storage.large import large_payload, marked
 from holdfast.storage.sqlite import attempts
 from holdfast.storage.sqlite.closing import REPLACED, apply_terminate, leave_nothing_pending, terminate
+from holdfast.storage.sqlite.delivery import apply_deliver, write_mail
 from holdfast.storage.sqlite.rows import attempt_of, instance_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
@@ -74,7 +76,7 @@ def _actor(member: Member) -> WorkerKey | None:
             return member.owner
         case Start():
             return member.first.owner if member.first else None
-        case Lose() | Terminate():
+        case Lose() | Terminate() | Deliver():
             return None
         case Retry():
             return member.ended.owner if member.by_owner else None
@@ -139,6 +141,8 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
         change(sql.start_timer, number, execution, timer.timer, timer.due_at_ms)
     for ended in turn.timers_ended:
         change(sql.end_timer, number, execution, ended)
+    if turn.has_mail:
+        write_mail(transaction, turn, number)
     if turn.close is not None:
         leave_nothing_pending(transaction, number)
         change(sql.close_instance, turn.close.state, turn.close.outcome, transaction.now_ms, number)
@@ -327,5 +331,6 @@ HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
     HeartbeatAttempt: attempts.apply_heartbeat,
     Lose: _apply_lose,
     Disown: _apply_disown,
+    Deliver: apply_deliver,
 }
 """How each kind of member is applied. A test compares it with the members there are."""

@@ -20,6 +20,10 @@ CREATE TABLE instances (
     created_at_ms   INTEGER NOT NULL,
     closed_at_ms    INTEGER,
     losses          INTEGER NOT NULL DEFAULT 0,         -- owners lost while they ran its code, since its last turn (G12)
+    waits           TEXT,                               -- the events that its code waits for, a JSON list (G6)
+    mail            INTEGER NOT NULL DEFAULT 0,         -- how many events are in its inbox
+    event_policy    TEXT,                               -- what becomes of those that nobody waits for; null: kept
+    mailbox_limit   INTEGER,                            -- how many are kept; null: the usual number
     superseded_at_ms INTEGER                            -- when its id was given to a new instance; null: it has it
 );
 
@@ -42,10 +46,18 @@ CREATE TABLE inbox (
     number    INTEGER NOT NULL,
     execution INTEGER NOT NULL,
     stamp_ms  INTEGER NOT NULL,
-    event     BLOB    NOT NULL
+    event     BLOB    NOT NULL,
+    name      TEXT                                      -- of an event; it waits here until somebody waits for it (G6)
 );
 
 CREATE INDEX inbox_of_instance ON inbox (number);
+
+-- The ids of messages that were taken (G6): the same one twice changes nothing.
+CREATE TABLE received (
+    number INTEGER NOT NULL,
+    id     TEXT    NOT NULL,
+    PRIMARY KEY (number, id)
+) WITHOUT ROWID;
 
 CREATE TABLE timers (
     number    INTEGER NOT NULL,

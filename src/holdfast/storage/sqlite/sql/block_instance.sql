@@ -4,4 +4,4 @@ UPDATE instances SET state = 'BLOCKED', blocked = ?1, owner = NULL, claimable_at
         WHEN EXISTS (SELECT 1 FROM json_each(blocked_by) WHERE value = ?2) THEN blocked_by
         ELSE json_insert(COALESCE(blocked_by, '[]'), '$[#]', ?2)
     END
-WHERE number = ?3 AND fence = ?4 AND owner = ?5 AND state IN ('REQUESTED', 'RUNNING')
+WHERE number = ?3 AND fence = ?4 AND owner = ?5 AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED')

@@ -1,0 +1,85 @@
+"""Events: data raised to an instance from outside, by name.
+
+``await hf.event("approval", Approval)`` waits for one, ``async for`` over ``hf.events(...)`` for one after the other.
+An `Event` is both ends of a typed channel: ``approval = hf.Event[Approval]("approval")``, then ``await approval`` in
+the workflow and ``await handle.raise_event(approval, Approval(ok=True))`` outside.
+"""
+
+from collections.abc import AsyncIterator, Generator
+from typing import Any, Generic, TypeVar, cast, get_args, overload
+
+from holdfast.authoring.inside import current
+from holdfast.authoring.names import checked_name
+from holdfast.payloads.encoding import decode, encode
+
+T = TypeVar("T")
+_PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
+"""What JSON has by itself."""
+
+
+class Event(Generic[T]):
+    """A typed channel that sender and receiver share: ``hf.Event[Approval]("approval")``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = checked_name(name, "an event")
+
+    @property
+    def annotation(self) -> Any:
+        """The type of its values; anything if none was given."""
+        return next(iter(get_args(getattr(self, "__orig_class__", None))), Any)
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._next().__await__()
+
+    async def _next(self) -> T:
+        return cast(T, await _wait(self.name, self.annotation))
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        while True:
+            yield await self
+
+    def __repr__(self) -> str:
+        return f"<event {self.name}>"
+
+
+@overload
+async def event(name: str, annotation: type[T]) -> T: ...
+@overload
+async def event(name: str, annotation: Any = Any) -> Any: ...
+async def event(name: str, annotation: Any = Any) -> Any:
+    """Wait for the next event of this name. Each wait gets one event, in the order in which they were raised."""
+    return await _wait(checked_name(name, "an event"), annotation)
+
+
+@overload
+def events(name: str, annotation: type[T]) -> AsyncIterator[T]: ...
+@overload
+def events(name: str, annotation: Any = Any) -> AsyncIterator[Any]: ...
+async def events(name: str, annotation: Any = Any) -> AsyncIterator[Any]:
+    """The events of this name, one after the other, for ever."""
+    while True:
+        yield await event(name, annotation)
+
+
+@overload
+def raise_event(target: str, event: Event[T], value: T) -> None: ...
+@overload
+def raise_event(target: str, event: str, value: Any = None) -> None: ...
+def raise_event(target: str, event: "str | Event[Any]", value: Any = None) -> None:
+    """Raise an event to another instance, with the commit of this turn. Nobody waits for it to arrive."""
+    name, data = encoded_event(event, value)
+    current("hf.raise_event").raise_event(checked_name(target, "an instance"), name, data)
+
+
+def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:
+    """The name and the value as they are stored; a value that does not fit the channel is a `PayloadError`."""
+    if isinstance(event, Event):
+        return event.name, encode(value, event.annotation, what=f"the value of event {event.name!r}")
+    name = checked_name(event, "an event")
+    own: Any = Any if type(value) in _PLAIN else type(value)  # a sender by name says the type with the value
+    return name, encode(value, own, what=f"the value of event {name!r}")
+
+
+async def _wait(name: str, annotation: Any) -> Any:
+    data = await current("hf.event").next_event(name)
+    return decode(data, annotation, what=f"event {name!r}")

@@ -1,0 +1,86 @@
+"""The steps of a workflow written as code, read off its history, and its key (K9).
+
+One digit for each activity, timer and wait for an event, in the order in which they were first scheduled; derived on
+reading, never stored.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.core import events as ev
+from holdfast.core.events import HistoryEvent
+
+STARTED: Final = "8"
+PAUSED: Final = "5"
+_OPEN: Final = STARTED + PAUSED
+ERRORED: Final = "7"
+
+_BEGINS: Final[dict[type[object], tuple[str, str, str]]] = {
+    ev.ActivityScheduled: ("activity", "activity", STARTED),
+    ev.TimerStarted: ("timer", "timer", PAUSED),
+    ev.EventAwaited: ("event", "wait", PAUSED),
+}
+"""Which events begin a step: its kind, the field with its number, its digit."""
+_ENDS: Final[dict[type[object], tuple[str, str, str]]] = {
+    ev.ActivityCompleted: ("activity", "activity", "6"),
+    ev.ActivityFailed: ("activity", "activity", ERRORED),
+    ev.ActivityAbandoned: ("activity", "activity", ERRORED),
+    ev.TimerFired: ("timer", "timer", "4"),
+    ev.TimerCancelled: ("timer", "timer", "3"),
+    ev.EventWaitEnded: ("event", "wait", "3"),
+}
+"""Which events end one, and what its digit is then."""
+
+
+@dataclass(slots=True)
+class Step:
+    """Something that the code waits for, or has waited for."""
+
+    kind: str
+    number: int
+    name: str
+    digit: str
+    due_at_ms: int | None = None
+    ended_by: type[object] | None = None
+    """The kind of event that ended it."""
+    ended_at_ms: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.digit in _OPEN
+
+
+def read_steps(events: Iterable[HistoryEvent]) -> list[Step]:
+    """The steps in the order in which they were first scheduled."""
+    steps: dict[tuple[str, int], Step] = {}
+    for event in events:
+        kind = type(event)
+        if kind in _BEGINS:
+            what, field, digit = _BEGINS[kind]
+            number: int = getattr(event, field)
+            step = Step(what, number, getattr(event, "name", what), digit, getattr(event, "due_at_ms", None))
+            steps[what, number] = step
+        elif kind in _ENDS:
+            what, field, digit = _ENDS[kind]
+            _end(steps.get((what, getattr(event, field))), event, digit)
+        elif isinstance(event, ev.EventReceived):
+            waits = (step for step in steps.values() if step.kind == "event" and step.name == event.name)
+            _end(next((step for step in waits if step.is_open), None), event, "4")  # the first wait gets it (G6)
+        elif isinstance(event, ev.FROM_OUTSIDE):
+            for step in steps.values():  # what was open is cancelled with it (K2)
+                if step.is_open:
+                    _end(step, event, ERRORED)
+    return list(steps.values())
+
+
+def _end(step: Step | None, event: HistoryEvent, digit: str) -> None:
+    if step is not None:
+        step.digit = digit
+        step.ended_by = type(event)
+        step.ended_at_ms = getattr(event, "time_ms", None)
+
+
+def key_of(steps: Iterable[Step]) -> str:
+    """K9: the digits, one for each step."""
+    return "".join(step.digit for step in steps)

@@ -1,0 +1,124 @@
+"""Messages from outside: whether an instance takes them now, and where they wait (G5, G6, G7, A9)."""
+
+import json
+import logging
+
+import msgspec
+
+from holdfast.core.events import CancelRequested, EventReceived, InstanceCancelled, encode_event
+from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventVerdict, decide_event, stamp_ms
+from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
+from holdfast.core.require import require
+from holdfast.storage.contract import (
+    Deliver,
+    Delivered,
+    InstanceNumber,
+    InstanceRecord,
+    LargePayload,
+    Outcome,
+    Rejected,
+    Turn,
+)
+from holdfast.storage.large import offload
+from holdfast.storage.sqlite.attempts import insert_payloads
+from holdfast.storage.sqlite.closing import end_from_outside
+from holdfast.storage.sqlite.rows import instance_of
+from holdfast.storage.sqlite.statements import statements as sql
+from holdfast.storage.sqlite.transaction import Transaction
+
+logger = logging.getLogger("holdfast")
+
+
+def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
+    """Take a message, or say why not. A refused one changes nothing and is in nobody's way."""
+    if message.number is None:
+        rows = transaction.rows(sql.find_instance, message.id)
+    else:
+        rows = transaction.rows(sql.read_instance, message.number)
+    if not rows:
+        return Rejected(reason=f"no instance has the id {message.id!r}")
+    found = instance_of(rows[0])
+    event = message.event
+    if isinstance(event, CancelRequested):
+        return Delivered(instance=found, verdict=_cancel(transaction, found, event))
+    return Delivered(instance=found, verdict=_raise(transaction, found, event, message.message_id))
+
+
+def write_mail(transaction: Transaction, turn: Turn, number: InstanceNumber) -> None:
+    """What a turn changes about events: its waits, how many it took, and those it raises to others."""
+    if turn.waits is not None or turn.mail_taken:
+        waits = None if turn.waits is None else json.dumps(turn.waits)
+        transaction.change(sql.change_waits, waits, turn.mail_taken, number)
+    if turn.mailbox is not None:
+        transaction.change(sql.set_mailbox, turn.mailbox.policy, turn.mailbox.limit, number)
+    for message in turn.sent:
+        _send(transaction, message)
+
+
+def _send(transaction: Transaction, message: Deliver) -> None:
+    """A message that a turn sends: whoever sent it does not wait for an answer."""
+    outcome = apply_deliver(transaction, message)
+    if isinstance(outcome, Rejected):
+        logger.warning("a message of a workflow was for nobody: %s", outcome.reason)
+    elif isinstance(outcome, Delivered) and outcome.verdict in REFUSED:
+        logger.warning("a message of a workflow for %r was %s", message.id, outcome.verdict.value)
+
+
+REFUSED = frozenset(
+    {
+        EventVerdict.CLOSED,
+        EventVerdict.DROP_UNSUBSCRIBED,
+        EventVerdict.MAILBOX_FULL,
+        EventVerdict.UNKNOWN,
+    }
+)
+
+
+def _raise(transaction: Transaction, found: InstanceRecord, event: EventReceived, message_id: str) -> EventVerdict:
+    number = found.number
+    waits, kept, policy, limit = transaction.rows(sql.read_mailbox, number)[0]
+    verdict = decide_event(
+        found.state,
+        seen_before=bool(message_id) and bool(transaction.rows(sql.was_received, number, message_id)),
+        somebody_waits=waits is not None and event.name in json.loads(waits),
+        kept=kept,
+        policy=EventPolicy.MAILBOX if policy is None else EventPolicy(policy),
+        limit=DEFAULT_MAILBOX_LIMIT if limit is None else limit,
+    )
+    if verdict in (EventVerdict.DELIVER, EventVerdict.KEEP):
+        if message_id:
+            transaction.change(sql.note_received, number, message_id)
+        transaction.change(sql.add_mail, number)
+        _put(transaction, found, event, event.name)
+        if verdict is EventVerdict.DELIVER:
+            transaction.change(sql.wake_instance, number)
+    return verdict
+
+
+def _cancel(transaction: Transaction, found: InstanceRecord, event: CancelRequested) -> EventVerdict:
+    """A9: the code is asked, except where there is none to ask. Twice is the same as once."""
+    if found.state in INSTANCE_FINAL:
+        return EventVerdict.CLOSED
+    if found.state is InstanceState.CANCEL_REQUESTED:
+        return EventVerdict.DUPLICATE
+    if found.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
+        ended = InstanceCancelled(time_ms=stamp_ms(found.stamp_ms, transaction.now_ms), reason=event.reason)
+        end_from_outside(transaction, found, ended, next_state(found.state, InstanceEvent.CANCEL))
+        return EventVerdict.DELIVER
+    state = next_state(found.state, InstanceEvent.REQUEST_CANCEL)
+    changed = transaction.change(sql.request_cancel, state, found.number, found.state)
+    require(changed == 1, f"instance {found.number} was not {found.state} any more inside one transaction")
+    _put(transaction, found, event, None)
+    transaction.change(sql.wake_instance, found.number)
+    return EventVerdict.DELIVER
+
+
+def _put(
+    transaction: Transaction, found: InstanceRecord, event: EventReceived | CancelRequested, name: str | None
+) -> None:
+    """Into the inbox, stamped now (G10)."""
+    now_ms = transaction.now_ms
+    payloads: list[LargePayload] = []
+    stamped = msgspec.structs.replace(offload(event, payloads), time_ms=stamp_ms(event.time_ms, now_ms))
+    insert_payloads(transaction, found.number, payloads)
+    transaction.change(sql.insert_message, found.number, found.execution, now_ms, encode_event(stamped), name)

@@ -1,0 +1,168 @@
+"""Cancellation: the code is asked to end, and may clean up (A9, G14, invariant 19)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.scenarios.support import check_tables, engine_of, rows, together, until
+
+import holdfast as hf
+from holdfast.audit import audit
+
+CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
+
+
+@hf.activity
+async def undo(what: str) -> str:
+    return f"undid {what}"
+
+
+@hf.activity
+async def hangs() -> None:
+    await asyncio.sleep(3600)
+
+
+@hf.workflow
+async def sleeps() -> None:
+    await asyncio.sleep(3600)
+
+
+@hf.workflow
+async def compensates() -> str:
+    try:
+        await hangs()
+    except asyncio.CancelledError:
+        await undo("the booking")
+        raise
+    return "done"
+
+
+@hf.workflow
+async def refuses() -> str:
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError as error:
+        return f"not now: {error}"
+    return "done"
+
+
+@hf.workflow
+async def stumbles() -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        raise ValueError("no paper")
+
+
+@hf.workflow
+async def shields() -> str:
+    kept = asyncio.create_task(undo("nothing"))
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        return await asyncio.shield(kept)
+    return "done"
+
+
+ALL = (undo, hangs, sleeps, compensates, refuses, stumbles, shields)
+
+
+@CACHES
+def test_A9_a_cancelled_workflow_ends_cancelled_and_whoever_waits_is_told_why(tmp_path: Path, cache_size: int) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *ALL, cache_size=cache_size) as engine:
+            handle = await engine.start(sleeps, id="it")
+            await handle.cancel("ordered twice")
+            with pytest.raises(hf.WorkflowCancelled, match="it was cancelled: ordered twice"):
+                await handle.result(timeout=10)
+            assert (await handle.describe()).status == "CANCELLED"
+        check_tables(tmp_path / "shop.db")
+        assert audit(tmp_path / "shop.db") == []
+
+    together(scenario())
+
+
+@CACHES
+def test_the_code_cleans_up_with_durable_steps(tmp_path: Path, cache_size: int) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *ALL, cache_size=cache_size) as engine:
+            handle = await engine.start(compensates, id="it")
+            await handle.cancel()
+            with pytest.raises(hf.WorkflowCancelled):
+                await handle.result(timeout=10)
+            assert ("undo", "COMPLETED") in rows(tmp_path / "shop.db", "SELECT name, state FROM attempts")
+        states = dict(rows(tmp_path / "shop.db", "SELECT name, state FROM attempts"))
+        assert states["hangs"] == "CANCELLED"
+        assert audit(tmp_path / "shop.db") == []
+
+    together(scenario())
+
+
+def test_code_may_answer_otherwise(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *ALL) as engine:
+            polite = await engine.start(refuses, id="polite")
+            await polite.cancel("please")
+            assert await polite.result(timeout=10) == "not now: please"
+            clumsy = await engine.start(stumbles, id="clumsy")
+            await clumsy.cancel()
+            with pytest.raises(hf.WorkflowFailed, match="no paper"):
+                await clumsy.result(timeout=10)
+            shielded = await engine.start(shields, id="shielded")
+            await shielded.cancel()
+            assert await shielded.result(timeout=10) == "undid nothing"
+
+    together(scenario())
+
+
+def test_cancelling_twice_is_the_same_as_once_and_after_the_end_it_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *ALL) as engine:
+            handle = await engine.start(compensates, id="it")
+            await handle.cancel("first")
+            await handle.cancel("second")
+            with pytest.raises(hf.WorkflowCancelled, match="first"):
+                await handle.result(timeout=10)
+            with pytest.raises(hf.InstanceClosed, match="CANCELLED"):
+                await handle.cancel()
+            with pytest.raises(hf.InstanceNotFound):
+                await engine.get("nobody").cancel()
+
+    together(scenario())
+
+
+def test_A9_before_it_began_there_is_no_code_to_ask(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        client = await hf.connect(path, workflows=[sleeps])
+        handle = await client.start(sleeps, id="it")
+        await handle.cancel("not needed")
+        with pytest.raises(hf.WorkflowCancelled, match="not needed"):
+            await handle.result(timeout=10)
+        kinds = [entry.kind for entry in await handle.history()]
+        assert kinds == ["started", "instance_cancelled"]
+        await client.close()
+        assert audit(path) == []
+
+    together(scenario())
+
+
+def test_a_request_survives_the_death_of_the_owner(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        client = await hf.connect(path)
+        first = engine_of(path, *ALL)
+        await first.__aenter__()
+        await first.start(compensates, id="it")
+        assert first.worker is not None
+        first.worker.committer.kill()
+        await first.worker.vanish()
+        await first.abandon()
+        await client.get("it").cancel("still wanted")
+        async with engine_of(path, *ALL, judge_same_host=True) as second:
+            with pytest.raises(hf.WorkflowCancelled, match="still wanted"):
+                await second.get("it").result(timeout=30)
+        await client.close()
+        await until(lambda: True)
+
+    together(scenario(), 60)
