@@ -76,8 +76,8 @@ def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:
     if isinstance(event, Event):
         return event.name, encode(value, event.annotation, what=f"the value of event {event.name!r}")
     name = checked_name(event, "an event")
-    own: Any = Any if type(value) in _PLAIN else type(value)  # a sender by name says the type with the value
-    return name, encode(value, own, what=f"the value of event {name!r}")
+    kind = cast(Any, type(value))  # a sender by name says the type with the value
+    return name, encode(value, Any if kind in _PLAIN else kind, what=f"the value of event {name!r}")
 
 
 async def _wait(name: str, annotation: Any) -> Any:

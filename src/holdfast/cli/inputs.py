@@ -19,12 +19,17 @@ def bind_input(workflow: Workflow[..., Any], text: str | None) -> BoundWorkflow[
     """The workflow with its arguments; what does not fit its signature is an `ArgumentError`."""
     if text is None:
         return BoundWorkflow(workflow, workflow.signature.normalise(b"{}"))
+    return BoundWorkflow(workflow, _normalised(workflow, checked_json(text)))
+
+
+def checked_json(text: str) -> bytes:
+    """JSON that somebody typed, checked as all that comes from outside is."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
         raise UsageError("the input is not UTF-8") from error
     check_untrusted(data, max_bytes=PAYLOAD_LIMIT_BYTES)
-    return BoundWorkflow(workflow, _normalised(workflow, data))
+    return data
 
 
 def _normalised(workflow: Workflow[..., Any], data: bytes) -> bytes:

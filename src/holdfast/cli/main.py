@@ -7,6 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast import __version__
+from holdfast.cli.cancel import cancel
+from holdfast.cli.event import event
 from holdfast.cli.exits import exit_code, leave
 from holdfast.cli.explain import explain
 from holdfast.cli.list import list_instances
@@ -45,6 +47,8 @@ def root(
 app.command()(run)
 app.command(name="list")(list_instances)
 app.command()(show)
+app.command()(event)
+app.command()(cancel)
 app.command()(terminate)
 app.command()(verify)
 app.command()(explain)

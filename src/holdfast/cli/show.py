@@ -145,10 +145,9 @@ def _print(shown: Shown, console: Console) -> None:
     if (failure := shown.failure) is not None:
         for line in _failure_lines(failure):
             console.print(line, soft_wrap=True)
-    elif record.state is InstanceState.TERMINATED:
-        console.print(
-            Text.assemble(("terminated ", "bold magenta"), safe(shown.reason or "without a reason")), soft_wrap=True
-        )
+    elif record.state in (InstanceState.TERMINATED, InstanceState.CANCELLED):
+        said = f"{record.state.lower()} "
+        console.print(Text.assemble((said, "bold magenta"), safe(shown.reason or "without a reason")), soft_wrap=True)
     elif shown.outcome is not None:
         text = safe(shown.outcome.decode(errors="replace"), LONGEST_RESULT)
         console.print(Text.assemble(("result ", "bold green"), text), soft_wrap=True)
@@ -268,7 +267,7 @@ def _fields(shown: Shown) -> dict[str, Any]:
     }
     if (failure := shown.failure) is not None:
         fields["failure"] = msgspec.to_builtins(failure)
-    elif record.state is InstanceState.TERMINATED:
+    elif record.state in (InstanceState.TERMINATED, InstanceState.CANCELLED):
         fields["reason"] = shown.reason
     elif shown.outcome is not None:
         fields["result"] = msgspec.Raw(shown.outcome)

@@ -26,8 +26,14 @@ MAX_SEARCHED_OBJECTS: Final = 10_000
 MAX_SEARCHED_ON_THE_WAY_OUT: Final = 200
 """The same for what one task made while it was torn down: the innermost frames, where a ``gather`` is, come first."""
 
-_ENDLESS: list[object] = []
-"""Coroutines that would not end. Dropping one raises "coroutine ignored GeneratorExit" out of nowhere."""
+
+def _never_let_go(endless: object) -> None:
+    """Keep what would not end until the process is gone. Dropping it would run it once more: it raises "coroutine
+    ignored GeneratorExit" out of nowhere, or, at the end of the program, never comes back.
+    """
+    import ctypes  # noqa: PLC0415 - it is slow to import, and nearly nobody ever needs it
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(endless))
 
 
 def tear_down(
@@ -48,13 +54,13 @@ def tear_down(
         coroutine = task.get_coro()
         try:
             if not _end_task(loop, task, context, unbegun):
-                _ENDLESS.append(coroutine)
+                _never_let_go(coroutine)
                 stuck.append(task.get_name())
         except KeyboardInterrupt as error:
             interrupt = error
     for generator in reversed(generators):
         if not _end_generator(generator, unbegun):
-            _ENDLESS.append(generator)
+            _never_let_go(generator)
             stuck.append(getattr(generator, "__qualname__", "async generator"))
     for coroutine in unbegun:
         if _was_never_begun(coroutine):

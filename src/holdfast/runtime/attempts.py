@@ -27,6 +27,7 @@ from holdfast.runtime.running_attempt import RunningAttempt
 from holdfast.runtime.threads import Threads
 from holdfast.storage.contract import AttemptRecord, Completion, HeartbeatAttempt, Retry
 from holdfast.storage.endings import end_by_failure
+from holdfast.storage.forks import generation, leave_if_forked
 
 logger = logging.getLogger("holdfast")
 
@@ -63,6 +64,7 @@ class AttemptRunner:
         self.abandoned_threads = 0
         """Threads left behind because nothing stops them: of bodies beyond their time-out, cancelled, or given up."""
         self._is_stopped = False
+        self._generation = generation()
         self._dismissed: set[RunningAttempt] = set()
 
     def reserve(self) -> bool:
@@ -161,16 +163,19 @@ class AttemptRunner:
                 value = await self._body(activity, running)
             data = value if activity.process else activity.signature.encode_result(value)
         except asyncio.CancelledError as cancelled:
+            leave_if_forked(self._generation, cancelled)
             if running.is_abandoned:
                 self.give_back()
             else:
                 self._finish_cancelled(running, cancelled)
         except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
+            leave_if_forked(self._generation, error)
             if running.is_abandoned:
                 self.give_back()  # as likely as not because it was told to stop: it is run again elsewhere
             else:
                 self._finish_failed(running, error)
         else:
+            leave_if_forked(self._generation)
             self._finish_completed(running, data)
         finally:
             self.running.pop(attempt.key, None)

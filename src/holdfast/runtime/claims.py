@@ -124,8 +124,13 @@ class Claims:
         )
         if not isinstance(outcome, ClaimedInstances):
             return False
+        waking = instances.live.waking
+        waking.update(record.number for record in outcome.instances)
         for record in outcome.instances:
-            await instances.wake(record)
+            try:
+                await instances.wake(record)
+            finally:
+                waking.discard(record.number)
         return bool(outcome.instances)
 
     async def try_blocked(self, instances: InstanceOwner, build: str) -> None:

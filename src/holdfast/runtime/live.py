@@ -28,6 +28,8 @@ class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size
+        self.waking: set[InstanceNumber] = set()
+        """Claimed, and not brought to life yet: a long history takes its time."""
         self.is_room_wanted = False
         """Somebody asked for room when there was none."""
 

@@ -157,9 +157,9 @@ class Net:
         return {*self._runner.running, *self._ends_queued(), *self._ends_undecided()}
 
     def _known_instances(self) -> set[InstanceNumber]:
-        """Instances that are live here, or about which a member is on its way."""
-        members = self._committer.undecided()
-        return {*self._instances.live, *(each.number for each in members if isinstance(each, Turn | Release | Block))}
+        """Instances that are live here or about to be, or about which a member is on its way."""
+        members, live = self._committer.undecided(), self._instances.live
+        return {*live, *live.waking, *(each.number for each in members if isinstance(each, Turn | Release | Block))}
 
     def _ends_queued(self) -> Iterator[AttemptKey]:
         for live in self._instances.live.values():

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from holdfast.storage.forks import generation, leave_if_forked
+
 
 class Job(NamedTuple):
     """A call, and who waits for its end."""
@@ -29,6 +31,7 @@ class Threads:
         self._name = name
         self._idle: list[Jobs] = []
         self._is_closed = False
+        self._generation = generation()
 
     def run(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
         """Begin a call. Cancelling the future abandons the thread that runs it."""
@@ -60,6 +63,7 @@ class Threads:
                 error.__cause__ = stopped
             except BaseException as raised:  # noqa: BLE001 - carried to the one who waits
                 error = raised
+            leave_if_forked(self._generation, error)
             try:
                 loop.call_soon_threadsafe(self._settle, jobs, job.ended, result, error)
             except RuntimeError:

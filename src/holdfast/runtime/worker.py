@@ -155,7 +155,6 @@ class Worker:
     async def stop(self) -> None:
         """W10: stop cleanly. What ends meanwhile is recorded; what runs on is given up and moves on at once."""
         self._is_stopping = True
-        self._runs.stop()
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -172,6 +171,7 @@ class Worker:
             self.committer.close()
             await self.committer.drain()
             await self._janitor.lose(self._lease.key, at_deadline=False, is_clean=True)
+        self._runs.stop()  # not before: code is torn down until here, and may spin
         await self.runner.leave()
         if self._lease is not None:
             await self._lease.stop()

@@ -35,6 +35,7 @@ from holdfast.storage.contract import (
     Registration,
     WorkerRow,
 )
+from holdfast.storage.forks import generation
 from holdfast.storage.large import references_in
 from holdfast.storage.sqlite.connection import open_read_only, open_reader
 from holdfast.storage.sqlite.rows import attempt_of, held_of, history_of, inbox_of, instance_of, timer_of, worker_of
@@ -52,6 +53,10 @@ PROBE_EVERY: Final = 32
 SMOOTHING: Final = 0.2
 LONGEST_COUNTED_MS: Final = 50.0
 """One outlier must not keep a fast disk on the slow path for long."""
+
+
+_LEFT_TO_THE_PARENT: list[object] = []
+"""Connections of a process that was forked. They are not even closed in the child: they are not its own."""
 
 
 class SqliteStore:
@@ -77,6 +82,7 @@ class SqliteStore:
         self._one_beat = threading.Lock()
         self._reader: Connection | None = None
         self._mark_ms = 0
+        self._generation = generation()
         self._commit_ms = 0.0
         self._groups = 0
 
@@ -108,6 +114,10 @@ class SqliteStore:
         return writer
 
     async def close(self) -> None:
+        if self._generation != generation():
+            _LEFT_TO_THE_PARENT.append((self._writer, self._reader, self._beater))
+            self._writer = self._reader = self._beater = self._temporary = None
+            return
         writer, self._writer = self._writer, None
         if self._reader is not None:
             self._reader.close()
@@ -141,6 +151,7 @@ class SqliteStore:
         return bool(self._read(sql.find_commit, commit_id))
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+        self._open(self._reader)
         with self._one_beat:  # a thread that was given up may still be at it
             if self._beater is None:
                 self._beater = SqliteWriter(self._path, self._clock, self._elapsed_ms, durability=self._durability)
@@ -225,6 +236,8 @@ class SqliteStore:
         return self._open(self._reader).execute(statement, bindings).fetchall()
 
     def _open(self, part: Value | None) -> Value:
+        if self._generation != generation():
+            raise StoreError(f"{self._named} was opened before this process was forked; open it again here")
         if part is None:
             raise StoreError(f"the store {self._named} is not open")
         return part

@@ -1,0 +1,42 @@
+"""``holdfast cancel ID``: ask an instance to end; its code may clean up."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.cli.stores import JsonOption, StoreOption, existing_store
+from holdfast.cli.texts import safe
+from holdfast.client.engine import connect
+
+
+def cancel(
+    instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance; the newest one of this id.")],
+    reason: Annotated[
+        str | None, typer.Option("--reason", "-r", metavar="TEXT", help="Why; its code and whoever waits are told.")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask an instance to end. Its code gets an asyncio.CancelledError and may clean up, or go on all the same."""
+    state = asyncio.run(_cancel(existing_store(store), instance_id, reason))
+    if as_json:
+        fields = {"id": instance_id, "status": state, "reason": reason}
+        typer.echo(msgspec.json.format(msgspec.json.encode(fields)))
+    else:
+        line = Text.assemble((safe(instance_id), "bold cyan"), f" is {state}")
+        Console(highlight=False).print(line, soft_wrap=True)
+
+
+async def _cancel(path: Path, instance_id: str, reason: str | None) -> str:
+    client = await connect(path)
+    try:
+        handle = client.get(instance_id)
+        await handle.cancel(reason)
+        return (await handle.describe()).status
+    finally:
+        await client.close()

@@ -1,0 +1,45 @@
+"""``holdfast event ID NAME``: raise an event to an instance."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.cli.inputs import checked_json
+from holdfast.cli.stores import JsonOption, StoreOption, existing_store
+from holdfast.cli.texts import safe
+from holdfast.client.engine import connect
+
+
+def event(  # noqa: PLR0917 - the options of the command
+    instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance; the newest one of this id.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the event.")],
+    value: Annotated[str, typer.Option("--input", "-i", metavar="JSON", help="Its value.")] = "null",
+    message_id: Annotated[
+        str | None,
+        typer.Option("--id", metavar="TEXT", help="The same id is the same event, however often it is raised."),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Raise an event to an instance. It is on disk when this returns, and reaches the code once."""
+    given: Any = msgspec.json.decode(checked_json(value))
+    is_taken = asyncio.run(_raise(existing_store(store), instance_id, name, given, message_id))
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode({"id": instance_id, "event": name, "taken": is_taken})))
+    else:
+        said = " was raised to " if is_taken else " was dropped: nobody waits for it in "
+        line = Text.assemble(("event ", ""), (safe(name), "bold"), said, (safe(instance_id), "bold cyan"))
+        Console(highlight=False).print(line, soft_wrap=True)
+
+
+async def _raise(path: Path, instance_id: str, name: str, value: Any, message_id: str | None) -> bool:
+    client = await connect(path)
+    try:
+        return await client.get(instance_id).raise_event(name, value, id=message_id)
+    finally:
+        await client.close()
