@@ -11,6 +11,7 @@ from holdfast.cli.cancel import cancel
 from holdfast.cli.event import event
 from holdfast.cli.exits import exit_code, leave
 from holdfast.cli.explain import explain
+from holdfast.cli.history import history
 from holdfast.cli.list import list_instances
 from holdfast.cli.run import run
 from holdfast.cli.show import show
@@ -52,6 +53,7 @@ app.command()(cancel)
 app.command()(terminate)
 app.command()(verify)
 app.command()(explain)
+app.command()(history)
 
 
 def main() -> None:

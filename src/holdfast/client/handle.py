@@ -7,6 +7,7 @@ import msgspec
 
 from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.events import Event
+from holdfast.client.histories import export
 from holdfast.client.views import Description, HistoryEntry, description
 from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payload_of
 from holdfast.core.lifecycle import InstanceState
@@ -153,13 +154,25 @@ class Handle(Generic[R_co]):
         """What happened, in order."""
         record = await self._record()
         entries: list[HistoryEntry] = []
+        for number, (turn, event) in enumerate(await self._whole_events(record)):
+            fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
+            entries.append(HistoryEntry(number=number, turn=turn, kind=fields.pop("event"), fields=fields))
+        return entries
+
+    async def export_history(self) -> str:
+        """The history as JSON text, to be kept with tests and replayed by `holdfast.testing.Replayer`."""
+        record = await self._record()
+        turns: dict[int, list[HistoryEvent]] = {}
+        for turn, event in await self._whole_events(record):
+            turns.setdefault(turn, []).append(event)
+        return export(record.id, record.workflow, record.execution, list(turns.values()))
+
+    async def _whole_events(self, record: InstanceRecord) -> list[tuple[int, HistoryEvent]]:
+        """The events with large values in place."""
         events = await self._events(record)
         named = {payload.reference for _, event in events if (payload := payload_of(event)) is not None} - {""}
         payloads = await self._client.store.read_payloads(record.number, named)
-        for number, (turn, event) in enumerate(events):
-            fields: dict[str, Any] = msgspec.json.decode(encode_event(inline(event, payloads)))
-            entries.append(HistoryEntry(number=number, turn=turn, kind=fields.pop("event"), fields=fields))
-        return entries
+        return [(turn, inline(event, payloads)) for turn, event in events]
 
     async def _events(self, record: InstanceRecord) -> list[tuple[int, HistoryEvent]]:
         rows = await self._client.store.read_history(record.number, record.execution)
