@@ -46,6 +46,7 @@ from holdfast.errors import (
 )
 
 if TYPE_CHECKING:
+    from holdfast import testing
     from holdfast.authoring.activity import Activity, activity
     from holdfast.authoring.activity_context import ActivityInfo, activity_info, heartbeat, idempotency_key
     from holdfast.authoring.events import Event, event, events, raise_event
@@ -102,6 +103,7 @@ __all__ = [
     "raise_event",
     "random",
     "side_effect",
+    "testing",
     "uuid4",
     "workflow",
 ]
@@ -139,6 +141,8 @@ if not TYPE_CHECKING:  # a checker must still find a name that is written wrongl
 
     def __getattr__(name: str) -> object:
         where = _WHERE.get(name)
+        if name == "testing":
+            return import_module("holdfast.testing")
         if where is None:
             raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
         part = where.partition(".")[0]

@@ -79,6 +79,19 @@ async def outside(engine: hf.Engine, client: hf.Client) -> None:
     del wrong
 
 
+async def in_tests(env: hf.testing.Environment) -> None:
+    assert_type(await env.run(checkout, Order("1234", 300)), str)
+    assert_type((await env.start(nothing)), hf.Handle[None])
+    env.replace(charge, with_=charge.fn)
+    env.replace(charge, with_=ValueError("no"))
+    assert_type(env.calls(charge), list[dict[str, Any]])
+    await env.skip(timedelta(days=1), hours=2)
+    assert_type(await env.crash_at_every_commit(nothing), hf.testing.CrashReport)
+    await env.skip(days="many")  # type: ignore[arg-type]
+    env.replace(checkout, with_=ValueError("no"))  # type: ignore[arg-type]
+    hf.testing.Replayer(workflows=[charge])  # type: ignore[list-item]
+
+
 @hf.workflow  # type: ignore[arg-type]
 def not_async(order: Order) -> str:
     return order.card

@@ -74,7 +74,7 @@ class Claims:
 
     async def _wait(self) -> None:
         """Until something becomes due. What was due at the last look and was not taken is not for us, or not now."""
-        due_ms = await self._next_wake_ms(self.looked_at_ms)
+        due_ms = await self.next_wake_ms(self.looked_at_ms)
         wait = LOOK_SECONDS
         if due_ms is not None:
             wait = min(wait, max(0.0, (due_ms - self._store.now_ms()) / 1000))
@@ -82,7 +82,7 @@ class Claims:
             async with asyncio.timeout(wait):
                 await self._wake.wait()
 
-    async def _next_wake_ms(self, after_ms: int = -1) -> int | None:
+    async def next_wake_ms(self, after_ms: int = -1) -> int | None:
         return await self._store.next_wake_ms(
             workflows=self._workflows, queues=self._queues, names=self._names, after_ms=after_ms
         )
@@ -91,7 +91,7 @@ class Claims:
         """Take what there is to take. Whether anything was taken."""
         await self.take_messages(instances)
         self.looked_at_ms = self._store.now_ms()
-        due_ms = await self._next_wake_ms()
+        due_ms = await self.next_wake_ms()
         if due_ms is None or due_ms > self.looked_at_ms:
             self.has_backlog = False
             return False

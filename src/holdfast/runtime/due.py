@@ -27,6 +27,11 @@ class DueTimes:
         if self._timer is None or at_ms < self._timer_at_ms:
             self._arm()
 
+    @property
+    def next_ms(self) -> int | None:
+        """The nearest time, if there is any."""
+        return self._heap[0][0] if self._heap else None
+
     def stop(self) -> None:
         """Forget everything."""
         self._heap.clear()

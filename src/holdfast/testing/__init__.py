@@ -1,1 +1,22 @@
 """What tests of Holdfast, and of programs built on it, are made of. Shipped with the package."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.testing.chaos import CrashReport
+    from holdfast.testing.environment import Environment
+    from holdfast.testing.replayer import Replayer
+
+__all__ = ["CrashReport", "Environment", "Replayer"]
+
+_WHERE = {"CrashReport": "chaos", "Environment": "environment", "Replayer": "replayer"}
+
+if not TYPE_CHECKING:  # a checker must still find a name that is written wrongly
+
+    def __getattr__(name: str) -> object:
+        """Parts are loaded when they are first asked for."""
+        where = _WHERE.get(name)
+        if where is None:
+            raise AttributeError(f"module 'holdfast.testing' has no attribute {name!r}")
+        return getattr(import_module(f"holdfast.testing.{where}"), name)

@@ -1,0 +1,113 @@
+"""Activities in tests: each call is noted, and what an activity does can be replaced by something else."""
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from holdfast.authoring.activity import Activity
+from holdfast.authoring.registry import Registry
+from holdfast.errors import InvalidOption, UsageError
+
+Body = Callable[..., Any]
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Replacements:
+    """What stands for the activities of one environment. The activities themselves are not changed."""
+
+    def __init__(self, registry: Registry, replace: Mapping[Activity[..., Any], Body | BaseException]) -> None:
+        self._registry = registry
+        self._real = dict(registry.activities)
+        self._calls: dict[str, list[dict[str, Any]]] = {name: [] for name in self._real}
+        self.made: dict[Activity[..., Any], Body | BaseException] = {}
+        for activity in self._real.values():
+            if not activity.process:
+                registry.activities[activity.name] = self._noting(activity, activity.fn)
+        for activity, body in replace.items():
+            self.replace(activity, body)
+
+    def replace(self, activity: Activity[..., Any], body: Body | BaseException) -> None:
+        """From now on, run `body` instead, or raise it."""
+        known = self._known(activity)
+        self.made[known] = body
+        function = _raising(body) if isinstance(body, BaseException) else body
+        if isinstance(function, Activity):
+            function = function.fn
+        if not callable(function):
+            raise InvalidOption(f"{known.name} is replaced by a function or an exception, not by {function!r}")
+        _check(known, function)
+        self._registry.activities[known.name] = self._noting(known, function)
+
+    @property
+    def real(self) -> list[Activity[..., Any]]:
+        """The activities themselves."""
+        return list(self._real.values())
+
+    def restore(self, activity: Activity[..., Any]) -> None:
+        """From now on, run the activity itself again."""
+        known = self._known(activity)
+        self.made.pop(known, None)
+        self._registry.activities[known.name] = known if known.process else self._noting(known, known.fn)
+
+    def calls(self, activity: Activity[..., Any]) -> list[dict[str, Any]]:
+        """The arguments of each run of the activity so far, by name."""
+        known = self._known(activity)
+        if known.process and known not in self.made:
+            raise UsageError(f"{known.name} runs in a process of its own, where calls are not noted; replace it")
+        return [dict(call) for call in self._calls[known.name]]
+
+    def _known(self, activity: object) -> Activity[..., Any]:
+        for known in self._real.values():
+            if known is activity:
+                return known
+        if not isinstance(activity, Activity):
+            raise UsageError(f"{activity!r} is not marked with @hf.activity")
+        names = ", ".join(sorted(self._real)) or "none"
+        raise UsageError(f"the environment does not have {activity!r}; known: {names}")
+
+    def _noting(self, activity: Activity[..., Any], body: Body) -> Activity[..., Any]:
+        signature, calls = inspect.signature(activity.fn), self._calls[activity.name]
+
+        def note(args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()  # the activity's own: what replaces it needs none
+            calls.append(dict(bound.arguments))
+            return bound
+
+        @wraps(body)
+        async def run_async(*args: Any, **kwargs: Any) -> Any:
+            bound = note(args, kwargs)
+            return await body(*bound.args, **bound.kwargs)
+
+        @wraps(body)
+        def run_in_thread(*args: Any, **kwargs: Any) -> Any:
+            bound = note(args, kwargs)
+            return body(*bound.args, **bound.kwargs)
+
+        stand_in = copy.copy(activity)
+        stand_in.signature = activity.signature  # what is stored stays what the activity itself takes and gives
+        stand_in.is_async = inspect.iscoroutinefunction(body)
+        stand_in.fn = run_async if stand_in.is_async else run_in_thread
+        stand_in.process = False
+        return stand_in
+
+
+def _raising(error: BaseException) -> Body:
+    async def fail(*args: Any, **kwargs: Any) -> Any:
+        del args, kwargs
+        raise error
+
+    return fail
+
+
+def _check(activity: Activity[..., Any], body: Body) -> None:
+    """The body has to take every call that the activity takes."""
+    parameters = list(inspect.signature(activity.fn).parameters.values())
+    args = [None for each in parameters if each.kind in _BY_POSITION]
+    kwargs = {each.name: None for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    try:
+        inspect.signature(body).bind(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise InvalidOption(f"what replaces {activity.name} does not take its arguments: {error}") from error

@@ -1,0 +1,69 @@
+"""Replays exported histories with today's code: does it still take the steps that were recorded (G12)?"""
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import Workflow
+from holdfast.client.histories import parse
+from holdfast.core.events import Started
+from holdfast.errors import HistoryMismatch, UsageError
+from holdfast.replay.run import Identity, WorkflowRun
+
+SUFFIXES: Final = (".json", ".jsonl")
+
+
+class Replayer:
+    """Knows today's code: ``Replayer(workflows=[checkout]).replay_all("tests/histories")``. No activity is run."""
+
+    def __init__(self, *, modules: Iterable[ModuleType] = (), workflows: Iterable[Workflow[..., Any]] = ()) -> None:
+        self._registry = Registry(modules, workflows, ())
+
+    def replay(self, history: str | Path) -> None:
+        """Replay one history: its text, or the path of its file. Raises `HistoryMismatch` with the first difference."""
+        is_text = isinstance(history, str) and history.lstrip()[:1] in ("{", "[")
+        if is_text:
+            self._replay(str(history), "")
+        else:
+            self._replay(_read(Path(history)), f"{history}: ")
+
+    def replay_all(self, folder: str | Path) -> list[str]:
+        """Replay every ``.json`` and ``.jsonl`` of a folder. The names of the files; all differences in one error."""
+        try:
+            files = sorted(path for path in Path(folder).iterdir() if path.suffix in SUFFIXES)
+        except OSError as error:
+            raise UsageError(f"{folder} cannot be listed: {error}") from error
+        if not files:
+            raise UsageError(f"there is no history in {folder}")
+        differences: list[str] = []
+        for path in files:
+            try:
+                self.replay(path)
+            except HistoryMismatch as error:
+                differences.append(str(error))
+        if differences:
+            raise HistoryMismatch("; ".join(differences))
+        return [path.name for path in files]
+
+    def _replay(self, text: str, where: str) -> None:
+        history, events = parse(text)
+        started = events[0]
+        name = history.workflow or (started.workflow if isinstance(started, Started) else "")
+        identity = Identity(history.id or name, name, history.execution)
+        run = WorkflowRun(self._registry.workflow(name), identity, self._registry.resolve, nullcontext)
+        try:
+            run.replay(events)
+        except HistoryMismatch as error:
+            raise HistoryMismatch(f"{where}{error}") from error
+        finally:
+            run.evict()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the history {str(path)[:200]!r} cannot be read: {error}") from error
