@@ -143,9 +143,13 @@ class Environment(Engine):
         return any(body.process or not body.is_async for body in bodies) or (has_sockets and bool(bodies))
 
     def next_due_ms(self) -> int | None:
-        """When the store has something that waits for a time."""
+        """When the store has something that waits for a time. What has expired waits for the janitor's next look."""
         worker = self._worker
-        return None if worker is None else _at_once(worker.claims.next_wake_ms(worker.claims.looked_at_ms))
+        if worker is None:
+            return None
+        if _at_once(self._store.expired_attempts(1)):
+            return self._clock.now_ms()
+        return _at_once(worker.claims.next_wake_ms(worker.claims.looked_at_ms))
 
     # ------------------------------------------------------------ activities
 
