@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.scenarios.support import check_tables, engine_of, path_of, together
+from tests.scenarios.support import check_tables, path_of, skipping, together
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState
@@ -17,14 +17,14 @@ def calling(activity: hf.Activity[..., Any]) -> hf.Workflow[..., Any]:
 
 
 def outcome_of(activity: hf.Activity[..., Any], **options: Any) -> tuple[Any, list[AttemptState], list[str | None]]:
-    """The result or the cause of the failure, and the states and failures of the attempts."""
+    """The result or the cause of the failure, and the states and failures of the attempts. Time skips."""
 
     async def scenario() -> tuple[Any, list[AttemptState], list[str | None]]:
         flow = calling(activity)
-        async with engine_of(":memory:", activity, flow, **options) as engine:
+        async with skipping(activity, flow, **options) as engine:
             handle = await engine.start(flow, id="it")
             try:
-                result = await handle.result(timeout=20)
+                result = await handle.result()
             except hf.WorkflowFailed as error:
                 result = error.cause
             attempts = (await handle.describe()).attempts

@@ -23,6 +23,7 @@ from holdfast.core.events import (
 )
 from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptState, InstanceState, disagreement
 from holdfast.runtime.surroundings import Surroundings
+from holdfast.testing import Environment
 
 T = TypeVar("T")
 Definition = hf.Workflow[..., Any] | hf.Activity[..., Any]
@@ -47,6 +48,15 @@ def engine_of(store: str | Path, *definitions: Definition, **options: Any) -> hf
         options["surroundings"] = Surroundings(**world)
     return hf.Engine(
         store,
+        workflows=[definition for definition in definitions if isinstance(definition, hf.Workflow)],
+        activities=[definition for definition in definitions if isinstance(definition, hf.Activity)],
+        **options,
+    )
+
+
+def skipping(*definitions: Definition, **options: Any) -> Environment:
+    """The same, with time that skips."""
+    return Environment(
         workflows=[definition for definition in definitions if isinstance(definition, hf.Workflow)],
         activities=[definition for definition in definitions if isinstance(definition, hf.Activity)],
         **options,
