@@ -36,6 +36,8 @@ from holdfast.errors import (
     PayloadError,
     RemoteError,
     StoreError,
+    StreamRestarted,
+    StreamTooLong,
     UnknownWorkflow,
     UsageError,
     WorkerLost,
@@ -47,7 +49,7 @@ from holdfast.errors import (
 
 if TYPE_CHECKING:
     from holdfast import testing
-    from holdfast.authoring.activity import Activity, activity
+    from holdfast.authoring.activity import Activity, StreamActivity, activity
     from holdfast.authoring.activity_context import ActivityInfo, activity_info, heartbeat, idempotency_key
     from holdfast.authoring.events import Event, event, events, raise_event
     from holdfast.authoring.inside import WorkflowInfo, info, log, now, random, side_effect, uuid4
@@ -80,6 +82,9 @@ __all__ = [
     "RemoteError",
     "Retry",
     "StoreError",
+    "StreamActivity",
+    "StreamRestarted",
+    "StreamTooLong",
     "UnknownWorkflow",
     "UsageError",
     "WorkerLost",
@@ -116,6 +121,7 @@ _WHERE = {
     "Event": "authoring.events",
     "Handle": "client.handle",
     "Retry": "authoring.retry",
+    "StreamActivity": "authoring.activity",
     "Workflow": "authoring.workflow",
     "WorkflowInfo": "authoring.inside",
     "activity": "authoring.activity",

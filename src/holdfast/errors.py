@@ -190,6 +190,21 @@ class ActivityTimedOut(HoldfastError, TimeoutError):
     """An activity did not start, answer or beat in time."""
 
 
+class StreamRestarted(HoldfastError):
+    """An activity that yields begins again after values of an earlier attempt were delivered: `delivered` of them.
+
+    Whoever catches it and goes on iterating gets the values of the new attempt.
+    """
+
+    def __init__(self, message: str, delivered: int = 0) -> None:
+        super().__init__(message)
+        self.delivered = delivered
+
+
+class StreamTooLong(HoldfastError):
+    """An attempt yielded more values than its ledger can count (L12)."""
+
+
 class WorkerFenced(HoldfastError):
     """This worker lost its lease: somebody else has its work, and it must stop acting (W7)."""
 

@@ -8,8 +8,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import holdfast as hf
 from holdfast.runtime.faults import FaultPoint
@@ -92,10 +93,50 @@ async def cleaning() -> int:
     return number if not left_over.done() else -1
 
 
-EXPECTED = {"sequence": 4, "fan_out": [0, 1, 4, 9, 16], "timers": [10, 20, 30, 7, 1], "cleaning": 1}
+@hf.activity(max_losses=1_000, resumable=True)
+async def resuming(count: int) -> AsyncIterator[int]:
+    ran(f"resuming {count}")
+    for number in range(hf.activity_info().delivered, count):
+        yield number
+        await asyncio.sleep(0.001)
+
+
+@hf.activity(max_losses=1_000)
+async def restarting(count: int) -> AsyncIterator[int]:
+    ran(f"restarting {count}")
+    for number in range(count):
+        yield number
+        await asyncio.sleep(0.001)
+
+
+@hf.workflow
+async def streaming() -> list[list[int]]:
+    """Two streams: one goes on where it was, and of the other the values of its last attempt count (L15)."""
+    first = [number async for number in resuming(5)]
+    second: list[int] = []
+    stream = restarting(4)
+    while True:
+        try:
+            async for number in stream:
+                second.append(number)
+        except hf.StreamRestarted as restarted:
+            if len(second) != restarted.delivered:
+                raise
+            second.clear()
+        else:
+            return [first, second]
+
+
+EXPECTED = {
+    "sequence": 4,
+    "fan_out": [0, 1, 4, 9, 16],
+    "timers": [10, 20, 30, 7, 1],
+    "cleaning": 1,
+    "streaming": [[0, 1, 2, 3, 4], [0, 1, 2, 3]],
+}
 WORKFLOWS = {workflow.name: workflow for workflow in (sequence, fan_out, timers)}
 """What the tests with many instances mix."""
-ACTIVITIES = [step, flaky, blocking]
+ACTIVITIES: list[hf.Activity[..., Any]] = [step, flaky, blocking, resuming, restarting]
 
 
 class KillAt:
@@ -115,7 +156,7 @@ class KillAt:
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Surroundings(fault_hook=hook)
-    workflows = [*WORKFLOWS.values(), cleaning]
+    workflows = [*WORKFLOWS.values(), cleaning, streaming]
     engine = hf.Engine(store, workflows=workflows, activities=ACTIVITIES, surroundings=world)
     async with engine:
         return await engine.run(workflow, id="it")

@@ -11,6 +11,7 @@ import holdfast as hf
 from holdfast.core.events import (
     ActivityCompleted,
     ActivityFailed,
+    ActivityYielded,
     HistoryEvent,
     InstanceCancelled,
     TimerFired,
@@ -158,11 +159,15 @@ def _of_instance(path: Path, number: int, state: str, turn: int, owner: str | No
 
 def _of_attempts(path: Path) -> list[str]:
     waiting: dict[tuple[int, int, int], int] = {}
+    values: dict[tuple[int, int, int], int] = {}
     for number, event in rows(path, "SELECT number, event FROM inbox"):
         message = decode_event(event)
         if isinstance(message, ActivityCompleted | ActivityFailed):
             key = (number, message.activity, message.attempt)
             waiting[key] = waiting.get(key, 0) + 1
+        elif isinstance(message, ActivityYielded):
+            key = (number, message.activity, message.attempt)
+            values[key] = values.get(key, 0) + 1
     problems: list[str] = []
     answered: dict[tuple[int, int], int] = {}
     for number, activity, attempt, state, ledger, owner, closed_at in rows(
@@ -170,6 +175,7 @@ def _of_attempts(path: Path) -> list[str]:
     ):
         which = f"attempt {attempt} of activity {activity} of instance {number}"
         unapplied = 0 if state == AttemptState.TIMED_OUT else waiting.get((number, activity, attempt), 0)
+        unapplied += values.get((number, activity, attempt), 0)
         why = disagreement(state, ledger, owned=owner is not None, unapplied=unapplied)
         if why is not None:
             problems.append(f"{which}: {why}")

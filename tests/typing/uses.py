@@ -5,6 +5,7 @@ needed, and `test_typing.py` checks that pyright complains about exactly the mar
 """
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_type
@@ -26,6 +27,26 @@ async def charge(card: str, cents: int = 1) -> str:
 @hf.activity(queue="slow", retry=hf.Retry(attempts=3, initial=timedelta(seconds=1)), start_to_close=30)
 def count(text: str) -> int:
     return len(text)
+
+
+@hf.activity
+async def write_story(topic: str) -> AsyncIterator[str]:
+    yield topic
+
+
+@hf.activity(resumable=True)
+def count_up(count: int) -> Iterator[int]:
+    yield from range(count)
+
+
+@hf.workflow
+async def read_story() -> None:
+    async for part in write_story("x"):
+        assert_type(part, str)
+    async for number in count_up(count=3):
+        assert_type(number, int)
+    write_story(1)  # type: ignore[arg-type]
+    await write_story("x")  # type: ignore[misc]
 
 
 @hf.workflow

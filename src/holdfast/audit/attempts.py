@@ -31,8 +31,9 @@ def check_attempts(
     payloads: dict[str, bytes],
     *,
     is_open: bool,
+    yielded: Sequence[ev.ActivityYielded] = (),
 ) -> list[Finding]:
-    """Everything about the attempts of one execution. `waiting`: the answers in the inbox."""
+    """Everything about the attempts of one execution. `waiting`: the answers in the inbox; `yielded`: the values."""
     findings: list[Finding] = []
     known = [attempt for attempt in attempts if attempt.state in set(_A)]
     findings += [
@@ -41,7 +42,7 @@ def check_attempts(
         if attempt not in known
     ]
     for attempt in known:
-        findings += _check_one(attempt, waiting)
+        findings += _check_one(attempt, waiting, yielded)
     grouped = {activity: list(group) for activity, group in groupby(attempts, lambda attempt: attempt.activity)}
     for activity, tries in grouped.items():
         findings += _check_series(activity, tries, reading)
@@ -56,13 +57,14 @@ def check_attempts(
     return findings
 
 
-def _check_one(attempt: RawAttempt, waiting: Sequence[Answer]) -> list[Finding]:
+def _check_one(attempt: RawAttempt, waiting: Sequence[Answer], yielded: Sequence[ev.ActivityYielded]) -> list[Finding]:
     """A8, for one row."""
     findings: list[Finding] = []
     state = _A(attempt.state)
     unapplied = sum((answer.activity, answer.attempt) == (attempt.activity, attempt.attempt) for answer in waiting)
     if not _counts_responses(state, attempt.ledger):
         unapplied = 0  # its answer says that it timed out or never began; no response entered leg 2
+    unapplied += sum((value.activity, value.attempt) == (attempt.activity, attempt.attempt) for value in yielded)
     if why := disagreement(state, attempt.ledger, owned=attempt.owner is not None, unapplied=unapplied):
         findings.append((Rule.LEDGER_AGREES, f"{shown(attempt)}: {why}"))
     if (state in ATTEMPT_FINAL) != (attempt.closed_at_ms is not None):

@@ -35,6 +35,8 @@ class HistoryReading:
     scheduled: dict[int, str] = field(default_factory=dict[int, str])
     abandoned: set[int] = field(default_factory=set[int])
     outcomes: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
+    yielded: dict[int, int] = field(default_factory=dict[int, int])
+    """How many values of each activity were applied."""
     timers: dict[int, int] = field(default_factory=dict[int, int])
     """Every timer that was started, with its due time."""
     timers_ended: dict[int, str] = field(default_factory=dict[int, str])
@@ -119,8 +121,8 @@ def _read_event(reading: HistoryReading, at: int, event: HistoryEvent) -> None:
             _read_wait(reading, at, event)
         case ev.ActivityScheduled() | ev.ActivityAbandoned():
             _read_activity(reading, at, event)
-        case ev.ActivityCompleted() | ev.ActivityFailed():
-            _read_outcome(reading, at, event)
+        case ev.ActivityCompleted() | ev.ActivityFailed() | ev.ActivityYielded():
+            _read_answer(reading, at, event)
         case ev.TimerStarted():
             if event.timer in reading.timers:
                 reading.add(Rule.ONE_OUTCOME, f"event {at} starts timer {event.timer} again")
@@ -160,6 +162,25 @@ def _read_activity(reading: HistoryReading, at: int, event: ev.ActivityScheduled
         if event.activity in reading.abandoned:
             reading.add(Rule.ONE_OUTCOME, f"event {at} abandons activity {event.activity} again")
         reading.abandoned.add(event.activity)
+
+
+def _read_answer(reading: HistoryReading, at: int, event: Outcome | ev.ActivityYielded) -> None:
+    if isinstance(event, ev.ActivityYielded):
+        _read_yield(reading, at, event)
+    else:
+        _read_outcome(reading, at, event)
+
+
+def _read_yield(reading: HistoryReading, at: int, event: ev.ActivityYielded) -> None:
+    """L15: the values of an activity are numbered without a gap, across its attempts, and come before its outcome."""
+    due = reading.yielded.get(event.activity, 0)
+    if event.activity not in reading.scheduled and reading.is_complete:
+        reading.add(Rule.ONE_OUTCOME, f"event {at} is a value of activity {event.activity}, which was never scheduled")
+    if event.number != due and reading.is_complete:
+        reading.add(Rule.ONE_OUTCOME, f"event {at} is value {event.number} of activity {event.activity}, not {due}")
+    if event.activity in reading.outcomes:
+        reading.add(Rule.ONE_OUTCOME, f"event {at} is a value of activity {event.activity} after its outcome")
+    reading.yielded[event.activity] = event.number + 1
 
 
 def _read_outcome(reading: HistoryReading, at: int, event: Outcome) -> None:

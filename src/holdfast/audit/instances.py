@@ -73,6 +73,7 @@ def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Find
         [event for event in inbox if isinstance(event, Answer)],
         tables.payloads,
         is_open=_is_open(row),
+        yielded=[event for event in inbox if isinstance(event, ev.ActivityYielded)],
     )
     findings += _check_pending(tables) if not _is_open(row) else _check_timers(tables, reading)
     return findings + _check_owner(tables, workers)

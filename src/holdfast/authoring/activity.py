@@ -6,20 +6,22 @@ anywhere else it simply runs. ``charge.fn`` is the function itself.
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import replace
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.definition import Definition
 from holdfast.authoring.durations import Duration, timeout_milliseconds
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.retry import Retry
-from holdfast.core.options import DEFAULT_QUEUE, ActivityOptions, encode_options
+from holdfast.core.options import DEFAULT_QUEUE, ActivityOptions, StreamOptions, encode_options
 from holdfast.core.retry import DEFAULT_MAX_LOSSES
 from holdfast.errors import InvalidOption
 from holdfast.replay.run import current_run
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Activity(Definition, Generic[P, R]):
@@ -30,7 +32,8 @@ class Activity(Definition, Generic[P, R]):
         self.options = options
         self.encoded_options = encode_options(options)
         self.process = process
-        self.is_async = inspect.iscoroutinefunction(fn)
+        self.yields = inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)
+        self.is_async = inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         run = current_run()
@@ -45,15 +48,37 @@ class Activity(Definition, Generic[P, R]):
         return await asyncio.to_thread(self.fn, *args, **kwargs)
 
 
+class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
+    """A generator marked by `activity`: a call of it is iterated over, ``async for part in write_story("x")`` (L15)."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:  # type: ignore[override, misc]  # not awaited
+        run = current_run()
+        if run is not None:
+            return run.streams.open(self, self.signature.encode_arguments(args, kwargs))
+        values: Any = self.fn(*args, **kwargs)
+        return values if self.is_async else _one_by_one(values)
+
+
+async def _one_by_one(values: Iterator[T]) -> AsyncIterator[T]:
+    """The values of a plain generator, each made in a thread."""
+    end = object()
+    while (value := await asyncio.to_thread(next, values, end)) is not end:
+        yield cast(T, value)
+
+
 class ActivityDecorator(Protocol):
     """What `activity(...)` with options gives: it keeps the parameters and the result of the function."""
 
+    @overload
+    def __call__(self, fn: Callable[P, AsyncIterator[T] | Iterator[T]], /) -> StreamActivity[P, T]: ...
     @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Activity[P, R]: ...
     @overload
     def __call__(self, fn: Callable[P, R], /) -> Activity[P, R]: ...
 
 
+@overload
+def activity(fn: Callable[P, AsyncIterator[T] | Iterator[T]], /) -> StreamActivity[P, T]: ...
 @overload
 def activity(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Activity[P, R]: ...
 @overload
@@ -71,6 +96,7 @@ def activity(
     process: bool = False,
     rerun_after_loss: bool = True,
     max_losses: int = DEFAULT_MAX_LOSSES,
+    resumable: bool = False,
 ) -> ActivityDecorator: ...
 def activity(
     fn: Callable[..., Any] | None = None,
@@ -86,12 +112,16 @@ def activity(
     process: bool = False,
     rerun_after_loss: bool = True,
     max_losses: int = DEFAULT_MAX_LOSSES,
+    resumable: bool = False,
 ) -> Any:
     """Mark a function as an activity.
 
     `async def` runs on the engine's event loop, `def` in a thread, and with `process` in a process that dies with its
     parent. The four time-outs: `start_to_close` bounds one attempt, `heartbeat` the silence between two
     `hf.heartbeat` calls, `schedule_to_start` the wait for a worker, `schedule_to_close` everything with its retries.
+
+    A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt goes
+    on where the one before ended (`hf.activity_info().delivered`); without, the workflow gets `hf.StreamRestarted`.
     """
     options = ActivityOptions(
         queue=checked_name(queue, "a queue"),
@@ -109,6 +139,14 @@ def activity(
             raise InvalidOption(f"@hf.activity marks a function, not {function!r}")
         if process and inspect.iscoroutinefunction(function):
             raise InvalidOption(f"{function.__qualname__}: process=True is for `def`; an `async def` runs in the loop")
-        return Activity(function, checked_name(name or function.__name__, "an activity"), options, process=process)
+        if not (inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)):
+            if resumable:
+                raise InvalidOption(f"{function.__qualname__}: resumable=True is for generators, which yield values")
+            kind, chosen = Activity[Any, Any], options
+        elif process:
+            raise InvalidOption(f"{function.__qualname__}: process=True is for functions that return, not generators")
+        else:
+            kind, chosen = StreamActivity[Any, Any], replace(options, stream=StreamOptions(resumable=resumable))
+        return kind(function, checked_name(name or function.__name__, "an activity"), chosen, process=process)
 
     return mark if fn is None else mark(fn)

@@ -7,7 +7,8 @@ from holdfast.errors import UsageError
 
 
 class ActivityInfo(NamedTuple):
-    """Which attempt of which activity this is. `details`: what the attempt before reported by its last heartbeat."""
+    """Which attempt of which activity this is. `details`: what the attempt before reported by its last heartbeat.
+    `delivered`: how many values the attempts before delivered, if it yields."""
 
     instance_id: str
     workflow: str
@@ -16,6 +17,7 @@ class ActivityInfo(NamedTuple):
     attempt: int
     queue: str
     details: Any
+    delivered: int = 0
 
 
 class ActivityContext(Protocol):

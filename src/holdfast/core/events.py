@@ -80,6 +80,16 @@ class CancelRequested(Event, frozen=True, tag="cancel_requested"):
     reason: str = ""
 
 
+class ActivityYielded(Event, frozen=True, tag="activity_yielded"):
+    """An activity yielded a value and goes on. Numbers go on across its attempts (L15)."""
+
+    time_ms: int
+    activity: int
+    number: int
+    value: Payload
+    attempt: int = 1
+
+
 # ---------------------------------------------------------------- commands
 
 
@@ -172,7 +182,7 @@ class InstanceCancelled(Event, frozen=True, tag="instance_cancelled"):
     reason: str = ""
 
 
-Input = Started | ActivityCompleted | ActivityFailed | TimerFired | EventReceived | CancelRequested
+Input = Started | ActivityCompleted | ActivityFailed | TimerFired | EventReceived | CancelRequested | ActivityYielded
 Command = (
     ActivityScheduled
     | ActivityAbandoned
@@ -189,7 +199,15 @@ Command = (
 FromOutside = WorkflowTerminated | InstanceCancelled
 HistoryEvent = Input | Command | FromOutside
 
-INPUTS: Final = (Started, ActivityCompleted, ActivityFailed, TimerFired, EventReceived, CancelRequested)
+INPUTS: Final = (
+    Started,
+    ActivityCompleted,
+    ActivityFailed,
+    TimerFired,
+    EventReceived,
+    CancelRequested,
+    ActivityYielded,
+)
 FROM_OUTSIDE: Final = (WorkflowTerminated, InstanceCancelled)
 
 _encoder: Final = msgspec.json.Encoder()
@@ -227,7 +245,7 @@ def payload_of(event: HistoryEvent) -> Payload | None:
             return event.result
         case ActivityFailed() | WorkflowFailed():
             return event.failure
-        case SideEffectRecorded() | EventReceived():
+        case SideEffectRecorded() | EventReceived() | ActivityYielded():
             return event.value
         case _:
             return None

@@ -1,6 +1,6 @@
 """How an activity is to be run: recorded with every attempt, so that any worker decides alike (A5, A10, G13)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -9,6 +9,14 @@ from holdfast.core.ledger import DEFAULT_LEG1_LIMIT
 from holdfast.core.retry import DEFAULT_MAX_LOSSES, RetryPolicy
 
 DEFAULT_QUEUE: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Of an activity that yields (L15). `delivered`: how many values the attempts before this one delivered."""
+
+    resumable: bool = False
+    delivered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,7 @@ class ActivityOptions:
     rerun_after_loss: bool = True
     max_losses: int = DEFAULT_MAX_LOSSES
     max_claims: int = DEFAULT_LEG1_LIMIT
+    stream: StreamOptions | None = None
 
     def expires_at_ready_ms(self, *, scheduled_at_ms: int, available_at_ms: int) -> int | None:
         """A5: until when an attempt may wait in its queue. A retry's own delay does not count as waiting."""
@@ -54,6 +63,16 @@ def encode_options(options: ActivityOptions) -> bytes:
 def decode_options(data: bytes) -> ActivityOptions:
     """The options of a stored attempt."""
     return _decoder.decode(data)
+
+
+def options_of_next(data: bytes, entered: int) -> bytes:
+    """The options of the attempt after one that delivered `entered` values: their numbers go on (L15)."""
+    options = decode_options(data)
+    if options.stream is None or not entered:
+        return data
+    return encode_options(
+        replace(options, stream=replace(options.stream, delivered=options.stream.delivered + entered))
+    )
 
 
 def _after(start_ms: int, duration_ms: int | None) -> int | None:

@@ -30,6 +30,7 @@ from holdfast.replay.mailbox import Waits
 from holdfast.replay.matching import is_same, mismatch
 from holdfast.replay.output import LogLine, Output, ScheduledActivity, SentEvent, with_one_more
 from holdfast.replay.running import Watch
+from holdfast.replay.streams import Streams
 
 if TYPE_CHECKING:
     from holdfast.replay.futures import WorkflowFuture
@@ -106,6 +107,7 @@ class WorkflowRun:
         self._waits: Waits | None = None
         self._next_sent = 0
         self._cancel_reason: str | None = None
+        self._streams: Streams | None = None
 
     # ------------------------------------------------------------ driven by the owner
 
@@ -179,7 +181,10 @@ class WorkflowRun:
 
     def _activity_completed(self, event: ev.ActivityCompleted) -> None:
         waiting = self._waiting.pop(event.activity, None)
-        if waiting is not None and not waiting[0].done():
+        if waiting is None:
+            if self._streams is not None:
+                self._streams.completed(event)
+        elif not waiting[0].done():
             future, signature = waiting
             try:
                 future.set_result(signature.decode_result(self._data(event.result)))
@@ -188,9 +193,13 @@ class WorkflowRun:
 
     def _activity_failed(self, event: ev.ActivityFailed) -> None:
         waiting = self._waiting.pop(event.activity, None)
+        if waiting is None and self._streams is None:
+            return
+        error = to_exception(_decode_failure.decode(self._data(event.failure)), self._resolve)
         if waiting is not None and not waiting[0].done():
-            failure = _decode_failure.decode(self._data(event.failure))
-            waiting[0].set_exception(to_exception(failure, self._resolve))
+            waiting[0].set_exception(error)
+        elif self._streams is not None:
+            self._streams.failed(event, error)
 
     def _timer_fired(self, event: ev.TimerFired) -> None:
         self._loop.fire_timer(event.timer)
@@ -255,22 +264,28 @@ class WorkflowRun:
     async def run_activity(self, activity: ActivityCode, encoded: bytes) -> Any:
         """Schedule an activity and wait for its answer. Cancelling the wait cancels the activity."""
         self._loop.check_evicted()
-        number = self._next_activity
-        self._next_activity = number + 1
+        number = self._schedule(activity, encoded)
         future = self._loop.create_future()
         self._waiting[number] = (future, activity.signature)
-        output = self._output
-        output.events.append(ev.ActivityScheduled(activity=number, name=activity.name))
-        output.scheduled.append(
-            ScheduledActivity(number, activity.name, encoded, activity.options, activity.encoded_options)
-        )
         try:
             return await future
         except asyncio.CancelledError:
             if self._waiting.pop(number, None) is not None:
-                self._output.events.append(ev.ActivityAbandoned(activity=number))
-                self._output.abandoned = with_one_more(self._output.abandoned, number)
+                self._abandon(number)
             raise
+
+    def _schedule(self, activity: ActivityCode, encoded: bytes) -> int:
+        number, output = self._next_activity, self._output
+        self._next_activity = number + 1
+        output.events.append(ev.ActivityScheduled(activity=number, name=activity.name))
+        output.scheduled.append(
+            ScheduledActivity(number, activity.name, encoded, activity.options, activity.encoded_options)
+        )
+        return number
+
+    def _abandon(self, number: int) -> None:
+        self._output.events.append(ev.ActivityAbandoned(activity=number))
+        self._output.abandoned = with_one_more(self._output.abandoned, number)
 
     @property
     def seed(self) -> int:
@@ -319,6 +334,14 @@ class WorkflowRun:
         self._next_sent = number + 1
         self._output.events.append(ev.EventRaised(number=number, target=target, name=name))
         self._output.sent = with_one_more(self._output.sent, SentEvent(number, target, name, data))
+
+    @property
+    def streams(self) -> Streams:
+        """What activities yield, made when the first one is called."""
+        self._loop.check_evicted()
+        if self._streams is None:
+            self._streams = Streams(self._loop, self._schedule, self._abandon, self._data)
+        return self._streams
 
     def side_effect(
         self, compute: Callable[[], Any], encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]
@@ -373,5 +396,6 @@ _HOW: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.Started: WorkflowRun._started,  # noqa: SLF001
     ev.EventReceived: WorkflowRun._event_received,  # noqa: SLF001
     ev.CancelRequested: WorkflowRun._cancel_requested,  # noqa: SLF001
+    ev.ActivityYielded: lambda run, event: run.streams.yielded(event),
 }
 """How each input is applied."""

@@ -5,7 +5,7 @@ A body that returns, raises, exits, hangs or gives back what cannot be stored en
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import copy_context
 from functools import lru_cache
 from typing import Any, Final, NoReturn
@@ -19,11 +19,12 @@ from holdfast.core.events import ActivityCompleted, Payload
 from holdfast.core.ledger import enter_leg2, exit_leg2
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.core.options import ActivityOptions, decode_options
-from holdfast.errors import ActivityTimedOut, HoldfastError
+from holdfast.errors import ActivityTimedOut, HoldfastError, StreamTooLong
 from holdfast.payloads.failures import failure_of, qualified_name
 from holdfast.runtime.processes.pool import FailedInProcess, ProcessPool
 from holdfast.runtime.providers import Providers
 from holdfast.runtime.running_attempt import RunningAttempt
+from holdfast.runtime.streams import NO_VALUE, Respond, StreamSender
 from holdfast.runtime.threads import Threads
 from holdfast.storage.contract import AttemptRecord, Completion, HeartbeatAttempt, Retry
 from holdfast.storage.endings import end_by_failure
@@ -50,12 +51,14 @@ class AttemptRunner:
         slots: int,
         ended: AttemptEnd,
         beat: Callable[[HeartbeatAttempt], None],
+        respond: Respond,
     ) -> None:
         self._registry = registry
         self._providers = providers
         self._now_ms = now_ms
         self._ended = ended
         self._beat = beat
+        self._respond = respond
         self._threads = Threads("holdfast-activity")
         self._processes = ProcessPool()
         self.running: dict[Any, RunningAttempt] = {}
@@ -156,12 +159,12 @@ class AttemptRunner:
         try:
             if running.cancel_requested or running.is_abandoned:
                 await _stopped_before_it_began()
-            if activity.is_async and attempt.expires_at_ms is None:
+            if activity.is_async and attempt.expires_at_ms is None and not activity.yields:
                 args, kwargs = activity.signature.decode_arguments(attempt.input)
                 value = await activity.fn(*args, **kwargs)
             else:
                 value = await self._body(activity, running)
-            data = value if activity.process else activity.signature.encode_result(value)
+            data = value if activity.process or activity.yields else activity.signature.encode_result(value)
         except asyncio.CancelledError as cancelled:
             leave_if_forked(self._generation, cancelled)
             if running.is_abandoned:
@@ -201,12 +204,29 @@ class AttemptRunner:
         if activity.process:
             return await self._processes.run(activity, running.attempt.input, running)
         args, kwargs = activity.signature.decode_arguments(running.attempt.input)
+        if activity.yields:
+            return await self._stream(activity, running, activity.fn(*args, **kwargs))
         if activity.is_async:
             return await activity.fn(*args, **kwargs)
         context = copy_context()
         answer = self._threads.run(lambda: context.run(activity.fn, *args, **kwargs))
+        return await self._from_thread(running, answer, answer)
+
+    async def _stream(self, activity: Activity[..., Any], running: RunningAttempt, values: Any) -> bytes:
+        """Deliver what a generator yields (L15); its end is a response without a value."""
+        encode = activity.signature.encode_result
+        sender = StreamSender(running, encode, self._respond, self.request_cancel, self._now_ms)
+        if activity.is_async:
+            await sender.deliver(values)
+        else:
+            context = copy_context()
+            answer = self._threads.run(lambda: context.run(sender.produce, values))
+            await self._from_thread(running, answer, sender.deliver_from(answer))
+        return NO_VALUE
+
+    async def _from_thread(self, running: RunningAttempt, answer: "asyncio.Future[Any]", told: Awaitable[Any]) -> Any:
         try:
-            return await answer
+            return await told
         except asyncio.CancelledError:
             if answer.cancelled():
                 self._abandon_thread(running.attempt)
@@ -263,6 +283,7 @@ class AttemptRunner:
             entered_ledger=entered,
             applied_ledger=applied,
             event=answer if attempt.state is AttemptState.RUNNING else None,
+            by_inbox=self._registry.activities[attempt.name].yields,
         )
         self._ended(completion)
 
@@ -273,6 +294,8 @@ class AttemptRunner:
             failure, types = error.failure, error.types
         else:
             failure, types = failure_of(error), tuple(qualified_name(cls) for cls in type(error).__mro__)
+        if isinstance(error, StreamTooLong):
+            failure = msgspec.structs.replace(failure, retryable=False)  # it would yield as many again
         ended = end_by_failure(
             attempt,
             failure,

@@ -190,7 +190,7 @@ class InstanceOwner:
 
     def attempt_ended(self, ended: Completion | Retry) -> None:
         """An attempt that ran here came to its end: with the next turn if its instance is live, else alone."""
-        if isinstance(ended, Completion) and ended.event is not None:
+        if isinstance(ended, Completion) and ended.event is not None and not ended.by_inbox:
             live = self._live.get(ended.key.number)
             if live is not None and live.execution == ended.key.execution:
                 live.queue.append(Message(ended.event, completion=ended))

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.core.events import EventReceived, Input, TimerFired
 from holdfast.core.gates import Arrival, PendingTimer, apply_order
 from holdfast.replay.run import WorkflowRun
-from holdfast.storage.contract import Completion, Fence, InstanceId, InstanceNumber, Transition
+from holdfast.storage.contract import Completion, Fence, InstanceId, InstanceNumber, PendingExit, Transition
 
 
 class Message(NamedTuple):
@@ -19,7 +19,7 @@ class Message(NamedTuple):
     event: Input
     completion: Completion | None = None
     row: int = 0
-    response: Transition | None = None
+    response: Transition | PendingExit | None = None
 
 
 class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):

@@ -68,6 +68,7 @@ class RunningAttempt:
             attempt.key.attempt,
             attempt.queue,
             details,
+            0 if (stream := decode_options(attempt.options).stream) is None else stream.delivered,
         )
 
     @property

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.core.events import (
     ActivityCompleted,
     ActivityFailed,
+    ActivityYielded,
     EventReceived,
     HistoryEvent,
     Input,
@@ -38,6 +39,7 @@ from holdfast.storage.contract import (
     InstanceId,
     LargePayload,
     NewAttempt,
+    PendingExit,
     TimerRow,
     Transition,
     Turn,
@@ -77,6 +79,7 @@ def build_turn(
     completions: list[Completion] = []
     responses: list[Transition] = []
     consumed: list[int] = []
+    yields: dict[AttemptKey, int] = {}
     ended = list(output.timers_ended)
     mail_taken = 0
     for event, completion, row, response in messages:
@@ -85,8 +88,10 @@ def build_turn(
         elif row:
             consumed.append(row)
             mail_taken += type(event) is EventReceived
-            if response is not None:
+            if type(response) is Transition:
                 responses.append(response)
+            elif type(response) is PendingExit:
+                yields[response.key] = yields.get(response.key, 0) + response.count
         elif type(event) is TimerFired:
             ended.append(event.timer)
     turn = Turn(
@@ -111,6 +116,7 @@ def build_turn(
         mail_taken=mail_taken,
         sent=tuple(_messages(live, output.sent)) if output.sent else (),
         mailbox=live.run.mailbox if live.turn == 0 else None,
+        yields=tuple(PendingExit(key=key, count=count) for key, count in yields.items()) if yields else (),
     )
     return BuiltTurn(turn, eager, output.logs)
 
@@ -199,7 +205,7 @@ def running_record(live: LiveInstance, new: NewAttempt) -> AttemptRecord:
     )
 
 
-def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Transition | None:
+def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Transition | PendingExit | None:
     """The leg 2 exit of a response that waited in the inbox (L5, L6); none for an attempt that timed out (A8)."""
     match event:
         case ActivityCompleted() | ActivityFailed():
@@ -214,5 +220,8 @@ def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Tra
                 to_state=attempt.state,
                 to_ledger=exit_leg2(attempt.ledger, final=True),
             )
+        case ActivityYielded():
+            attempt = attempts.get((event.activity, event.attempt))
+            return None if attempt is None else PendingExit(key=attempt.key, count=1)
         case _:
             return None

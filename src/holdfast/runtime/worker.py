@@ -40,6 +40,7 @@ from holdfast.storage.contract import (
     Member,
     Outcome,
     Registration,
+    Responses,
     Retry,
     Start,
     Store,
@@ -91,6 +92,7 @@ class Worker:
             slots=max_activities,
             ended=self._attempt_ended,
             beat=self._heartbeat,
+            respond=self._respond,
         )
         self.claims = Claims(store, registry, self.committer, self.runner, lambda: self.key, queues=queues)
         self._runs = RunMaker(registry, surroundings, words, lambda: self._lease)
@@ -284,6 +286,13 @@ class Worker:
                 self.runner.request_cancel(beat.key)
 
         self.committer.submit(beat, done)
+
+    def _respond(self, responses: Responses, done: Callable[[Outcome], None]) -> None:
+        def decided(outcome: Outcome) -> None:
+            done(outcome)
+            self.look()  # the values wait in the inbox of an instance that may be live here
+
+        self.committer.insist(responses, decided)
 
     async def _look_after(self) -> None:
         while True:

@@ -3,7 +3,7 @@
 A member says which rows it expects and what it makes of them. It is applied as a whole or not at all.
 """
 
-from holdfast.core.events import ActivityCompleted, ActivityFailed, CancelRequested, EventReceived
+from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityYielded, CancelRequested, EventReceived
 from holdfast.core.gates import EventVerdict, IdPolicy, Mailbox
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
@@ -59,6 +59,15 @@ class Completion(Record, frozen=True):
     failure: bytes | None = None
     by_owner: bool = True
     """False when somebody else ends the attempt: a janitor at its deadline, or whoever found its worker dead."""
+    by_inbox: bool = False
+    """It ends a stream: it goes through the inbox, behind the values that wait there (L15)."""
+
+
+class PendingExit(Record, frozen=True):
+    """So many pending responses of an attempt leave leg 2 with the turn that applied them (L5)."""
+
+    key: AttemptKey
+    count: int
 
 
 class Deliver(Record, frozen=True):
@@ -112,6 +121,8 @@ class Turn(Record, frozen=True):
     def has_mail(self) -> bool:
         """Whether anything about events changes."""
         return self.waits is not None or self.mail_taken > 0 or bool(self.sent) or self.mailbox is not None
+
+    yields: tuple[PendingExit, ...] = ()
 
 
 class Start(Record, frozen=True):
@@ -216,6 +227,19 @@ class Disown(Record, frozen=True):
     instances: tuple[HeldInstance, ...] = ()
 
 
+class Responses(Record, frozen=True):
+    """A running attempt yielded values: pending responses that enter leg 2 together and wait in the inbox (L15).
+
+    The same ones again are `Applied` and change nothing (L11): only the attempt's owner adds responses to it.
+    """
+
+    key: AttemptKey
+    owner: WorkerKey
+    from_ledger: int
+    events: tuple[ActivityYielded, ...]
+    expires_at_ms: int | None = None
+
+
 Member = (
     Start
     | Turn
@@ -230,6 +254,7 @@ Member = (
     | Lose
     | Disown
     | Deliver
+    | Responses
 )
 
 

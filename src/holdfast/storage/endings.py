@@ -9,7 +9,7 @@ import msgspec
 from holdfast.core.events import ActivityFailed, Payload
 from holdfast.core.ledger import SEED, enter_leg2, exit_leg2, read
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
-from holdfast.core.options import decode_options
+from holdfast.core.options import decode_options, options_of_next
 from holdfast.core.retry import GiveUp, TryAgain, after_failure, after_loss
 from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import AttemptRecord, Completion, NewAttempt, Retry, Transition
@@ -85,6 +85,7 @@ def _again(
 ) -> Retry:
     options = decode_options(attempt.options)
     available_at_ms = now_ms + retry.delay_ms
+    entered = read(attempt.ledger).responses_entered
     return Retry(
         ended=transition(attempt, event, failure=failure),
         next=NewAttempt(
@@ -95,7 +96,7 @@ def _again(
             state=AttemptState.READY,
             ledger=SEED,
             input=attempt.input,
-            options=attempt.options,
+            options=attempt.options if not entered else options_of_next(attempt.options, entered),
             available_at_ms=available_at_ms,
             scheduled_at_ms=attempt.scheduled_at_ms,
             expires_at_ms=options.expires_at_ready_ms(
@@ -131,4 +132,5 @@ def _final(attempt: AttemptRecord, failure: bytes, event: AttemptEvent, now_ms: 
         applied_ledger=applied,
         event=None if attempt.state is AttemptState.CANCELLED_RUNNING else answer,
         failure=failure,
+        by_inbox=decode_options(attempt.options).stream is not None,
     )

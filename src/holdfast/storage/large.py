@@ -14,6 +14,7 @@ import msgspec
 from holdfast.core.events import (
     ActivityCompleted,
     ActivityFailed,
+    ActivityYielded,
     EventReceived,
     HistoryEvent,
     Payload,
@@ -41,6 +42,7 @@ _PAYLOAD_FIELD: Final[dict[type[object], str]] = {
     EventReceived: "value",
     WorkflowCompleted: "result",
     WorkflowFailed: "failure",
+    ActivityYielded: "value",
 }
 
 

@@ -37,7 +37,13 @@ def attempt() -> AttemptRecord:
 
 def runner_of(ended: list[Completion | Retry]) -> AttemptRunner:
     return AttemptRunner(
-        Registry((), (), (body,)), SystemProviders(), lambda: 0, slots=1, ended=ended.append, beat=lambda _: None
+        Registry((), (), (body,)),
+        SystemProviders(),
+        lambda: 0,
+        slots=1,
+        ended=ended.append,
+        beat=lambda _: None,
+        respond=lambda *_: None,
     )
 
 

@@ -34,6 +34,7 @@ from holdfast.storage.contract import (
     Outcome,
     Rejected,
     Release,
+    Responses,
     Retry,
     Start,
     StartedInstance,
@@ -47,6 +48,7 @@ from holdfast.storage.sqlite.closing import REPLACED, apply_terminate, leave_not
 from holdfast.storage.sqlite.delivery import apply_deliver, write_mail
 from holdfast.storage.sqlite.rows import attempt_of, instance_of
 from holdfast.storage.sqlite.statements import statements as sql
+from holdfast.storage.sqlite.streams import apply_responses, exit_pending
 from holdfast.storage.sqlite.transaction import Transaction
 
 NO_DEADLINE_MS = 2**62
@@ -107,6 +109,8 @@ def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
     close = attempts.close_by_completion
     stale = [one for one in turn.completions if not close(transaction, one, one.applied_ledger)]
     if not stale and _advance(transaction, turn):
+        for left in turn.yields:
+            exit_pending(transaction, left)
         _write_turn(transaction, turn, turn.number)
         return APPLIED
     for completion in turn.completions:
@@ -332,5 +336,6 @@ HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
     Lose: _apply_lose,
     Disown: _apply_disown,
     Deliver: apply_deliver,
+    Responses: apply_responses,
 }
 """How each kind of member is applied. A test compares it with the members there are."""

@@ -13,6 +13,7 @@ from holdfast.testing.conformance.inputs import InputRules
 from holdfast.testing.conformance.instances import InstanceRules
 from holdfast.testing.conformance.lost_owners import LostOwnerRules
 from holdfast.testing.conformance.policies import PolicyRules
+from holdfast.testing.conformance.streams import StreamRules
 from holdfast.testing.conformance.terminations import TerminationRules
 from holdfast.testing.conformance.workers import WorkerRules
 
@@ -20,6 +21,14 @@ __all__ = ["StoreConformance"]
 
 
 class StoreConformance(
-    InstanceRules, InputRules, AttemptRules, GroupRules, TerminationRules, PolicyRules, WorkerRules, LostOwnerRules
+    InstanceRules,
+    InputRules,
+    AttemptRules,
+    GroupRules,
+    TerminationRules,
+    PolicyRules,
+    WorkerRules,
+    LostOwnerRules,
+    StreamRules,
 ):
     """All of the rules."""

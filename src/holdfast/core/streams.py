@@ -1,0 +1,22 @@
+"""Responses of an activity that yields: a value is a pending response, its return the final one (L4, L5, L12, L15)."""
+
+from typing import Final
+
+from holdfast.core.ledger import MAX_RESPONSES, RESPONSE_ENTRY, Ledger, read
+from holdfast.core.require import require
+
+MAX_YIELDS: Final = MAX_RESPONSES - 1
+"""L12: the last response that the digits can count is kept for the end of the attempt."""
+
+
+def room_for_yields(value: int) -> int:
+    """How many more values an attempt with this ledger may yield."""
+    return max(0, MAX_YIELDS - read(value).responses_entered)
+
+
+def enter_pending(value: int, count: int) -> Ledger:
+    """L4, `count` times: that many pending responses have come together."""
+    digits = read(value)
+    require(digits.leg1_concluded and not digits.leg2_closed, f"ledger {digits.text} takes no response")
+    require(0 < count <= room_for_yields(value), f"ledger {digits.text} has no room for {count} more responses")
+    return Ledger(value + count * RESPONSE_ENTRY)

@@ -1,0 +1,209 @@
+"""Streams in workflow code: what an activity yields, in order and each value once (L15).
+
+A loop over a stream that is left early abandons the activity. The loop's iterator lives on the stack of the code only,
+so it goes away at the moment in which the loop is left, the same in every replay.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityYielded
+from holdfast.errors import StreamRestarted, UsageError
+from holdfast.replay.loop import WorkflowLoop
+
+if TYPE_CHECKING:
+    from holdfast.core.events import Payload
+    from holdfast.replay.futures import WorkflowFuture
+    from holdfast.replay.run import ActivityCode
+
+NOT_SCHEDULED: Final = -1
+
+
+class Streams:
+    """The streams of one run. They tell it, through these functions, what the code does."""
+
+    __slots__ = ("_abandon", "_loop", "_open", "_schedule", "data_of")
+
+    def __init__(
+        self,
+        loop: WorkflowLoop,
+        schedule: "Callable[[ActivityCode, bytes], int]",
+        abandon: Callable[[int], None],
+        data_of: "Callable[[Payload], bytes]",
+    ) -> None:
+        self._loop, self._schedule, self._abandon = loop, schedule, abandon
+        self.data_of = data_of
+        self._open: dict[int, ActivityStream] = {}
+
+    def open(self, activity: "ActivityCode", encoded: bytes) -> "ActivityStream":
+        """What an activity yields, for the code to iterate over."""
+        return ActivityStream(self, activity, encoded)
+
+    def yielded(self, event: ActivityYielded) -> None:
+        if (stream := self._open.get(event.activity)) is not None:
+            stream.yielded(event)
+
+    def completed(self, event: ActivityCompleted) -> None:
+        if (stream := self._open.pop(event.activity, None)) is not None:
+            stream.completed(event)
+
+    def failed(self, event: ActivityFailed, error: BaseException) -> None:
+        if (stream := self._open.pop(event.activity, None)) is not None:
+            stream.failed(error)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the code takes a step now, and is not being torn down."""
+        return asyncio._get_running_loop() is self._loop and not self._loop.evicting  # noqa: SLF001 - see current_run
+
+    def schedule(self, stream: "ActivityStream", activity: "ActivityCode", encoded: bytes) -> int:
+        """Schedule the activity of a stream."""
+        self._loop.check_evicted()
+        number = self._schedule(activity, encoded)
+        self._open[number] = stream
+        return number
+
+    def abandon(self, number: int) -> None:
+        """Nobody waits for the values of a stream any more."""
+        if self._open.pop(number, None) is not None:
+            self._abandon(number)
+
+    def new_future(self) -> "WorkflowFuture":
+        """Something to wait for."""
+        return self._loop.create_future()
+
+
+class ActivityStream(AsyncIterator[Any]):
+    """The values of one call of an activity that yields. It is scheduled when the first value is asked for."""
+
+    __slots__ = (
+        "_activity",
+        "_arrived",
+        "_attempt",
+        "_delivered",
+        "_encoded",
+        "_failure",
+        "_is_over",
+        "_number",
+        "_streams",
+        "_waiter",
+    )
+
+    def __init__(self, streams: Streams, activity: "ActivityCode", encoded: bytes) -> None:
+        self._streams, self._activity, self._encoded = streams, activity, encoded
+        self._number = NOT_SCHEDULED
+        self._arrived: deque[tuple[int, Payload | None]] = deque()
+        """Values with the attempt they are of; the end of the stream is None."""
+        self._failure: BaseException | None = None
+        self._attempt = 1
+        self._delivered = 0
+        self._is_over = False
+        self._waiter: WorkflowFuture | None = None
+
+    # ------------------------------------------------------------ asked by the code
+
+    def __aiter__(self) -> "Iteration":
+        return Iteration(self)
+
+    async def __anext__(self) -> Any:
+        if self._number == NOT_SCHEDULED and not self._is_over:
+            self._number = self._streams.schedule(self, self._activity, self._encoded)
+        while not self._arrived:
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                self._is_over = True
+                raise failure
+            if self._is_over:
+                raise StopAsyncIteration
+            await self._wait()
+        return self._take()
+
+    async def aclose(self) -> None:
+        """Stop waiting for more: the activity is cancelled."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Nobody takes further values."""
+        if not self._is_over:
+            self._is_over = True
+            self._arrived.clear()
+            self._streams.abandon(self._number)
+
+    def break_off(self) -> None:
+        """A loop over the stream was left: by the code, unless its run is being torn down."""
+        if self._number != NOT_SCHEDULED and self._streams.is_running:
+            self.abandon()
+
+    async def _wait(self) -> None:
+        if self._waiter is not None:
+            raise UsageError(f"two tasks wait for the next value of one stream of {self._activity.name}")
+        self._waiter = self._streams.new_future()
+        try:
+            await self._waiter
+        except asyncio.CancelledError:
+            self.abandon()
+            raise
+        finally:
+            self._waiter = None
+
+    def _take(self) -> Any:
+        attempt, value = self._arrived[0]
+        if attempt != self._attempt:
+            self._attempt = attempt
+            stream = self._activity.options.stream
+            if self._delivered and not (stream and stream.resumable):
+                delivered, self._delivered = self._delivered, 0
+                raise StreamRestarted(
+                    f"{self._activity.name} begins again: {delivered} values of the attempt before were delivered",
+                    delivered,
+                )
+        self._arrived.popleft()
+        if value is None:
+            self._is_over = True
+            raise StopAsyncIteration
+        self._delivered += 1
+        return self._activity.signature.decode_result(self._streams.data_of(value))
+
+    # ------------------------------------------------------------ told by the run
+
+    def yielded(self, event: ActivityYielded) -> None:
+        self._arrived.append((event.attempt, event.value))
+        self._wake()
+
+    def completed(self, event: ActivityCompleted) -> None:
+        self._arrived.append((event.attempt, None))
+        self._wake()
+
+    def failed(self, error: BaseException) -> None:
+        self._failure = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Iteration(AsyncIterator[Any]):
+    """One loop over a stream."""
+
+    __slots__ = ("_goes_on", "_stream")
+
+    def __init__(self, stream: ActivityStream) -> None:
+        self._stream = stream
+        self._goes_on = False
+
+    def __aiter__(self) -> "Iteration":
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except StreamRestarted:
+            self._goes_on = True  # whoever catches it may loop over the stream again
+            raise
+
+    def __del__(self) -> None:
+        if not self._goes_on:
+            self._stream.break_off()

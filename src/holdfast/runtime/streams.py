@@ -1,0 +1,160 @@
+"""Delivering what an activity yields: whatever is ready when the store is free goes to disk together (L15).
+
+The body may be ahead of the store by a bounded number of values, and then waits. How an attempt ends is decided only
+once it is known what became of the values on their way: its digits say how many were delivered.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, closing
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from holdfast.core.events import ActivityYielded, Payload
+from holdfast.core.options import decode_options
+from holdfast.core.streams import MAX_YIELDS, enter_pending, room_for_yields
+from holdfast.errors import HoldfastError, StreamTooLong
+from holdfast.runtime.running_attempt import RunningAttempt
+from holdfast.storage.contract import Applied, AttemptKey, Failed, Outcome, Responses
+
+MAX_AHEAD: Final = 500
+"""How many values a body may have yielded that are not on disk yet."""
+NO_VALUE: Final = b"null"
+"""The final response of a stream carries nothing."""
+
+
+class Respond(Protocol):
+    """Hands values to the store, and tells what became of them."""
+
+    def __call__(self, responses: Responses, done: Callable[[Outcome], None], /) -> None: ...
+
+
+class StreamSender:
+    """The values of one running attempt, on their way to the store. It is used from one event loop."""
+
+    def __init__(
+        self,
+        running: RunningAttempt,
+        encode: Callable[[Any], bytes],
+        respond: Respond,
+        refused: Callable[[AttemptKey], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._running, self._encode = running, encode
+        self._respond, self._refused, self._now_ms = respond, refused, now_ms
+        self._loop = asyncio.get_running_loop()
+        self._options = decode_options(running.attempt.options)
+        self._next_number = self._options.stream.delivered if self._options.stream else 0
+        self._room = room_for_yields(running.attempt.ledger)
+        self._waiting: list[bytes] = []
+        self._in_flight = 0
+        self._is_called = False
+        self._error: BaseException | None = None
+        self._outcome: asyncio.Future[None] | None = None
+
+    async def deliver(self, values: AsyncIterator[Any]) -> None:
+        """Deliver what an async generator yields. What it yielded before it failed counts."""
+        try:
+            async with aclosing(values) as generator:  # type: ignore[type-var]  # a generator, by the decorator
+                async for value in generator:
+                    await self._send(self._encode(value))
+            await self._flush()
+        except Exception:
+            await self._flush()
+            raise
+        finally:
+            await self._settle()
+
+    async def deliver_from(self, thread: "asyncio.Future[Any]") -> None:
+        """Deliver what `produce` sends from the thread that `thread` stands for."""
+        try:
+            await thread
+            await self._flush()
+        except Exception:
+            await self._flush()
+            raise
+        finally:
+            self._error = self._error or HoldfastError("nobody waits for the values of this body any more")
+            await self._settle()
+
+    def produce(self, values: Iterator[Any]) -> None:
+        """Run in a thread: hand over each value of a generator, and wait while the store is behind."""
+        with closing(values) as generator:  # type: ignore[type-var]  # a generator, by the decorator
+            for value in generator:
+                asyncio.run_coroutine_threadsafe(self._send(self._encode(value)), self._loop).result()
+
+    async def _send(self, data: bytes) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._room <= 0:
+            raise StreamTooLong(f"{self._running.attempt.name} yielded more than {MAX_YIELDS:,} values in one attempt")
+        self._room -= 1
+        self._waiting.append(data)
+        if not self._in_flight and not self._is_called:
+            self._is_called = True
+            self._loop.call_soon(self._go)
+        while len(self._waiting) + self._in_flight >= MAX_AHEAD and self._error is None:
+            await self._next_outcome()
+
+    async def _flush(self) -> None:
+        while (self._waiting or self._in_flight) and self._error is None:
+            await self._next_outcome()
+        if self._error is not None:
+            raise self._error
+
+    async def _settle(self) -> None:
+        """Nothing more is sent; wait for what is on its way, so that the digits are known."""
+        self._waiting.clear()
+        while self._in_flight:
+            await self._next_outcome()
+
+    async def _next_outcome(self) -> None:
+        if self._outcome is None or self._outcome.done():
+            self._outcome = self._loop.create_future()
+        await asyncio.shield(self._outcome)
+
+    def _go(self) -> None:
+        self._is_called = False
+        if self._in_flight or not self._waiting or self._error is not None:
+            return
+        values, self._waiting = self._waiting, []
+        attempt, now_ms = self._running.attempt, self._now_ms()
+        self._in_flight = len(values)
+        key, first = attempt.key, self._next_number
+        expires = self._options.expires_at_running_ms(
+            scheduled_at_ms=attempt.scheduled_at_ms,
+            started_at_ms=attempt.started_at_ms or attempt.scheduled_at_ms,
+            heard_at_ms=now_ms,
+        )
+        events = tuple(
+            ActivityYielded(
+                time_ms=now_ms,
+                activity=key.activity,
+                number=first + at,
+                value=Payload(msgspec.Raw(data)),
+                attempt=key.attempt,
+            )
+            for at, data in enumerate(values)
+        )
+        owner = attempt.owner
+        if owner is None:
+            raise HoldfastError(f"attempt {key} runs here and has no owner")
+        responses = Responses(key=key, owner=owner, from_ledger=attempt.ledger, events=events, expires_at_ms=expires)
+        self._respond(responses, self._decided)
+
+    def _decided(self, outcome: Outcome) -> None:
+        count, self._in_flight = self._in_flight, 0
+        attempt = self._running.attempt
+        match outcome:
+            case Applied():
+                self._next_number += count
+                self._running.attempt = msgspec.structs.replace(attempt, ledger=enter_pending(attempt.ledger, count))
+                self._go()
+            case Failed():
+                self._error = outcome.error
+            case _:
+                self._error = asyncio.CancelledError("the attempt is closed, asked to stop, or somebody else's")
+                self._refused(attempt.key)
+        if self._outcome is not None and not self._outcome.done():
+            self._outcome.set_result(None)

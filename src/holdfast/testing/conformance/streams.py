@@ -1,0 +1,115 @@
+"""Pending responses: values that an activity yields, each accepted once and from its owner only."""
+
+import msgspec
+
+from holdfast.core.events import ActivityYielded, Payload, decode_event
+from holdfast.core.lifecycle import AttemptState
+from holdfast.errors import InvariantBroken
+from holdfast.storage.contract import (
+    Applied,
+    AttemptKey,
+    Failed,
+    InstanceRecord,
+    PendingExit,
+    Rejected,
+    Responses,
+    Terminate,
+)
+from holdfast.testing.conformance.bench import ANNA, BERT, Bench, Rules, applied, check, completion, turn
+
+RUNNING = 889_000_000_000_000
+
+
+def responses(record: InstanceRecord, *numbers: int, entered: int = 0, attempt: int = 1) -> Responses:
+    """Values of the attempt that a started instance has, with these numbers."""
+    return Responses(
+        key=AttemptKey(record.number, 1, 0, attempt),
+        owner=ANNA,
+        from_ledger=RUNNING + entered * 10**6,
+        events=tuple(
+            ActivityYielded(time_ms=1, activity=0, number=number, value=Payload(msgspec.Raw(b"%d" % number)))
+            for number in numbers
+        ),
+    )
+
+
+class StreamRules(Rules):
+    """L4, L5, L9, L11, L13, L14, L15."""
+
+    def test_L15_pending_responses_enter_together_and_wait_in_order(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(responses(record, 0, 1, 2))))
+            loaded = await bench.store.load(record.number, 1)
+            check((loaded.attempts[0].state, loaded.attempts[0].ledger) == (AttemptState.RUNNING, 889_000_003_000_000))
+            events = [decode_event(row.event) for row in loaded.inbox]
+            check([event.number for event in events if isinstance(event, ActivityYielded)] == [0, 1, 2])
+
+        self.on_bench(case)
+
+    def test_L11_the_same_responses_again_change_nothing(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(await bench.one(responses(record, 0, 1)) == Applied(changed=2))
+            check(await bench.one(responses(record, 0, 1)) == Applied(changed=0))
+            loaded = await bench.store.load(record.number, 1)
+            check((loaded.attempts[0].ledger, len(loaded.inbox)) == (889_000_002_000_000, 2))
+
+        self.on_bench(case)
+
+    def test_L5_a_turn_takes_pending_responses_out_while_others_enter(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(responses(record, 0, 1))))
+            key = AttemptKey(record.number, 1, 0, 1)
+            inbox = [row.row for row in (await bench.store.load(record.number, 1)).inbox]
+            taken = turn(record, consumed=tuple(inbox), yields=(PendingExit(key=key, count=2),))
+            outcomes = [await bench.one(responses(record, 2, entered=2)), await bench.one(taken)]
+            check(all(applied(outcome) for outcome in outcomes))
+            loaded = await bench.store.load(record.number, 1)
+            check((loaded.attempts[0].ledger, len(loaded.inbox)) == (889_000_003_000_002, 1))
+            ended = completion(
+                record,
+                from_ledger=RUNNING + 3 * 10**6,
+                entered_ledger=RUNNING + 4 * 10**6,
+                applied_ledger=RUNNING + 4 * 10**6 + 1 - 10**12,
+            )
+            check(applied(await bench.one(ended)))
+            check((await bench.store.read_attempts(record.number, 1))[0].ledger == 889_000_004_000_002)
+
+        self.on_bench(case)
+
+    def test_L14_no_more_responses_leave_than_have_entered(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(responses(record, 0))))
+            key = AttemptKey(record.number, 1, 0, 1)
+            outcome = await bench.one(turn(record, yields=(PendingExit(key=key, count=2),)))
+            check(isinstance(outcome, Failed) and isinstance(outcome.error, InvariantBroken))
+            check((await bench.store.read_attempts(record.number, 1))[0].ledger == 889_000_001_000_000)
+
+        self.on_bench(case)
+
+    def test_L9_responses_of_a_closed_attempt_or_of_somebody_else_are_refused(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(isinstance(await bench.one(responses(record, 5, entered=5)), Rejected), "other digits")
+            stranger = msgspec.structs.replace(responses(record, 0), owner=BERT)
+            check(isinstance(await bench.one(stranger), Rejected), "another owner")
+            check(applied(await bench.one(completion(record))))
+            check(isinstance(await bench.one(responses(record, 0)), Rejected), "closed")
+            check((await bench.store.read_attempts(record.number, 1))[0].ledger == 889_000_001_000_000)
+
+        self.on_bench(case)
+
+    def test_A8_a_closed_instance_leaves_no_response_unapplied(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(responses(record, 0, 1))))
+            await bench.one(Terminate(id=record.id))
+            loaded = await bench.store.load(record.number, 1)
+            check(loaded.attempts[0].state is AttemptState.CANCELLED_RUNNING)
+            check((loaded.attempts[0].ledger, len(loaded.inbox)) == (889_000_002_000_002, 0))
+            check(isinstance(await bench.one(responses(record, 2, entered=2)), Rejected))
+
+        self.on_bench(case)
