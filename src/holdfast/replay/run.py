@@ -278,9 +278,8 @@ class WorkflowRun:
         number, output = self._next_activity, self._output
         self._next_activity = number + 1
         output.events.append(ev.ActivityScheduled(activity=number, name=activity.name))
-        output.scheduled.append(
-            ScheduledActivity(number, activity.name, encoded, activity.options, activity.encoded_options)
-        )
+        call = ScheduledActivity(number, activity.name, encoded, activity.options, activity.encoded_options)
+        output.scheduled.append(call)
         return number
 
     def _abandon(self, number: int) -> None:

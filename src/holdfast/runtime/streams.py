@@ -5,7 +5,7 @@ once it is known what became of the values on their way: its digits say how many
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing
 from typing import Any, Final, Protocol
 
@@ -53,10 +53,10 @@ class StreamSender:
         self._error: BaseException | None = None
         self._outcome: asyncio.Future[None] | None = None
 
-    async def deliver(self, values: AsyncIterator[Any]) -> None:
+    async def deliver(self, values: AsyncGenerator[Any, None]) -> None:
         """Deliver what an async generator yields. What it yielded before it failed counts."""
         try:
-            async with aclosing(values) as generator:  # type: ignore[type-var]  # a generator, by the decorator
+            async with aclosing(values) as generator:
                 async for value in generator:
                     await self._send(self._encode(value))
             await self._flush()
@@ -78,9 +78,9 @@ class StreamSender:
             self._error = self._error or HoldfastError("nobody waits for the values of this body any more")
             await self._settle()
 
-    def produce(self, values: Iterator[Any]) -> None:
+    def produce(self, values: Generator[Any, None, None]) -> None:
         """Run in a thread: hand over each value of a generator, and wait while the store is behind."""
-        with closing(values) as generator:  # type: ignore[type-var]  # a generator, by the decorator
+        with closing(values) as generator:
             for value in generator:
                 asyncio.run_coroutine_threadsafe(self._send(self._encode(value)), self._loop).result()
 

@@ -43,7 +43,7 @@ def runner_of(ended: list[Completion | Retry]) -> AttemptRunner:
         slots=1,
         ended=ended.append,
         beat=lambda _: None,
-        respond=lambda *_: None,
+        respond=lambda _responses, _done: None,
     )
 
 
