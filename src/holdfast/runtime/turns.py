@@ -80,8 +80,7 @@ def build_turn(
     responses: list[Transition] = []
     consumed: list[int] = []
     yields: dict[AttemptKey, int] = {}
-    ended = list(output.timers_ended)
-    mail_taken = 0
+    ended, mail_taken = list(output.timers_ended), 0
     for event, completion, row, response in messages:
         if completion is not None:
             completions.append(completion)
