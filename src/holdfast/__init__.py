@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.events import Event, event, events, raise_event
     from holdfast.authoring.inside import WorkflowInfo, info, log, now, random, side_effect, uuid4
     from holdfast.authoring.retry import Retry
+    from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import Workflow, workflow
     from holdfast.client.client import Client
     from holdfast.client.engine import Engine, connect
@@ -107,9 +108,12 @@ __all__ = [
     "now",
     "raise_event",
     "random",
+    "set_status",
     "side_effect",
+    "state",
     "testing",
     "uuid4",
+    "wait_until",
     "workflow",
 ]
 
@@ -136,8 +140,11 @@ _WHERE = {
     "now": "authoring.inside",
     "raise_event": "authoring.events",
     "random": "authoring.inside",
+    "set_status": "authoring.state",
     "side_effect": "authoring.inside",
+    "state": "authoring.state",
     "uuid4": "authoring.inside",
+    "wait_until": "authoring.state",
     "workflow": "authoring.workflow",
 }
 """In which module each name is. A part is loaded when a name of it is first asked for: importing costs little."""

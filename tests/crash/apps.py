@@ -127,12 +127,30 @@ async def streaming() -> list[list[int]]:
             return [first, second]
 
 
+@hf.workflow
+async def keeping() -> list[int]:
+    """Counts in its state, and goes on when the state says so."""
+    hf.state["done"] = []
+
+    async def count(number: int) -> None:
+        result = await step(number)
+        hf.state["done"] = [*hf.state["done"], result]
+        hf.set_status(f"{len(hf.state['done'])} done")
+
+    counting = [asyncio.create_task(count(number)) for number in range(3)]
+    await hf.wait_until(lambda: len(hf.state["done"]) == len(counting), timeout=3600)
+    for number in range(3, 5):
+        await count(number)
+    return sorted(hf.state["done"])
+
+
 EXPECTED = {
     "sequence": 4,
     "fan_out": [0, 1, 4, 9, 16],
     "timers": [10, 20, 30, 7, 1],
     "cleaning": 1,
     "streaming": [[0, 1, 2, 3, 4], [0, 1, 2, 3]],
+    "keeping": [1, 2, 3, 4, 5],
 }
 WORKFLOWS = {workflow.name: workflow for workflow in (sequence, fan_out, timers)}
 """What the tests with many instances mix."""
@@ -156,7 +174,7 @@ class KillAt:
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Surroundings(fault_hook=hook)
-    workflows = [*WORKFLOWS.values(), cleaning, streaming]
+    workflows = [*WORKFLOWS.values(), cleaning, streaming, keeping]
     engine = hf.Engine(store, workflows=workflows, activities=ACTIVITIES, surroundings=world)
     async with engine:
         return await engine.run(workflow, id="it")

@@ -198,8 +198,8 @@ REPLAY: Final = (
         "left-over tasks are not run to their end",
         "G14",
         "replay/run",
-        "if self._loop.cancel_left_over(main, deadline=deadline):",
-        "if main is None:",
+        "while self._loop.cancel_left_over(main, deadline=deadline):",
+        "while main is None:",
         ASYNCIO,
     ),
     in_python(

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.stores import JsonOption, StoreOption, look_into
-from holdfast.cli.texts import moment_text, print_aligned, safe, seconds_text, state_text
+from holdfast.cli.texts import moment_text, print_aligned, safe, seconds_text, state_text, status_line
 from holdfast.client.client import NEWEST
 from holdfast.client.views import moment
 from holdfast.core.lifecycle import InstanceState
@@ -72,6 +72,10 @@ def _show(records: list[InstanceRecord], limit: int) -> None:
         rows[0].append(Text())
         for row, record in zip(rows[1:], records, strict=True):
             row.append(Text("" if record.superseded_at_ms is None else f"earlier, number {record.number}", "dim"))
+    if any(record.custom_status is not None for record in records):
+        rows[0].append(Text("says"))
+        for row, record in zip(rows[1:], records, strict=True):
+            row.append(Text(status_line(record.custom_status)))
     print_aligned(console, rows, right=(4,))
     if len(records) == limit:
         console.print(Text(f"the newest {limit}; there may be more: --limit", "dim"))
@@ -90,4 +94,5 @@ def _fields(record: InstanceRecord) -> dict[str, Any]:
         "created_at": moment(record.created_at_ms),
         "closed_at": moment(record.closed_at_ms),
         "superseded_at": moment(record.superseded_at_ms),
+        "custom_status": None if record.custom_status is None else msgspec.Raw(record.custom_status),
     }

@@ -21,7 +21,7 @@ from holdfast.cli.steps import (
     take_picture,
 )
 from holdfast.cli.stores import JsonOption, StoreOption, look_into
-from holdfast.cli.texts import moment_text, print_aligned, safe, safe_lines, seconds_text, state_text
+from holdfast.cli.texts import moment_text, print_aligned, safe, safe_lines, seconds_text, state_text, status_line
 from holdfast.client.client import NEWEST
 from holdfast.client.views import moment, read_key
 from holdfast.core.collation.digits import MEANING, Digit
@@ -55,6 +55,8 @@ class Shown:
     now_ms: int
     earlier: int
     """How many instances had the id before."""
+    custom_status: bytes | None = None
+    """What its code said last."""
 
     @property
     def failure(self) -> Failure | None:
@@ -105,8 +107,9 @@ async def _read(instance_id: str, number: int | None, store: str | None) -> Show
             outcome = bytes(payload.data)
             if payload.reference:
                 outcome = (await opened.read_payloads(record.number, [payload.reference])).get(payload.reference)
+        status = (await opened.read_kept(record.number)).get("")
         waiting = waiting_for if record.closed_at_ms is None else []
-        return Shown(picture, key, waiting, outcome, opened.now_ms(), earlier)
+        return Shown(picture, key, waiting, outcome, opened.now_ms(), earlier, status)
     finally:
         await opened.close()
 
@@ -134,6 +137,8 @@ def _print(shown: Shown, console: Console) -> None:
     console.print(Text(_times(shown), "dim"), soft_wrap=True)
     if note := _others(shown):
         console.print(Text(note, "dim"), soft_wrap=True)
+    if shown.custom_status is not None:
+        console.print(Text.assemble(("says ", "cyan"), status_line(shown.custom_status)), soft_wrap=True)
     if shown.key:
         console.print(Text.assemble(("key ", "dim"), shown.key, (f"  {_key_words(shown.key)}", "dim")), soft_wrap=True)
     if shown.picture.steps:
@@ -263,6 +268,7 @@ def _fields(shown: Shown) -> dict[str, Any]:
         "closed_at": moment(record.closed_at_ms),
         "waiting_for": shown.waiting_for,
         "blocked": record.blocked,
+        "custom_status": None if shown.custom_status is None else msgspec.Raw(shown.custom_status),
         "steps": [_step_fields(step) for step in shown.picture.steps],
     }
     if (failure := shown.failure) is not None:

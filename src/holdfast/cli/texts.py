@@ -5,12 +5,14 @@ import unicodedata
 from collections.abc import Container, Sequence
 from typing import Final
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.core.lifecycle import AttemptState, InstanceState
 
 LONGEST: Final = 2_000
+LONGEST_STATUS: Final = 80
 _SHOWN_ESCAPED: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
@@ -67,6 +69,17 @@ def print_aligned(console: Console, rows: Sequence[Sequence[Text]], *, right: Co
             line.append("  ")
         line.rstrip()
         console.print(line, soft_wrap=True)
+
+
+def status_line(status: bytes | None) -> str:
+    """What a workflow says of itself: a text as it is, anything else as JSON."""
+    if status is None:
+        return ""
+    try:
+        value = msgspec.json.decode(status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "unreadable"
+    return safe(value if isinstance(value, str) else status.decode(), LONGEST_STATUS)
 
 
 def seconds_text(seconds: float) -> str:

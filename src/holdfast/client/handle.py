@@ -148,7 +148,15 @@ class Handle(Generic[R_co]):
         """Where the instance is now."""
         record = await self._record()
         events = [event for _, event in await self._events(record)]
-        return description(record, events, await self._client.store.read_attempts(record.number, record.execution))
+        store = self._client.store
+        status = (await store.read_kept(record.number)).get("")
+        described = description(record, events, await store.read_attempts(record.number, record.execution))
+        return described if status is None else msgspec.structs.replace(described, custom_status=decode(status))
+
+    async def state(self) -> dict[str, Any]:
+        """What the workflow keeps in `hf.state`, as of its last commit; also after its end."""
+        kept = await self._client.store.read_kept((await self._record()).number)
+        return {key: decode(value) for key, value in kept.items() if key}
 
     async def history(self) -> list[HistoryEntry]:
         """What happened, in order."""

@@ -42,6 +42,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     blocked: str | None
     created_at: dt.datetime
     closed_at: dt.datetime | None
+    custom_status: Any = None
+    """What its code said last with `hf.set_status`."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):

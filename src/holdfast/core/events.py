@@ -37,6 +37,8 @@ class Started(Event, frozen=True, tag="started"):
     seed: int
     input: Payload
     execution: int = 1
+    kept: dict[str, msgspec.Raw] | None = None
+    """What the execution before it kept in `hf.state`, and its status: replay begins with them (G4)."""
 
 
 class ActivityCompleted(Event, frozen=True, tag="activity_completed"):

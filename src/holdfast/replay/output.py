@@ -48,6 +48,7 @@ class Output:
     __slots__ = (
         "abandoned",
         "events",
+        "kept",
         "logs",
         "outcome",
         "scheduled",
@@ -66,6 +67,7 @@ class Output:
         self.logs: Sequence[LogLine] = ()
         self.sent: Sequence[SentEvent] = ()
         self.waits_changed = False
+        self.kept: dict[str, bytes | None] | None = None
         self.outcome: ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowCancelled | None = None
 
 

@@ -30,6 +30,7 @@ from holdfast.replay.mailbox import Waits
 from holdfast.replay.matching import is_same, mismatch
 from holdfast.replay.output import LogLine, Output, ScheduledActivity, SentEvent, with_one_more
 from holdfast.replay.running import Watch
+from holdfast.replay.shown import Shown
 from holdfast.replay.streams import Streams
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class WorkflowRun:
         self._next_activity = 0
         self._next_side_effect = 0
         self._side_effects: dict[int, Payload] = {}
+        self._shown: Shown | None = None
         self._output = Output()
         self._new_deadline = new_deadline
         self._waits: Waits | None = None
@@ -171,11 +173,15 @@ class WorkflowRun:
         with self._guarded():
             deadline = self._new_deadline() if self._new_deadline else None
             self._loop.run_until_idle(deadline=deadline)
+            if self._shown is not None:
+                self._shown.conditions.settle(deadline)
             if self._main is not None and self._main.done():
                 self._finish(self._main, deadline)
 
     def _started(self, started: ev.Started) -> None:
         self._seed = started.seed
+        if started.kept:
+            self.shown.carry_over(started.kept)
         args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
         self._main = self._loop.create_task(self._loop.run_main(self._code.fn(*args, **kwargs)), name=self._code.name)
 
@@ -219,8 +225,9 @@ class WorkflowRun:
         return self._payloads[payload.reference] if payload.reference else bytes(payload.data)
 
     def _finish(self, main: "asyncio.Task[Any]", deadline: Callable[[], bool] | None) -> None:
-        if self._loop.cancel_left_over(main, deadline=deadline):
-            return  # what is left over cleans up and waits for something; its answers come as further inputs
+        while self._loop.cancel_left_over(main, deadline=deadline):
+            if self._shown is None or not self._shown.conditions.settle(deadline):
+                return  # what is left over cleans up and waits for something; its answers come as further inputs
         if main.cancelled() and self._cancel_reason is not None:
             self._end(ev.WorkflowCancelled(reason=self._cancel_reason))
             return
@@ -353,6 +360,16 @@ class WorkflowRun:
         payload = Payload(msgspec.Raw(encode(compute()))) if recorded is None else recorded
         self._output.events.append(ev.SideEffectRecorded(number=number, value=payload))
         return decode(self._data(payload))
+
+    @property
+    def shown(self) -> Shown:
+        """What the code shows of itself, and the conditions that it waits for."""
+        if self._shown is None:
+            self._shown = Shown(self._loop, self._note)
+        return self._shown
+
+    def _note(self, key: str, value: bytes | None) -> None:
+        self._output.kept = {**(self._output.kept or {}), key: value}
 
     @property
     def random(self) -> Random:

@@ -37,6 +37,7 @@ from holdfast.storage.contract import (
     Completion,
     Deliver,
     InstanceId,
+    KeptValue,
     LargePayload,
     NewAttempt,
     PendingExit,
@@ -116,6 +117,7 @@ def build_turn(
         sent=tuple(_messages(live, output.sent)) if output.sent else (),
         mailbox=live.run.mailbox if live.turn == 0 else None,
         yields=tuple(PendingExit(key=key, count=count) for key, count in yields.items()) if yields else (),
+        kept=() if output.kept is None else _kept(output.kept),
     )
     return BuiltTurn(turn, eager, output.logs)
 
@@ -139,6 +141,10 @@ def _change_timers(live: LiveInstance, started: dict[int, int], ended: list[int]
         live.timers.pop(timer, None)
     live.timers.update(started)
     return tuple(TimerRow(timer=timer, due_at_ms=due) for timer, due in started.items())
+
+
+def _kept(changes: dict[str, bytes | None]) -> tuple[KeptValue, ...]:
+    return tuple(KeptValue(key=key, value=value) for key, value in changes.items())
 
 
 def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver]:

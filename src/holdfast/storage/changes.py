@@ -89,6 +89,13 @@ class Close(Record, frozen=True):
     outcome: bytes
 
 
+class KeptValue(Record, frozen=True):
+    """A change of a key-value of an instance; None takes it away. The empty key is the status."""
+
+    key: str
+    value: bytes | None
+
+
 class Turn(Record, frozen=True):
     """All or nothing (G11): history, activities, timers and consumed messages of one turn."""
 
@@ -116,6 +123,7 @@ class Turn(Record, frozen=True):
     sent: tuple[Deliver, ...] = ()
     mailbox: Mailbox | None = None
     """With the first turn, where the workflow has other rules for events than the usual."""
+    kept: tuple[KeptValue, ...] = ()
 
     @property
     def has_mail(self) -> bool:

@@ -27,6 +27,7 @@ from holdfast.storage.changes import (
     Disown,
     Failed,
     HeartbeatAttempt,
+    KeptValue,
     LargePayload,
     Lose,
     Member,
@@ -89,6 +90,7 @@ __all__ = [
     "InstanceId",
     "InstanceNumber",
     "InstanceRecord",
+    "KeptValue",
     "LargePayload",
     "Loaded",
     "Lose",
@@ -173,6 +175,10 @@ class Store(Protocol):
         self, number: InstanceNumber, references: Collection[str] | None = None
     ) -> dict[str, bytes]:
         """The large payloads of an instance, by reference: all of them, or those of the references that are there."""
+        ...
+
+    async def read_kept(self, number: InstanceNumber) -> dict[str, bytes]:
+        """The committed key-values of an instance; under the empty key its status."""
         ...
 
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:

@@ -96,6 +96,8 @@ class InstanceRecord(Record, frozen=True):
     """Owners that were lost while they ran its code, since its last turn (G12). Told to those who claim it."""
     superseded_at_ms: int | None = None
     """G3: when its id was given to a new instance. None while it has the id, and where that was not asked."""
+    custom_status: bytes | None = None
+    """What its code says of itself, encoded. Told where instances are listed."""
 
 
 class InboxRow(Record, frozen=True):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from tests.unit.cli.commands import Command, sql
@@ -156,3 +157,27 @@ def test_wrong_settings_are_a_sentence(filled: Command, settings: str, sentence:
 def test_settings_without_a_store_leave_the_default(filled: Command) -> None:
     (filled.folder / "holdfast.toml").write_text("[other]\nx = 1\n", encoding="utf-8")
     assert "good" in filled("list").out
+
+
+SPEAKING = """
+import holdfast as hf
+
+@hf.workflow
+async def speaks(what: str) -> None:
+    hf.set_status(what if what else {"percent": 50})
+"""
+
+
+def test_G11_list_and_show_print_what_a_workflow_says_of_itself(filled: Command) -> None:
+    Path("speaking.py").write_text(SPEAKING, encoding="utf-8")
+    filled("run", "speaking.py:speaks", "--input", '["half way [red]\\u001b"]', "--id", "text", "--json")
+    filled("run", "speaking.py:speaks", "--input", '[""]', "--id", "value", "--json")
+    lines = filled("list").out.splitlines()
+    assert lines[0].split()[-1] == "says"
+    assert '{"percent":50}' in lines[1]
+    assert "half way [red]\\x1b" in lines[2]
+    assert 'says {"percent":50}' in filled("show", "value").out
+    assert "says half way [red]\\x1b" in filled("show", "text").out
+    assert "says" not in filled("show", "good").out
+    assert json.loads(filled("show", "value", "--json").out)["custom_status"] == {"percent": 50}
+    assert json.loads(filled("list", "--json").out)[0]["custom_status"] == {"percent": 50}

@@ -46,6 +46,7 @@ from holdfast.storage.large import large_payload, marked
 from holdfast.storage.sqlite import attempts
 from holdfast.storage.sqlite.closing import REPLACED, apply_terminate, leave_nothing_pending, terminate
 from holdfast.storage.sqlite.delivery import apply_deliver, write_mail
+from holdfast.storage.sqlite.keeping import keep
 from holdfast.storage.sqlite.rows import attempt_of, instance_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.streams import apply_responses, exit_pending
@@ -147,6 +148,7 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
         change(sql.end_timer, number, execution, ended)
     if turn.has_mail:
         write_mail(transaction, turn, number)
+    keep(transaction, number, turn.kept)
     if turn.close is not None:
         leave_nothing_pending(transaction, number)
         change(sql.close_instance, turn.close.state, turn.close.outcome, transaction.now_ms, number)

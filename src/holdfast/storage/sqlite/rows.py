@@ -42,6 +42,7 @@ def instance_of(row: Row) -> InstanceRecord:
         closed_at_ms=row[16],
         superseded_at_ms=row[17] if len(row) > COLUMNS_IN_USE else None,
         losses=row[18] if len(row) > COLUMNS_IN_USE + 1 else 0,
+        custom_status=row[19] if len(row) > COLUMNS_IN_USE + 2 else None,
     )
 
 

@@ -197,6 +197,9 @@ class SqliteStore:
         found = {reference: self._read(sql.read_payload, number, reference) for reference in references}
         return {reference: rows[0][0] for reference, rows in found.items() if rows}
 
+    async def read_kept(self, number: InstanceNumber) -> dict[str, bytes]:
+        return dict(self._read(sql.read_kept, number))
+
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         return [inbox_of(row) for row in self._read(sql.read_inbox_of_owner, owner, after_row)]
 

@@ -11,6 +11,7 @@ from holdfast.testing.conformance.attempts import AttemptRules
 from holdfast.testing.conformance.groups import GroupRules
 from holdfast.testing.conformance.inputs import InputRules
 from holdfast.testing.conformance.instances import InstanceRules
+from holdfast.testing.conformance.keeping import KeepingRules
 from holdfast.testing.conformance.lost_owners import LostOwnerRules
 from holdfast.testing.conformance.policies import PolicyRules
 from holdfast.testing.conformance.streams import StreamRules
@@ -30,5 +31,6 @@ class StoreConformance(
     WorkerRules,
     LostOwnerRules,
     StreamRules,
+    KeepingRules,
 ):
     """All of the rules."""

@@ -105,6 +105,13 @@ CREATE TABLE payloads (
     PRIMARY KEY (number, reference)
 );
 
+CREATE TABLE kept (
+    number INTEGER NOT NULL,                            -- not of one execution: continue-as-new carries it over (G4)
+    key    TEXT    NOT NULL,                            -- empty: the status that the code set
+    value  BLOB    NOT NULL,
+    PRIMARY KEY (number, key)
+) WITHOUT ROWID;
+
 CREATE TABLE workers (
     key              TEXT PRIMARY KEY,
     state            TEXT    NOT NULL,

@@ -8,3 +8,5 @@ UNION ALL
 SELECT 'timers', number, count(*) FROM timers WHERE number NOT IN (SELECT number FROM instances) GROUP BY number
 UNION ALL
 SELECT 'payloads', number, count(*) FROM payloads WHERE number NOT IN (SELECT number FROM instances) GROUP BY number
+UNION ALL
+SELECT 'kept', number, count(*) FROM kept WHERE number NOT IN (SELECT number FROM instances) GROUP BY number

@@ -1,0 +1,84 @@
+"""Waiting for a condition: tasks sleep until a predicate is true, looked at after every step of the workflow.
+
+A step is one input, applied until the code waits again. Replay takes the same steps, so it looks at the same moments.
+"""
+
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from inspect import iscoroutine
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from holdfast.errors import TurnTooLong, UsageError
+
+if TYPE_CHECKING:
+    from holdfast.replay.futures import WorkflowFuture
+    from holdfast.replay.loop import WorkflowLoop
+
+MAX_ROUNDS: Final = 100_000
+"""How many waiters one input may wake, one after the other."""
+
+
+class Condition(NamedTuple):
+    """One waiter."""
+
+    predicate: Callable[[], object]
+    future: "WorkflowFuture"
+    context: Context
+
+
+class Conditions:
+    """The waiters of one run, oldest first. One is woken at a time: what it does may make it false for the next."""
+
+    def __init__(self, loop: "WorkflowLoop") -> None:
+        self._loop = loop
+        self._waiting: list[Condition] = []
+        self._woke = False
+
+    async def wait(self, predicate: Callable[[], object]) -> None:
+        """Return once the predicate is true; at once if it is."""
+        if is_true(predicate):
+            return
+        condition = Condition(predicate, self._loop.create_future(), copy_context())
+        self._waiting.append(condition)
+        try:
+            await condition.future
+        finally:
+            if condition in self._waiting:
+                self._waiting.remove(condition)
+
+    def settle(self, deadline: Callable[[], bool] | None) -> bool:
+        """Wake those whose condition has come true, until nobody's has. Whether anybody was woken."""
+        for rounds in range(MAX_ROUNDS):
+            if not self._waiting:
+                return rounds > 0
+            self._woke = False
+            self._loop.call_soon(self._look)
+            self._loop.run_until_idle(deadline=deadline)
+            if not self._woke:
+                return rounds > 0
+        raise TurnTooLong(f"conditions that make each other true woke {MAX_ROUNDS} waiters in one turn")
+
+    def _look(self) -> None:
+        for condition in list(self._waiting):
+            if condition.future.done():
+                continue
+            try:
+                found = condition.context.run(is_true, condition.predicate)
+            except Exception as error:  # noqa: BLE001 - raised where it is waited for
+                condition.future.set_exception(error)
+            else:
+                if not found:
+                    continue
+                condition.future.set_result(None)
+            self._waiting.remove(condition)
+            self._woke = True
+            return
+
+
+def is_true(predicate: Callable[[], object]) -> bool:
+    """Ask a predicate, which must be a plain function."""
+    found = predicate()
+    if iscoroutine(found):
+        found.close()
+        raise UsageError("the predicate of hf.wait_until must be a plain function, and this one has to be awaited")
+    return bool(found)
