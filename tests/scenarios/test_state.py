@@ -9,6 +9,7 @@ from tests.scenarios.support import check_tables, engine_of, finish, path_of, ro
 
 import holdfast as hf
 from holdfast.audit import audit
+from holdfast.authoring.state import MAX_KEYS
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 
@@ -132,6 +133,22 @@ def test_state_is_bounded_with_typed_errors(key: str, value: object, error: type
         return "refused"
 
     assert finish(bounded) == "refused"
+
+
+@pytest.mark.parametrize("has_status", [False, True])
+def test_the_status_is_not_counted_among_the_keys(has_status: bool) -> None:
+    @hf.workflow(name="full")
+    async def full() -> int:
+        if has_status:
+            hf.set_status("full")
+        for number in range(MAX_KEYS):
+            hf.state[f"{number}"] = number
+        with pytest.raises(hf.InvalidOption):
+            hf.state["one more"] = 1
+        hf.state["0"] = 1
+        return len(hf.state)
+
+    assert finish(full) == MAX_KEYS
 
 
 def test_state_and_status_are_for_workflow_code_only() -> None:

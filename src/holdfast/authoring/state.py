@@ -45,7 +45,7 @@ class State:
         """Set a value of a type that does not show: ``hf.state.set("cart", items, list[Item])``."""
         shown = current("hf.state").shown
         what = f"the value of {_checked(key)!r}"
-        if key not in shown.kept and len(shown.kept) > MAX_KEYS:
+        if key not in shown.kept and len(self) >= MAX_KEYS:
             raise InvalidOption(f"hf.state holds at most {MAX_KEYS:,} keys; {key!r} would be one more")
         _keep(shown, key, encode(value, annotation, what=what), what)
 

@@ -369,7 +369,9 @@ class WorkflowRun:
         return self._shown
 
     def _note(self, key: str, value: bytes | None) -> None:
-        self._output.kept = {**(self._output.kept or {}), key: value}
+        if self._output.kept is None:
+            self._output.kept = {}
+        self._output.kept[key] = value
 
     @property
     def random(self) -> Random:
