@@ -32,6 +32,7 @@ from holdfast.errors import (
     InvalidId,
     InvalidOption,
     MailboxFull,
+    NotInMainTask,
     NotInWorkflow,
     PayloadError,
     RemoteError,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.activity import Activity, StreamActivity, activity
     from holdfast.authoring.activity_context import ActivityInfo, activity_info, heartbeat, idempotency_key
     from holdfast.authoring.events import Event, event, events, raise_event
-    from holdfast.authoring.inside import WorkflowInfo, info, log, now, random, side_effect, uuid4
+    from holdfast.authoring.inside import WorkflowInfo, continue_as_new, info, log, now, random, side_effect, uuid4
     from holdfast.authoring.retry import Retry
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import Workflow, workflow
@@ -78,6 +79,7 @@ __all__ = [
     "InvalidId",
     "InvalidOption",
     "MailboxFull",
+    "NotInMainTask",
     "NotInWorkflow",
     "PayloadError",
     "RemoteError",
@@ -99,6 +101,7 @@ __all__ = [
     "activity",
     "activity_info",
     "connect",
+    "continue_as_new",
     "event",
     "events",
     "heartbeat",
@@ -131,6 +134,7 @@ _WHERE = {
     "activity": "authoring.activity",
     "activity_info": "authoring.activity_context",
     "connect": "client.engine",
+    "continue_as_new": "authoring.inside",
     "event": "authoring.events",
     "events": "authoring.events",
     "heartbeat": "authoring.activity_context",

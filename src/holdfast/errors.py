@@ -122,6 +122,10 @@ class ForbiddenInWorkflow(WorkflowCodeError):
     """Workflow code called something whose result differs from run to run. The message names the line."""
 
 
+class NotInMainTask(WorkflowCodeError):
+    """Only the main task of a workflow may continue it as new (G4); a task that it started may not."""
+
+
 class InvalidDelay(WorkflowCodeError, ValueError):
     """A delay or a due time that is no number of seconds."""
 

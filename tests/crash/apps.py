@@ -27,6 +27,9 @@ def ran(what: str) -> None:
     os.close(descriptor)
 
 
+CONTINUED_UNTIL = 3
+
+
 @hf.activity(max_losses=1_000)
 async def step(number: int) -> int:
     ran(f"step {number}")
@@ -144,6 +147,16 @@ async def keeping() -> list[int]:
     return sorted(hf.state["done"])
 
 
+@hf.workflow
+async def continuing(number: int = 0) -> int:
+    """Three executions, each of which leaves a timer behind (G4)."""
+    left_over = asyncio.create_task(asyncio.sleep(3600))
+    number = await step(number)
+    if number < CONTINUED_UNTIL and not left_over.done():
+        hf.continue_as_new(number)
+    return number
+
+
 EXPECTED = {
     "sequence": 4,
     "fan_out": [0, 1, 4, 9, 16],
@@ -151,6 +164,7 @@ EXPECTED = {
     "cleaning": 1,
     "streaming": [[0, 1, 2, 3, 4], [0, 1, 2, 3]],
     "keeping": [1, 2, 3, 4, 5],
+    "continuing": CONTINUED_UNTIL,
 }
 WORKFLOWS = {workflow.name: workflow for workflow in (sequence, fan_out, timers)}
 """What the tests with many instances mix."""
@@ -174,7 +188,7 @@ class KillAt:
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Surroundings(fault_hook=hook)
-    workflows = [*WORKFLOWS.values(), cleaning, streaming, keeping]
+    workflows = [*WORKFLOWS.values(), cleaning, streaming, keeping, continuing]
     engine = hf.Engine(store, workflows=workflows, activities=ACTIVITIES, surroundings=world)
     async with engine:
         return await engine.run(workflow, id="it")

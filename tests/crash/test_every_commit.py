@@ -11,7 +11,7 @@ import pytest
 from tests.crash.apps import BODIES, EXPECTED, finish
 from tests.scenarios.support import check_tables, history_of, rows, together
 
-from holdfast.core.events import ActivityCompleted
+from holdfast.core.events import ActivityCompleted, Started
 from holdfast.runtime.faults import FaultPoint
 
 ROOT = Path(__file__).parents[2]
@@ -40,9 +40,16 @@ def check(store: Path, workflow: str, bodies: Path, deaths: int) -> None:
     assert result == repr(EXPECTED[workflow])
     check_tables(store)
     assert rows(store, "SELECT count(*), max(state) FROM instances") == [(1, "COMPLETED")]
-    completed = [event.activity for event in history_of(store, 1) if isinstance(event, ActivityCompleted)]
-    (activities,) = rows(store, "SELECT count(DISTINCT activity) FROM attempts")[0]
-    assert sorted(completed) == list(range(activities)), "every step has its result once"
+    completed: list[tuple[int, int]] = []
+    execution = 0
+    for event in history_of(store, 1):
+        if isinstance(event, Started):
+            execution = event.execution
+        elif isinstance(event, ActivityCompleted):
+            completed.append((execution, event.activity))
+    scheduled = rows(store, "SELECT DISTINCT execution, activity FROM attempts ORDER BY execution, activity")
+    assert sorted(completed) == scheduled, "every step has its result once"
+    activities = len(scheduled)
     runs = Counter(bodies.read_text(encoding="utf-8").splitlines())
     for what, count in runs.items():
         name, _, number = what.partition(" ")

@@ -12,6 +12,7 @@ DAMAGE = [
     (Rule.HISTORY_GAP_FREE, "done", "UPDATE instances SET turn = turn + 1 WHERE number = ?1"),
     (Rule.HISTORY_GAP_FREE, "requested", "UPDATE instances SET turn = 1 WHERE number = ?1"),
     (Rule.HISTORY_GAP_FREE, "done", "UPDATE history SET events = x'5b5d' WHERE number = ?1 AND turn = 1"),
+    (Rule.ONE_SUCCESSOR, "done", "UPDATE instances SET execution = 2 WHERE number = ?1"),
     (Rule.EVENTS_READABLE, "done", "UPDATE history SET events = x'5b7b' WHERE number = ?1 AND turn = 1"),
     (Rule.EVENTS_READABLE, "done", "UPDATE history SET events = x'ff' WHERE number = ?1 AND turn = 1"),
     (

@@ -14,6 +14,7 @@ from holdfast.core.events import (
     ActivityYielded,
     HistoryEvent,
     InstanceCancelled,
+    Started,
     TimerFired,
     WorkflowCancelled,
     WorkflowCompleted,
@@ -119,16 +120,20 @@ def check_tables(path: Path) -> None:
 
 def _of_instance(path: Path, number: int, state: str, turn: int, owner: str | None, closed_at: int | None) -> list[str]:
     problems: list[str] = []
-    turns = [row[0] for row in rows(path, "SELECT turn FROM history WHERE number = ? ORDER BY turn", number)]
+    of_last = "number = ? AND execution = (SELECT execution FROM instances WHERE instances.number = history.number)"
+    turns = [row[0] for row in rows(path, f"SELECT turn FROM history WHERE {of_last} ORDER BY turn", number)]  # noqa: S608
     if turns != list(range(turn)):
         problems.append(f"the turns of the history are {turns}, and the instance is at turn {turn}")
     events = history_of(path, number)
-    decided = [
-        (type(event).__name__.removesuffix("Completed").removesuffix("Failed"), event.activity)
-        for event in events
-        if isinstance(event, ActivityCompleted | ActivityFailed)
-    ]
-    decided += [("timer", event.timer) for event in events if isinstance(event, TimerFired)]
+    decided: list[tuple[int, str, int]] = []
+    execution = 0
+    for event in events:
+        if isinstance(event, Started):
+            execution = event.execution
+        elif isinstance(event, ActivityCompleted | ActivityFailed):
+            decided.append((execution, "activity", event.activity))
+        elif isinstance(event, TimerFired):
+            decided.append((execution, "timer", event.timer))
     if len(decided) != len(set(decided)):
         problems.append(f"something has two outcomes: {decided}")
     terminal = WorkflowCompleted | WorkflowFailed | WorkflowTerminated | WorkflowCancelled | InstanceCancelled
@@ -169,9 +174,9 @@ def _of_attempts(path: Path) -> list[str]:
             key = (number, message.activity, message.attempt)
             values[key] = values.get(key, 0) + 1
     problems: list[str] = []
-    answered: dict[tuple[int, int], int] = {}
-    for number, activity, attempt, state, ledger, owner, closed_at in rows(
-        path, "SELECT number, activity, attempt, state, ledger, owner, closed_at_ms FROM attempts"
+    answered: dict[tuple[int, int, int], int] = {}
+    for number, execution, activity, attempt, state, ledger, owner, closed_at in rows(
+        path, "SELECT number, execution, activity, attempt, state, ledger, owner, closed_at_ms FROM attempts"
     ):
         which = f"attempt {attempt} of activity {activity} of instance {number}"
         unapplied = 0 if state == AttemptState.TIMED_OUT else waiting.get((number, activity, attempt), 0)
@@ -182,6 +187,7 @@ def _of_attempts(path: Path) -> list[str]:
         if (AttemptState(state) in ATTEMPT_FINAL) != (closed_at is not None):
             problems.append(f"{which}: {state}, closed at {closed_at}")
         if state == AttemptState.COMPLETED:
-            answered[number, activity] = answered.get((number, activity), 0) + 1
+            key = (number, execution, activity)
+            answered[key] = answered.get(key, 0) + 1
     problems += [f"activity {key} has {count} results" for key, count in answered.items() if count > 1]
     return problems

@@ -193,7 +193,7 @@ REPLAY: Final = (
         "None",
         REPLAY_SAFE,
     ),
-    in_python("chance differs in a replay", "G8", "replay/run", "Random(self._seed)", "Random()", REPLAY_SAFE),
+    in_python("chance differs in a replay", "G8", "replay/run", "Random(self.seed)", "Random()", REPLAY_SAFE),
     in_python(
         "left-over tasks are not run to their end",
         "G14",

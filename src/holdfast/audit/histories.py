@@ -17,9 +17,14 @@ from holdfast.storage.sqlite.audit import RawTurn
 Finding = tuple[Rule, str]
 Outcome = ev.ActivityCompleted | ev.ActivityFailed
 Terminal = (
-    ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowTerminated | ev.WorkflowCancelled | ev.InstanceCancelled
+    ev.WorkflowCompleted
+    | ev.WorkflowFailed
+    | ev.WorkflowTerminated
+    | ev.WorkflowCancelled
+    | ev.InstanceCancelled
+    | ev.ContinuedAsNew
 )
-TERMINAL = (ev.WorkflowCompleted, ev.WorkflowFailed, ev.WorkflowCancelled, *ev.FROM_OUTSIDE)
+TERMINAL = (ev.WorkflowCompleted, ev.WorkflowFailed, ev.WorkflowCancelled, ev.ContinuedAsNew, *ev.FROM_OUTSIDE)
 
 
 @dataclass(slots=True)

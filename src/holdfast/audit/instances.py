@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.audit.attempts import HELD, OPEN, Answer, check_attempts, shown
+from holdfast.audit.executions import check_earlier
 from holdfast.audit.histories import (
     Finding,
     HistoryReading,
@@ -52,6 +53,7 @@ def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Find
     if row.state not in set(_S):
         return [(Rule.ROWS_READABLE, f"its state is {row.state!r}, which is none")]
     findings = _check_executions(tables)
+    findings += check_earlier(row.execution, tables.turns, tables.attempts, tables.payloads)
     reading = read_history([turn for turn in tables.turns if turn.execution == row.execution], row.execution)
     findings += reading.findings
     inbox, broken = _read_inbox(tables.messages)
@@ -139,8 +141,11 @@ def _check_start(row: RawInstance, reading: HistoryReading, inbox: list[HistoryE
             text = f"it is an instance of {row.workflow!r}, and was started as {started.workflow!r}"
             findings.append((Rule.STARTED_ONCE, text))
         given, stored = started.input, _input_payload(row.input)
-        if row.execution == 1 and (given.reference, bytes(given.data)) != (stored.reference, bytes(stored.data)):
+        if (given.reference, bytes(given.data)) != (stored.reference, bytes(stored.data)):
             findings.append((Rule.STARTED_ONCE, "its input is not the one that it was started with"))
+        if started.execution != row.execution:
+            text = f"it is at execution {row.execution}, and its start is that of execution {started.execution}"
+            findings.append((Rule.STARTED_ONCE, text))
     if reading.started is not None and row.state == _S.REQUESTED:
         findings.append((Rule.STARTED_ONCE, "it is REQUESTED, but its history has begun"))
     return findings
@@ -184,6 +189,8 @@ def _recorded_outcome(terminal: Terminal, payloads: dict[str, bytes]) -> bytes |
             return data_of(terminal.failure, payloads)
         case ev.WorkflowTerminated() | ev.WorkflowCancelled() | ev.InstanceCancelled():
             return msgspec.json.encode(terminal.reason or None)
+        case ev.ContinuedAsNew():
+            return None
 
 
 def _check_pending(tables: InstanceTables) -> list[Finding]:

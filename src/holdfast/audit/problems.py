@@ -23,6 +23,8 @@ class Rule(StrEnum):
     """Of the instances of one id the newest has it, and those before it are closed (G3)."""
     TERMINAL_LAST = "terminal-last"
     """The end is recorded once, as the last event, exactly if the instance is closed, and says the same (G11)."""
+    ONE_SUCCESSOR = "one-successor"
+    """An execution before the last was continued as new, and the next one began with what it gave (G4)."""
     ONE_OUTCOME = "one-outcome"
     """An activity or a timer has at most one outcome, and was begun before it."""
     REAL_RESULT = "real-result"

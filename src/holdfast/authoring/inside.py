@@ -4,7 +4,7 @@ import datetime as dt
 import logging
 from collections.abc import Callable
 from random import Random  # noqa: TID251 - only its type; the numbers come from the history's seed
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 from uuid import UUID
 
 from holdfast.errors import NotInWorkflow
@@ -21,6 +21,10 @@ class WorkflowInfo(NamedTuple):
     id: str
     workflow: str
     execution: int
+    history_length: int = 0
+    """Events in the history of this execution so far."""
+    should_continue: bool = False
+    """The history has become long (`@hf.workflow(continue_after=...)`): a good moment for `hf.continue_as_new`."""
 
 
 def now() -> dt.datetime:
@@ -51,8 +55,17 @@ def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
 
 def info() -> WorkflowInfo:
     """Which instance this code runs for."""
-    identity = current("hf.info").identity
-    return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution)
+    run = current("hf.info")
+    identity = run.identity
+    return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution, *run.length)
+
+
+def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
+    """End this execution and begin the next one of the same instance, with these arguments and an empty history (G4).
+
+    Only the main task may call it, and the call never returns. Activities and timers that are still open are cancelled.
+    """
+    current("hf.continue_as_new").continue_as_new(args, kwargs)
 
 
 class WorkflowLogger:

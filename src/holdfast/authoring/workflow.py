@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.authoring.definition import Definition
 from holdfast.authoring.names import checked_name
@@ -13,6 +13,8 @@ from holdfast.errors import InvalidOption, UsageError
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+CONTINUE_AFTER_EVENTS: Final = 10_000
+"""From this length of the history on, ``hf.info().should_continue`` says so. Replay is still quick then."""
 
 
 class BoundWorkflow(Generic[R_co]):
@@ -26,10 +28,19 @@ class BoundWorkflow(Generic[R_co]):
 class Workflow(Definition, Generic[P, R]):
     """A function marked by `workflow`. It knows its name and version; an engine makes it run."""
 
-    def __init__(self, fn: Callable[..., Any], name: str, version: str, mailbox: Mailbox | None = None) -> None:
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        name: str,
+        version: str,
+        mailbox: Mailbox | None = None,
+        *,
+        continue_after: int = CONTINUE_AFTER_EVENTS,
+    ) -> None:
         super().__init__(fn, name)
         self.version = version
         self.mailbox = mailbox
+        self.continue_after = continue_after
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundWorkflow[R]:
         """Put the arguments in, checked against the signature, for a later start."""
@@ -58,6 +69,7 @@ def workflow(
     version: str = "",
     event_policy: EventPolicyWord = EventPolicy.MAILBOX,
     mailbox_limit: int = DEFAULT_MAILBOX_LIMIT,
+    continue_after: int = CONTINUE_AFTER_EVENTS,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -67,21 +79,26 @@ def workflow(
     version: str = "",
     event_policy: EventPolicyWord = EventPolicy.MAILBOX,
     mailbox_limit: int = DEFAULT_MAILBOX_LIMIT,
+    continue_after: int = CONTINUE_AFTER_EVENTS,
 ) -> Any:
     """Mark an async function as a workflow. Its code must be deterministic: side effects belong into activities.
 
     `event_policy`: events that nobody waits for are kept, up to `mailbox_limit` of them, or, with
-    "drop_unsubscribed", dropped with a warning.
+    "drop_unsubscribed", dropped with a warning. `continue_after` is the length of the history, in events, from which on
+    `hf.info().should_continue` is true.
     """
     policy = word(EventPolicy, event_policy, "policy for events")
     if mailbox_limit < 1:
         raise InvalidOption(f"mailbox_limit must be a number of events above zero, not {mailbox_limit!r}")
+    if continue_after < 1:
+        raise InvalidOption(f"continue_after must be 1 event or more, not {continue_after}")
     rules = Mailbox(policy, mailbox_limit)
 
     def mark(function: Callable[..., Any]) -> Workflow[Any, Any]:
         if not inspect.iscoroutinefunction(function):
             raise InvalidOption(f"@hf.workflow marks an `async def`, not {function!r}")
         mailbox = None if rules == Mailbox() else rules
-        return Workflow(function, checked_name(name or function.__name__, "a workflow"), version, mailbox)
+        checked = checked_name(name or function.__name__, "a workflow")
+        return Workflow(function, checked, version, mailbox, continue_after=continue_after)
 
     return mark if fn is None else mark(fn)

@@ -11,7 +11,14 @@ from holdfast.client.histories import export
 from holdfast.client.views import Description, HistoryEntry, description
 from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payload_of
 from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import InstanceNotFound, WorkflowBlocked, WorkflowCancelled, WorkflowFailed, WorkflowTerminated
+from holdfast.errors import (
+    InstanceNotFound,
+    InvalidOption,
+    WorkflowBlocked,
+    WorkflowCancelled,
+    WorkflowFailed,
+    WorkflowTerminated,
+)
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, Resolver, to_exception
 from holdfast.payloads.signature import Signature
@@ -158,9 +165,12 @@ class Handle(Generic[R_co]):
         kept = await self._client.store.read_kept((await self._record()).number)
         return {key: decode(value) for key, value in kept.items() if key}
 
-    async def history(self) -> list[HistoryEntry]:
-        """What happened, in order."""
+    async def history(self, execution: int | None = None) -> list[HistoryEntry]:
+        """What happened, in order: in the last execution, or in an earlier one (G4)."""
         record = await self._record()
+        if execution is not None and not 1 <= execution <= record.execution:
+            raise InvalidOption(f"{self._id!r} has the executions 1 to {record.execution}, not {execution}")
+        record = record if execution is None else msgspec.structs.replace(record, execution=execution)
         entries: list[HistoryEntry] = []
         for number, (turn, event) in enumerate(await self._whole_events(record)):
             fields: dict[str, Any] = msgspec.json.decode(encode_event(event))

@@ -167,6 +167,12 @@ class WorkflowCancelled(Event, frozen=True, tag="workflow_cancelled"):
     reason: str = ""
 
 
+class ContinuedAsNew(Event, frozen=True, tag="continued_as_new"):
+    """The main function ended this execution and asked for the next, with this input (G4)."""
+
+    input: Payload
+
+
 # ---------------------------------------------------------------- the end from outside
 
 
@@ -197,6 +203,7 @@ Command = (
     | EventWaitEnded
     | EventRaised
     | WorkflowCancelled
+    | ContinuedAsNew
 )
 FromOutside = WorkflowTerminated | InstanceCancelled
 HistoryEvent = Input | Command | FromOutside
@@ -210,6 +217,8 @@ INPUTS: Final = (
     CancelRequested,
     ActivityYielded,
 )
+ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded)
+"""Inputs that answer what one execution asked for: they end with it, and never reach the next (G4)."""
 FROM_OUTSIDE: Final = (WorkflowTerminated, InstanceCancelled)
 
 _encoder: Final = msgspec.json.Encoder()
@@ -241,7 +250,7 @@ def decode_event(data: bytes) -> HistoryEvent:
 def payload_of(event: HistoryEvent) -> Payload | None:
     """The data an event carries, if it carries any."""
     match event:
-        case Started():
+        case Started() | ContinuedAsNew():
             return event.input
         case ActivityCompleted() | WorkflowCompleted():
             return event.result

@@ -63,6 +63,7 @@ _SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
     ev.EventWaitEnded: lambda event: f"the end of wait number {event.wait} for an event",
     ev.EventRaised: lambda event: f"an event {event.name!r} raised to {event.target!r}",
     ev.WorkflowCancelled: lambda _: "the end of the workflow by cancellation",
+    ev.ContinuedAsNew: lambda _: "the end of this execution, to be continued as new",
     ev.WorkflowTerminated: lambda _: "the end of the workflow from outside",
     ev.InstanceCancelled: lambda _: "the cancellation of the workflow from outside",
 }

@@ -1,7 +1,7 @@
 """What the code of a workflow did in one turn, before it is committed."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from holdfast.core.options import ActivityOptions
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from holdfast.core.events import HistoryEvent
 
 Item = TypeVar("Item")
+Ending: TypeAlias = "ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowCancelled | ev.ContinuedAsNew"
+"""How an execution comes to its end by its own code."""
 
 
 class ScheduledActivity(NamedTuple):
@@ -68,7 +70,7 @@ class Output:
         self.sent: Sequence[SentEvent] = ()
         self.waits_changed = False
         self.kept: dict[str, bytes | None] | None = None
-        self.outcome: ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowCancelled | None = None
+        self.outcome: Ending | None = None
 
 
 def with_one_more(items: Sequence[Item], item: Item) -> Sequence[Item]:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
@@ -21,14 +21,15 @@ from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload
 from holdfast.core.gates import EventPolicy, Mailbox
 from holdfast.core.options import ActivityOptions
-from holdfast.errors import HistoryMismatch, PayloadError
+from holdfast.errors import PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
 from holdfast.payloads.signature import Signature
+from holdfast.replay.continuing import asked_to_continue, continue_as_new
 from holdfast.replay.evicted import Evicted
 from holdfast.replay.loop import WorkflowLoop
 from holdfast.replay.mailbox import Waits
 from holdfast.replay.matching import is_same, mismatch
-from holdfast.replay.output import LogLine, Output, ScheduledActivity, SentEvent, with_one_more
+from holdfast.replay.output import Ending, LogLine, Output, ScheduledActivity, SentEvent, with_one_more
 from holdfast.replay.running import Watch
 from holdfast.replay.shown import Shown
 from holdfast.replay.streams import Streams
@@ -52,6 +53,8 @@ class WorkflowCode(Protocol):
     def mailbox(self) -> Mailbox | None: ...
     @property
     def signature(self) -> Signature: ...
+    @property
+    def continue_after(self) -> int: ...
 
 
 class ActivityCode(Protocol):
@@ -98,6 +101,8 @@ class WorkflowRun:
         self._loop = WorkflowLoop(self, watch=watch)
         self._main: asyncio.Task[Any] | None = None
         self._seed: int | None = None
+        self.version = ""
+        self._length = 0
         self._random: Random | None = None
         self._waiting: dict[int, tuple[WorkflowFuture, Signature]] = {}
         self._next_activity = 0
@@ -134,6 +139,7 @@ class WorkflowRun:
     def take_output(self) -> Output:
         """What was done since the last call."""
         output, self._output = self._output, Output()
+        self._length += len(output.events)
         return output
 
     def replay(self, history: Iterable[HistoryEvent]) -> None:
@@ -149,8 +155,10 @@ class WorkflowRun:
                 if isinstance(event, ev.INPUTS):
                     if produced:
                         raise mismatch(position, recorded=event, produced=produced[0])
+                    self._length += 1
                     self._feed(event)
                     produced.extend(self._output.events)
+                    self._length += len(self._output.events)
                     self._output = Output()
                 elif isinstance(event, ev.FROM_OUTSIDE):
                     continue  # the code never learnt of it
@@ -179,7 +187,7 @@ class WorkflowRun:
                 self._finish(self._main, deadline)
 
     def _started(self, started: ev.Started) -> None:
-        self._seed = started.seed
+        self._seed, self.version = started.seed, started.version
         if started.kept:
             self.shown.carry_over(started.kept)
         args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
@@ -235,6 +243,10 @@ class WorkflowRun:
             error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
         else:
             error = main.exception()
+        asked = None if error is None else asked_to_continue(error)
+        if asked is not None:
+            self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(asked.encoded))))
+            return
         if error is None:
             try:
                 data = self._code.signature.encode_result(main.result())
@@ -245,7 +257,7 @@ class WorkflowRun:
                 return
         self._end(ev.WorkflowFailed(failure=Payload(msgspec.Raw(_encode(failure_of(error))))))
 
-    def _end(self, outcome: ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowCancelled) -> None:
+    def _end(self, outcome: Ending) -> None:
         self._output.outcome = outcome
         self._output.events.append(outcome)
 
@@ -361,6 +373,17 @@ class WorkflowRun:
         self._output.events.append(ev.SideEffectRecorded(number=number, value=payload))
         return decode(self._data(payload))
 
+    def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+        """End this execution and ask for the next, with these arguments (G4)."""
+        self._loop.check_evicted()
+        continue_as_new(self._code, self._main, args, kwargs)
+
+    @property
+    def length(self) -> tuple[int, bool]:
+        """How many events the history has so far, the same in every replay, and whether that is long (G4)."""
+        length = self._length + len(self._output.events)
+        return length, length >= self._code.continue_after
+
     @property
     def shown(self) -> Shown:
         """What the code shows of itself, and the conditions that it waits for."""
@@ -378,9 +401,7 @@ class WorkflowRun:
         """Random numbers that are the same in every replay."""
         self._loop.check_evicted()
         if self._random is None:
-            if self._seed is None:
-                raise HistoryMismatch("there is no randomness before the start of a workflow")
-            self._random = Random(self._seed)  # noqa: S311 - reproducible on purpose
+            self._random = Random(self.seed)  # noqa: S311 - reproducible on purpose
         return self._random
 
     @property

@@ -89,6 +89,8 @@ class Claims:
 
     async def _claim(self, instances: InstanceOwner) -> bool:
         """Take what there is to take. Whether anything was taken."""
+        if instances.live.continued:
+            await self._wake_continued(instances)
         await self.take_messages(instances)
         self.looked_at_ms = self._store.now_ms()
         due_ms = await self.next_wake_ms()
@@ -98,6 +100,18 @@ class Claims:
         has_instances = await self._claim_instances(instances)
         has_attempts = await self._claim_attempts()
         return has_instances or has_attempts
+
+    async def _wake_continued(self, instances: InstanceOwner) -> None:
+        """Begin the executions that follow those which ended here (G4), unless somebody else has them by now."""
+        live = instances.live
+        while live.continued:
+            number = next(iter(live.continued))
+            try:
+                record = await self._store.read_instance(number)
+                if record is not None and record.owner == self._key() and number not in live:
+                    await instances.wake(record)
+            finally:
+                live.continued.discard(number)
 
     async def take_messages(self, instances: InstanceOwner) -> None:
         """Hand over what others left for instances that are live here."""

@@ -40,6 +40,7 @@ from holdfast.storage.contract import (
     Start,
     StartedInstance,
     Store,
+    Turn,
 )
 from holdfast.storage.large import references_in
 
@@ -180,7 +181,9 @@ class InstanceOwner:
                 event = decode_event(row.event)
                 if isinstance(event, Input) and row.row > live.last_row:
                     live.last_row = row.row
-                    live.queue.append(Message(event, row=row.row, response=exit_of(event, by_key)))
+                    message = Message(event, row=row.row, response=exit_of(event, by_key))
+                    # A start goes before what the last execution left in the mailbox (G4).
+                    (live.queue.appendleft if type(event) is Started else live.queue.append)(message)
         except Exception as error:  # noqa: BLE001 - undecodable: it stays in the inbox, and nobody else suffers (G12)
             self._block(live, error)
             return False
@@ -288,8 +291,8 @@ class InstanceOwner:
             self._runner.cancel(live.number, live.execution, set(turn.abandoned))
         if len(built.eager) < len(turn.attempts) or turn.sent:
             self._work_is_waiting()
-        if turn.close is not None:
-            self._end(live, turn.close)
+        if turn.close is not None or turn.next is not None:
+            self._end(live, turn)
         elif turn.release:
             self.forget(live)
             self._work_is_waiting()
@@ -301,10 +304,15 @@ class InstanceOwner:
             else:
                 self._rest(live)  # a timer that is due already fires from there
 
-    def _end(self, live: LiveInstance, close: Close) -> None:
-        """The instance has come to its end, durably: whoever waits for it may know."""
+    def _end(self, live: LiveInstance, turn: Turn) -> None:
+        """The execution has come to its end, durably: the next begins (G4), or whoever waits for the last may know."""
+        if turn.next is not None and not turn.release:
+            self._live.continued.add(live.number)
         self.drop(live.number)
-        self._ended(live.id, live.number, close)
+        if turn.close is not None:
+            self._ended(live.id, live.number, turn.close)
+        else:
+            self._work_is_waiting()
 
     def drop(self, number: InstanceNumber) -> None:
         """An instance is closed, here or from outside (A9): none of its code runs, its bodies are told to stop."""

@@ -32,6 +32,8 @@ class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
         """Claimed, and not brought to life yet: a long history takes its time."""
         self.is_room_wanted = False
         """Somebody asked for room when there was none."""
+        self.continued: set[InstanceNumber] = set()
+        """G4: owned here, and their next execution is yet to be brought to life."""
 
     @property
     def has_room(self) -> bool:

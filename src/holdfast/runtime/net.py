@@ -159,7 +159,8 @@ class Net:
     def _known_instances(self) -> set[InstanceNumber]:
         """Instances that are live here or about to be, or about which a member is on its way."""
         members, live = self._committer.undecided(), self._instances.live
-        return {*live, *live.waking, *(each.number for each in members if isinstance(each, Turn | Release | Block))}
+        on_their_way = (each.number for each in members if isinstance(each, Turn | Release | Block))
+        return {*live, *live.waking, *live.continued, *on_their_way}
 
     def _ends_queued(self) -> Iterator[AttemptKey]:
         for live in self._instances.live.values():

@@ -13,6 +13,7 @@ from holdfast.core.events import (
     ActivityCompleted,
     ActivityFailed,
     ActivityYielded,
+    ContinuedAsNew,
     EventReceived,
     HistoryEvent,
     Input,
@@ -28,7 +29,8 @@ from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, exit_leg2, rea
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.replay.output import LogLine, Output, ScheduledActivity, SentEvent
+from holdfast.replay.output import Ending, LogLine, Output, ScheduledActivity, SentEvent
+from holdfast.runtime.continuing import next_execution
 from holdfast.runtime.live import LiveInstance, Message
 from holdfast.storage.contract import (
     AttemptKey,
@@ -41,6 +43,7 @@ from holdfast.storage.contract import (
     LargePayload,
     NewAttempt,
     PendingExit,
+    NextExecution,
     TimerRow,
     Transition,
     Turn,
@@ -94,6 +97,7 @@ def build_turn(
                 yields[response.key] = yields.get(response.key, 0) + response.count
         elif type(event) is TimerFired:
             ended.append(event.timer)
+    close, following = _ending(live, events, output.outcome, payloads) if output.outcome else (None, None)
     turn = Turn(
         number=live.number,
         execution=live.execution,
@@ -110,7 +114,7 @@ def build_turn(
         timers_started=_change_timers(live, output.timers_started, ended) if ended or output.timers_started else (),
         timers_ended=tuple(ended),
         payloads=tuple(payloads),
-        close=None if output.outcome is None else close_of(events, output.outcome),
+        close=close,
         release=release,
         waits=live.run.waited_for if output.waits_changed else None,
         mail_taken=mail_taken,
@@ -118,6 +122,7 @@ def build_turn(
         mailbox=live.run.mailbox if live.turn == 0 else None,
         yields=tuple(PendingExit(key=key, count=count) for key, count in yields.items()) if yields else (),
         kept=() if output.kept is None else _kept(output.kept),
+        next=following,
     )
     return BuiltTurn(turn, eager, output.logs)
 
@@ -155,6 +160,18 @@ def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver
             event=EventReceived(time_ms=live.stamp_ms, name=name, value=Payload(msgspec.Raw(data))),
             message_id=f"{live.run.seed:x}/{number}",
         )
+
+
+def _ending(
+    live: LiveInstance,
+    events: list[HistoryEvent],
+    outcome: Ending,
+    payloads: list[LargePayload],
+) -> tuple[Close | None, NextExecution | None]:
+    """The end of the instance, or only of this execution of it (G4)."""
+    if isinstance(outcome, ContinuedAsNew):
+        return None, next_execution(live, outcome, payloads)
+    return close_of(events, outcome), None
 
 
 def close_of(events: list[HistoryEvent], outcome: WorkflowCompleted | WorkflowFailed | WorkflowCancelled) -> Close:

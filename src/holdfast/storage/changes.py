@@ -96,6 +96,13 @@ class KeptValue(Record, frozen=True):
     value: bytes | None
 
 
+class NextExecution(Record, frozen=True):
+    """The execution that follows the one which this turn ends (G4). `started` waits for it in the inbox."""
+
+    input: bytes
+    started: bytes
+
+
 class Turn(Record, frozen=True):
     """All or nothing (G11): history, activities, timers and consumed messages of one turn."""
 
@@ -116,6 +123,7 @@ class Turn(Record, frozen=True):
     payloads: tuple[LargePayload, ...] = ()
     close: Close | None = None
     release: bool = False
+    next: NextExecution | None = None
     waits: tuple[str, ...] | None = None
     """The events that are waited for from here on; None: no change."""
     mail_taken: int = 0

@@ -15,6 +15,7 @@ from holdfast.core.events import (
     ActivityCompleted,
     ActivityFailed,
     ActivityYielded,
+    ContinuedAsNew,
     EventReceived,
     HistoryEvent,
     Payload,
@@ -43,6 +44,7 @@ _PAYLOAD_FIELD: Final[dict[type[object], str]] = {
     WorkflowCompleted: "result",
     WorkflowFailed: "failure",
     ActivityYielded: "value",
+    ContinuedAsNew: "input",
 }
 
 

@@ -45,6 +45,7 @@ from holdfast.storage.endings import end_by_loss, transition
 from holdfast.storage.large import large_payload, marked
 from holdfast.storage.sqlite import attempts
 from holdfast.storage.sqlite.closing import REPLACED, apply_terminate, leave_nothing_pending, terminate
+from holdfast.storage.sqlite.continuing import begin_next
 from holdfast.storage.sqlite.delivery import apply_deliver, write_mail
 from holdfast.storage.sqlite.keeping import keep
 from holdfast.storage.sqlite.rows import attempt_of, instance_of
@@ -152,8 +153,16 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
     if turn.close is not None:
         leave_nothing_pending(transaction, number)
         change(sql.close_instance, turn.close.state, turn.close.outcome, transaction.now_ms, number)
-    elif turn.release:
-        change(sql.release_instance, number, turn.fence, turn.owner)
+    elif turn.next is not None or turn.release:
+        _leave(transaction, turn, number)
+
+
+def _leave(transaction: Transaction, turn: Turn, number: InstanceNumber) -> None:
+    """The execution ends and the next begins (G4), or the instance is let go of (G2)."""
+    if turn.next is not None:
+        begin_next(transaction, turn, number, turn.next)
+    else:
+        transaction.change(sql.release_instance, number, turn.fence, turn.owner)
 
 
 # ---------------------------------------------------------------- instances
@@ -174,7 +183,8 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
         _write_turn(transaction, start.first, number)
     else:
         transaction.change(sql.insert_inbox, number, 1, transaction.now_ms, start.started)
-    if start.first is None or not start.first.release:
+    first = start.first
+    if first is None or not (first.release or first.next):
         return StartedInstance(instance=_created(start, number, transaction.now_ms), created=True)
     return StartedInstance(instance=instance_of(transaction.rows(sql.find_instance, start.id)[0]), created=True)
 

@@ -8,6 +8,7 @@ Derive from `StoreConformance`, say how a store is made, and let pytest collect 
 """
 
 from holdfast.testing.conformance.attempts import AttemptRules
+from holdfast.testing.conformance.continuing import ContinuingRules
 from holdfast.testing.conformance.groups import GroupRules
 from holdfast.testing.conformance.inputs import InputRules
 from holdfast.testing.conformance.instances import InstanceRules
@@ -32,5 +33,6 @@ class StoreConformance(
     LostOwnerRules,
     StreamRules,
     KeepingRules,
+    ContinuingRules,
 ):
     """All of the rules."""

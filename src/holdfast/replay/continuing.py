@@ -1,0 +1,63 @@
+"""Continue-as-new (G4): how workflow code ends its execution and asks for the next one.
+
+The call raises `ContinueAsNew`, which derives from BaseException so that an ordinary ``except Exception`` does not
+swallow it. ``finally`` blocks run, left-over tasks are cancelled as at any end (G14), and the run finds it then.
+"""
+
+import asyncio
+from hashlib import sha256
+from typing import Any, Final, NoReturn, Protocol, cast
+
+from holdfast.errors import NotInMainTask
+from holdfast.payloads.signature import Signature
+
+SEED_BYTES: Final = 7
+"""A seed has to stay below 2**63, as the first one does."""
+
+
+class Continuable(Protocol):
+    """What has to be known of a workflow to continue it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def signature(self) -> Signature: ...
+
+
+class ContinueAsNew(BaseException):
+    """On its way out of the main function. `encoded` is the input of the next execution."""
+
+    def __init__(self, encoded: bytes) -> None:
+        super().__init__("continued as new")
+        self.encoded = encoded
+
+
+def continue_as_new(
+    code: Continuable, main: "asyncio.Task[Any] | None", args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> NoReturn:
+    """Raise what ends the execution, if this is its main task. The arguments are checked here, where they are given."""
+    current = asyncio.current_task()
+    if main is None or current is not main:
+        where = "a callback" if current is None else f"the task {current.get_name()}"
+        raise NotInMainTask(
+            f"hf.continue_as_new was called in {where} of {code.name}; only its main task may: "
+            "let that task return, and call it where it is awaited"
+        )
+    raise ContinueAsNew(code.signature.encode_arguments(args, kwargs))
+
+
+def asked_to_continue(error: BaseException) -> ContinueAsNew | None:
+    """The request in what ended the main function. A TaskGroup wraps it; beside real errors it does not count."""
+    if isinstance(error, ContinueAsNew):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        inside = [asked_to_continue(part) for part in group.exceptions]
+        if all(part is not None for part in inside):
+            return inside[0]
+    return None
+
+
+def seed_after(seed: int, execution: int) -> int:
+    """The seed of the execution that follows `execution`: another one, and the same whoever works it out."""
+    return int.from_bytes(sha256(f"{seed} {execution}".encode()).digest()[:SEED_BYTES])
