@@ -251,3 +251,24 @@ def test_20_verify_finds_an_execution_without_its_successor(tmp_path: Path) -> N
     run_and_audit(climb, 2, store=store)
     rows(store, "DELETE FROM history WHERE execution = 1 AND turn = 1")
     assert {problem.rule for problem in audit(store)} >= {Rule.ONE_SUCCESSOR}
+
+
+@pytest.mark.parametrize("cache_size", [0, 100])
+def test_G4_unread_events_are_carried_over_in_order_and_each_is_read_once(cache_size: int) -> None:
+    @hf.workflow
+    async def collect(seen: list[int]) -> list[int]:
+        seen = [*seen, await hf.event("number", int)]
+        if len(seen) < 6:
+            hf.continue_as_new(seen)
+        return seen
+
+    async def scenario() -> None:
+        async with engine_of(":memory:", collect, cache_size=cache_size) as engine:
+            handle = await engine.start(collect, [], id="it")
+            for number in range(6):
+                await handle.raise_event("number", number)
+            assert await handle.result() == list(range(6))
+            check_tables(path_of(engine))
+            assert audit(path_of(engine)) == []
+
+    together(scenario())
