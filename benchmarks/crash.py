@@ -14,8 +14,9 @@ from benchmarks.measure import Sample, gather_bounded
 from benchmarks.programs import LOG_VARIABLE, logged_sequence, sequence_then_sleep
 from benchmarks.workloads import STARTS_AT_ONCE, STEPS, open_engine
 from holdfast.core.events import HistoryEvent, decode_events
+from holdfast.replay.calls import Identity
 from holdfast.replay.guard import Guard
-from holdfast.replay.run import Identity, WorkflowRun
+from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.providers import SystemProviders
 from holdfast.storage.sqlite.connection import open_reader
 from holdfast.storage.sqlite.store import SqliteStore

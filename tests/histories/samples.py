@@ -13,7 +13,8 @@ from typing import Any
 import holdfast as hf
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import decode_events
-from holdfast.replay.run import Identity, WorkflowRun
+from holdfast.replay.calls import Identity
+from holdfast.replay.run import WorkflowRun
 from holdfast.storage.contract import InstanceId
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -264,11 +264,58 @@ def test_G4_unread_events_are_carried_over_in_order_and_each_is_read_once(cache_
 
     async def scenario() -> None:
         async with engine_of(":memory:", collect, cache_size=cache_size) as engine:
-            handle = await engine.start(collect, [], id="it")
+            none: list[int] = []
+            handle = await engine.start(collect, none, id="it")
             for number in range(6):
                 await handle.raise_event("number", number)
             assert await handle.result() == list(range(6))
             check_tables(path_of(engine))
             assert audit(path_of(engine)) == []
+
+    together(scenario())
+
+
+@hf.workflow
+async def counts_on(rounds: int) -> int:
+    hf.state["total"] = hf.state.get("total", int, 0) + 1
+    hf.set_status(f"round {hf.state['total']}")
+    await asyncio.sleep(0.001)
+    if rounds > 1:
+        hf.continue_as_new(rounds - 1)
+    return hf.state.get("total", int, 0)
+
+
+@pytest.mark.parametrize("cache_size", [100, 0])
+def test_G4_status_and_state_are_carried_over(tmp_path: Path, cache_size: int) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", counts_on, cache_size=cache_size) as engine:
+            handle = await engine.start(counts_on, 4, id="it")
+            assert await handle.result(timeout=10) == 4
+            assert (await handle.describe()).custom_status == "round 4"
+            assert await handle.state() == {"total": 4}
+        assert audit(tmp_path / "shop.db") == []
+
+    together(scenario())
+
+
+@hf.workflow
+async def goes_round(first: bool = True) -> str:
+    del first
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        hf.continue_as_new(False)
+    return "never"
+
+
+def test_A9_code_that_was_asked_to_end_does_not_begin_anew(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", goes_round) as engine:
+            handle = await engine.start(goes_round, id="it")
+            await handle.cancel("enough")
+            with pytest.raises(hf.WorkflowCancelled, match="enough"):
+                await handle.result(timeout=10)
+            assert (await handle.describe()).execution == 1
+        assert audit(tmp_path / "shop.db") == []
 
     together(scenario())

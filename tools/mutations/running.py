@@ -188,12 +188,12 @@ REPLAY: Final = (
     in_python(
         "a side effect is computed again in a replay",
         "G8",
-        "replay/run",
+        "replay/calls",
         "self._side_effects.get(number) if self.replaying else None",
         "None",
         REPLAY_SAFE,
     ),
-    in_python("chance differs in a replay", "G8", "replay/run", "Random(self.seed)", "Random()", REPLAY_SAFE),
+    in_python("chance differs in a replay", "G8", "replay/calls", "Random(self.seed)", "Random()", REPLAY_SAFE),
     in_python(
         "left-over tasks are not run to their end",
         "G14",
@@ -205,7 +205,7 @@ REPLAY: Final = (
     in_python(
         "a call nobody waits for any more goes on",
         "A1",
-        "replay/run",
+        "replay/calls",
         "self._output.abandoned = with_one_more(self._output.abandoned, number)",
         "pass",
         LIMITS,

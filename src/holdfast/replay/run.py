@@ -12,73 +12,26 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload
-from holdfast.core.gates import EventPolicy, Mailbox
-from holdfast.core.options import ActivityOptions
 from holdfast.errors import PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
-from holdfast.payloads.signature import Signature
-from holdfast.replay.continuing import asked_to_continue, continue_as_new
-from holdfast.replay.evicted import Evicted
+from holdfast.replay.calls import MILLISECONDS, Identity, WorkflowCalls, WorkflowCode
+from holdfast.replay.continuing import asked_to_continue
 from holdfast.replay.loop import WorkflowLoop
-from holdfast.replay.mailbox import Waits
 from holdfast.replay.matching import is_same, mismatch
-from holdfast.replay.output import Ending, LogLine, Output, ScheduledActivity, SentEvent, with_one_more
+from holdfast.replay.output import Ending, Output, with_one_more
 from holdfast.replay.running import Watch
-from holdfast.replay.shown import Shown
-from holdfast.replay.streams import Streams
-
-if TYPE_CHECKING:
-    from holdfast.replay.futures import WorkflowFuture
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_failure: Final = msgspec.json.Decoder(Failure)
-MILLISECONDS: Final = 1000
 
 
-class WorkflowCode(Protocol):
-    """What a run needs to know of a workflow."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def fn(self) -> Callable[..., Any]: ...
-    @property
-    def mailbox(self) -> Mailbox | None: ...
-    @property
-    def signature(self) -> Signature: ...
-    @property
-    def continue_after(self) -> int: ...
-
-
-class ActivityCode(Protocol):
-    """What a run needs to know of an activity."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def signature(self) -> Signature: ...
-    @property
-    def options(self) -> ActivityOptions: ...
-    @property
-    def encoded_options(self) -> bytes: ...
-
-
-class Identity(NamedTuple):
-    """Which execution of which instance this is."""
-
-    instance_id: str
-    workflow: str
-    execution: int
-
-
-class WorkflowRun:
+class WorkflowRun(WorkflowCalls):
     """The code of one execution, with its loop. `guarded` makes a context manager that finds mistakes in it."""
 
     def __init__(
@@ -92,29 +45,13 @@ class WorkflowRun:
         new_deadline: Callable[[], Callable[[], bool]] | None = None,
         watch: Watch | None = None,
     ) -> None:
-        self.identity = identity
-        self.replaying = False
-        self._code = code
+        super().__init__(code, identity, payloads)
         self._resolve = resolve
         self._guarded = guarded
-        self._payloads = dict(payloads or {})
         self._loop = WorkflowLoop(self, watch=watch)
-        self._main: asyncio.Task[Any] | None = None
-        self._seed: int | None = None
-        self.version = ""
-        self._length = 0
-        self._random: Random | None = None
-        self._waiting: dict[int, tuple[WorkflowFuture, Signature]] = {}
-        self._next_activity = 0
-        self._next_side_effect = 0
-        self._side_effects: dict[int, Payload] = {}
-        self._shown: Shown | None = None
-        self._output = Output()
         self._new_deadline = new_deadline
-        self._waits: Waits | None = None
-        self._next_sent = 0
         self._cancel_reason: str | None = None
-        self._streams: Streams | None = None
+        self.version = ""
 
     # ------------------------------------------------------------ driven by the owner
 
@@ -229,21 +166,18 @@ class WorkflowRun:
             if self._main is not None and not self._main.done():
                 self._main.cancel(event.reason or None)
 
-    def _data(self, payload: Payload) -> bytes:
-        return self._payloads[payload.reference] if payload.reference else bytes(payload.data)
-
     def _finish(self, main: "asyncio.Task[Any]", deadline: Callable[[], bool] | None) -> None:
         while self._loop.cancel_left_over(main, deadline=deadline):
             if self._shown is None or not self._shown.conditions.settle(deadline):
                 return  # what is left over cleans up and waits for something; its answers come as further inputs
-        if main.cancelled() and self._cancel_reason is not None:
-            self._end(ev.WorkflowCancelled(reason=self._cancel_reason))
-            return
         if main.cancelled():
             error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
         else:
             error = main.exception()
         asked = None if error is None else asked_to_continue(error)
+        if self._cancel_reason is not None and (main.cancelled() or asked is not None):
+            self._end(ev.WorkflowCancelled(reason=self._cancel_reason))  # also where it would have begun anew
+            return
         if asked is not None:
             self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(asked.encoded))))
             return
@@ -277,145 +211,6 @@ class WorkflowRun:
     def unhandled(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
         self.log(40, "%s: %r", context.get("message", "an exception nobody took"), error)
-
-    # ------------------------------------------------------------ called by workflow code
-
-    async def run_activity(self, activity: ActivityCode, encoded: bytes) -> Any:
-        """Schedule an activity and wait for its answer. Cancelling the wait cancels the activity."""
-        self._loop.check_evicted()
-        number = self._schedule(activity, encoded)
-        future = self._loop.create_future()
-        self._waiting[number] = (future, activity.signature)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if self._waiting.pop(number, None) is not None:
-                self._abandon(number)
-            raise
-
-    def _schedule(self, activity: ActivityCode, encoded: bytes) -> int:
-        number, output = self._next_activity, self._output
-        self._next_activity = number + 1
-        output.events.append(ev.ActivityScheduled(activity=number, name=activity.name))
-        call = ScheduledActivity(number, activity.name, encoded, activity.options, activity.encoded_options)
-        output.scheduled.append(call)
-        return number
-
-    def _abandon(self, number: int) -> None:
-        self._output.events.append(ev.ActivityAbandoned(activity=number))
-        self._output.abandoned = with_one_more(self._output.abandoned, number)
-
-    @property
-    def seed(self) -> int:
-        """What everything random in this execution grows from; no other execution has it."""
-        return self._seed or 0
-
-    @property
-    def mailbox(self) -> Mailbox | None:
-        """The rules for events that nobody waits for, where they are not the usual ones (G6)."""
-        return self._code.mailbox
-
-    @property
-    def drops_events(self) -> bool:
-        """Whether events that nobody waits for are dropped."""
-        return self._code.mailbox is not None and self._code.mailbox.policy is EventPolicy.DROP_UNSUBSCRIBED
-
-    @property
-    def waits(self) -> Waits:
-        """The waits for events, made when the first one begins."""
-        if self._waits is None:
-            self._waits = Waits(self._loop, self._emit_wait)
-        return self._waits
-
-    @property
-    def waited_for(self) -> tuple[str, ...]:
-        """The names of the events that are waited for."""
-        return () if self._waits is None else self._waits.names
-
-    def waits_for_event(self, name: str) -> bool:
-        """Whether an event of this name would reach somebody."""
-        return self._waits is not None and self._waits.has(name)
-
-    def _emit_wait(self, command: ev.Command) -> None:
-        self._output.waits_changed = True
-        self._output.events.append(command)
-
-    async def next_event(self, name: str) -> bytes:
-        """Wait for an event, and give its data."""
-        self._loop.check_evicted()
-        return self._data(await self.waits.wait(name))
-
-    def raise_event(self, target: str, name: str, data: bytes) -> None:
-        """Raise an event to another instance, with this turn's commit."""
-        self._loop.check_evicted()
-        number = self._next_sent
-        self._next_sent = number + 1
-        self._output.events.append(ev.EventRaised(number=number, target=target, name=name))
-        self._output.sent = with_one_more(self._output.sent, SentEvent(number, target, name, data))
-
-    @property
-    def streams(self) -> Streams:
-        """What activities yield, made when the first one is called."""
-        self._loop.check_evicted()
-        if self._streams is None:
-            self._streams = Streams(self._loop, self._schedule, self._abandon, self._data)
-        return self._streams
-
-    def side_effect(
-        self, compute: Callable[[], Any], encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]
-    ) -> Any:
-        """Compute a value once; every replay gets the recorded one."""
-        self._loop.check_evicted()
-        number = self._next_side_effect
-        self._next_side_effect = number + 1
-        recorded = self._side_effects.get(number) if self.replaying else None
-        payload = Payload(msgspec.Raw(encode(compute()))) if recorded is None else recorded
-        self._output.events.append(ev.SideEffectRecorded(number=number, value=payload))
-        return decode(self._data(payload))
-
-    def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
-        """End this execution and ask for the next, with these arguments (G4)."""
-        self._loop.check_evicted()
-        continue_as_new(self._code, self._main, args, kwargs)
-
-    @property
-    def length(self) -> tuple[int, bool]:
-        """How many events the history has so far, the same in every replay, and whether that is long (G4)."""
-        length = self._length + len(self._output.events)
-        return length, length >= self._code.continue_after
-
-    @property
-    def shown(self) -> Shown:
-        """What the code shows of itself, and the conditions that it waits for."""
-        if self._shown is None:
-            self._shown = Shown(self._loop, self._note)
-        return self._shown
-
-    def _note(self, key: str, value: bytes | None) -> None:
-        if self._output.kept is None:
-            self._output.kept = {}
-        self._output.kept[key] = value
-
-    @property
-    def random(self) -> Random:
-        """Random numbers that are the same in every replay."""
-        self._loop.check_evicted()
-        if self._random is None:
-            self._random = Random(self.seed)  # noqa: S311 - reproducible on purpose
-        return self._random
-
-    @property
-    def now_ms(self) -> int:
-        """The time of the input being applied."""
-        self._loop.check_evicted()
-        return round(self._loop.time() * MILLISECONDS)
-
-    def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
-        """Log a line, once: not in replay, and not before the turn is committed."""
-        if self._loop.evicting:
-            raise Evicted
-        if not self.replaying:
-            self._output.logs = with_one_more(self._output.logs, LogLine(level, message, arguments, extra))
 
 
 def current_run() -> WorkflowRun | None:

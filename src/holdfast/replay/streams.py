@@ -15,8 +15,8 @@ from holdfast.replay.loop import WorkflowLoop
 
 if TYPE_CHECKING:
     from holdfast.core.events import Payload
+    from holdfast.replay.calls import ActivityCode
     from holdfast.replay.futures import WorkflowFuture
-    from holdfast.replay.run import ActivityCode
 
 NOT_SCHEDULED: Final = -1
 

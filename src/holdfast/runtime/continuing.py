@@ -1,5 +1,7 @@
 """The next execution of an instance, made in the turn that ends the one before it (G4)."""
 
+import msgspec
+
 from holdfast.core.events import ContinuedAsNew, Started, encode_event
 from holdfast.replay.continuing import seed_after
 from holdfast.runtime.live import LiveInstance
@@ -17,6 +19,7 @@ def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[Lar
         seed=seed_after(live.run.seed, live.execution),
         input=asked.input,
         execution=live.execution + 1,
+        kept={key: msgspec.Raw(value) for key, value in live.run.kept.items()} or None,
     )
     kept: list[LargePayload] = []
     stored = encode_event(offload(started, kept))

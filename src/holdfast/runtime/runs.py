@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import decode_events
+from holdfast.replay.calls import Identity
 from holdfast.replay.guard import Guard
-from holdfast.replay.run import Identity, WorkflowRun
+from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.last_words import NOBODY, LastWords
 from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.runtime.watchdog import Watchdog

@@ -42,8 +42,8 @@ from holdfast.storage.contract import (
     KeptValue,
     LargePayload,
     NewAttempt,
-    PendingExit,
     NextExecution,
+    PendingExit,
     TimerRow,
     Transition,
     Turn,
@@ -60,6 +60,34 @@ class BuiltTurn(NamedTuple):
     turn: Turn
     eager: list[NewAttempt]
     logs: Sequence[LogLine]
+
+
+class Taken:
+    """The messages that a turn applied, by how they came."""
+
+    __slots__ = ("completions", "consumed", "mail", "responses", "yields")
+
+    def __init__(self) -> None:
+        self.completions: list[Completion] = []
+        self.responses: list[Transition] = []
+        self.consumed: list[int] = []
+        self.yields: dict[AttemptKey, int] = {}
+        self.mail = 0
+
+    def sort(self, messages: list[Message], timers_ended: list[int]) -> None:
+        """Take the messages in; timers that fired have no row and are noted apart."""
+        for event, completion, row, response in messages:
+            if completion is not None:
+                self.completions.append(completion)
+            elif row:
+                self.consumed.append(row)
+                self.mail += type(event) is EventReceived
+                if type(response) is Transition:
+                    self.responses.append(response)
+                elif type(response) is PendingExit:
+                    self.yields[response.key] = self.yields.get(response.key, 0) + response.count
+            elif type(event) is TimerFired:
+                timers_ended.append(event.timer)
 
 
 def build_turn(
@@ -80,23 +108,8 @@ def build_turn(
     eager = [new for new in attempts if new.owner is not None]
     payloads: list[LargePayload] = []
     events, encoded = _encoded(output.events, payloads)
-    completions: list[Completion] = []
-    responses: list[Transition] = []
-    consumed: list[int] = []
-    yields: dict[AttemptKey, int] = {}
-    ended, mail_taken = list(output.timers_ended), 0
-    for event, completion, row, response in messages:
-        if completion is not None:
-            completions.append(completion)
-        elif row:
-            consumed.append(row)
-            mail_taken += type(event) is EventReceived
-            if type(response) is Transition:
-                responses.append(response)
-            elif type(response) is PendingExit:
-                yields[response.key] = yields.get(response.key, 0) + response.count
-        elif type(event) is TimerFired:
-            ended.append(event.timer)
+    taken, ended = Taken(), list(output.timers_ended)
+    taken.sort(messages, ended)
     close, following = _ending(live, events, output.outcome, payloads) if output.outcome else (None, None)
     turn = Turn(
         number=live.number,
@@ -106,9 +119,9 @@ def build_turn(
         turn=live.turn,
         stamp_ms=live.stamp_ms,
         events=encoded,
-        completions=tuple(completions),
-        responses=tuple(responses),
-        consumed=tuple(consumed),
+        completions=tuple(taken.completions),
+        responses=tuple(taken.responses),
+        consumed=tuple(taken.consumed),
         attempts=tuple(attempts),
         abandoned=tuple(output.abandoned),
         timers_started=_change_timers(live, output.timers_started, ended) if ended or output.timers_started else (),
@@ -117,10 +130,10 @@ def build_turn(
         close=close,
         release=release,
         waits=live.run.waited_for if output.waits_changed else None,
-        mail_taken=mail_taken,
+        mail_taken=taken.mail,
         sent=tuple(_messages(live, output.sent)) if output.sent else (),
         mailbox=live.run.mailbox if live.turn == 0 else None,
-        yields=tuple(PendingExit(key=key, count=count) for key, count in yields.items()) if yields else (),
+        yields=tuple(PendingExit(key=key, count=count) for key, count in taken.yields.items()) if taken.yields else (),
         kept=() if output.kept is None else _kept(output.kept),
         next=following,
     )

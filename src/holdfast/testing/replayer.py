@@ -11,7 +11,8 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.client.histories import parse
 from holdfast.core.events import Started
 from holdfast.errors import HistoryMismatch, UsageError
-from holdfast.replay.run import Identity, WorkflowRun
+from holdfast.replay.calls import Identity
+from holdfast.replay.run import WorkflowRun
 
 SUFFIXES: Final = (".json", ".jsonl")
 
