@@ -153,7 +153,17 @@ def judge_and_show(mutant: Mutant) -> Verdict:
 
 def main(words: Sequence[str]) -> int:
     """Judge all mutants, or those whose names have one of the words."""
+    if "--help" in words or "-h" in words:
+        print(
+            "usage: python -m tools.mutants [WORD ...]\nJudges all mutants, or those whose names have one of the words."
+        )
+        return 0
     mutants = [mutant for mutant in MUTANTS if not words or any(word in mutant.name for word in words)]
+    if not mutants:
+        print(
+            f"no mutant's name has any of {', '.join(words)}; there are {len(MUTANTS)}, without a word all are judged"
+        )
+        return 2
     broken = fail_without_an_edit(mutants)
     if broken:
         print(f"the tests fail without any edit:\n{broken}")
