@@ -256,3 +256,31 @@ def test_what_is_waited_for_is_shown(tmp_path: Path) -> None:
             assert (await handle.describe()).collation_key == "4"
 
     together(scenario())
+
+
+@CACHES
+def test_an_event_may_come_with_the_start_in_one_commit(tmp_path: Path, cache_size: int) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *ALL, cache_size=cache_size) as engine:
+            first = await engine.start(collects, 2, id="it", event=("number", 1))
+            again = await engine.start(collects, 2, id="it", event=("number", 2))
+            assert not again.is_new
+            assert await first.result(timeout=10) == [1, 2]
+            with pytest.raises(hf.InstanceClosed, match="the event 'number' was not delivered"):
+                await engine.start(collects, 2, id="it", event=("number", 3))
+            typed = await engine.start(waits_on_a_channel, id="typed", event=(approval, Approval(ok=True, by="ann")))
+            assert await typed.result(timeout=10) == "ann"
+        assert audit(tmp_path / "shop.db") == []
+
+    together(scenario())
+
+
+def test_a_start_that_is_refused_raises_no_event(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *ALL) as engine:
+            await engine.start(collects, 2, id="it")
+            with pytest.raises(hf.InstanceConflict):
+                await engine.start(collects, 3, id="it", event=("number", 1))
+            assert rows(tmp_path / "shop.db", "SELECT count(*) FROM inbox") == [(0,)]
+
+    together(scenario())

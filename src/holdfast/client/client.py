@@ -60,6 +60,9 @@ Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 logger = logging.getLogger("holdfast")
 
+Raised = tuple[str | Event[Any], Any]
+"""An event with its value."""
+
 NEWEST = 2**62
 LONGEST_PAGE = 10_000
 
@@ -100,6 +103,7 @@ class Client:
         *args: *Ts,
         id: str | None = None,
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
+        event: Raised | None = None,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -108,6 +112,7 @@ class Client:
         *,
         id: str | None = None,
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
+        event: Raised | None = None,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -116,6 +121,7 @@ class Client:
         *args: Any,
         id: str | None = None,
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
+        event: Raised | None = None,
     ) -> Handle[Any]: ...
     async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
         self,
@@ -123,11 +129,13 @@ class Client:
         *args: Any,
         id: str | None = None,  # noqa: A002
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
+        event: Raised | None = None,
     ) -> Handle[Any]:
         """Start an instance. The same id with the same input is the same instance, however often it is started (G3).
 
         `policy="reuse"` starts a new one once the one that has the id is closed; `policy="terminate_existing"` ends
-        that one, in the same commit, if it is still open.
+        that one, in the same commit, if it is still open. `event=("approval", value)` is raised to the instance in the
+        same commit, whether it is new or was there before.
         """
         name, version, encoded, signature = self._call(workflow, args)
         instance_id = InstanceId(checked_name(self._providers.unique_text() if id is None else id, "an instance"))
@@ -148,11 +156,14 @@ class Client:
             started=encode_event(offload(started, payloads)),
             policy=word(IdPolicy, policy, "policy for ids"),
             payloads=tuple(payloads),
+            mail=None if event is None else self._event(instance_id, None, *event, None),
         )
         outcome = await self._commit_start(start, started)
         match outcome:
             case StartedInstance():
                 number = outcome.instance.number
+                if outcome.mail is not None:
+                    self._told(instance_id, outcome.mail, start.mail)
                 if outcome.replaced is not None:
                     self._ended_from_outside(instance_id, outcome.replaced)
                 return Handle(self, instance_id, signature, is_new=outcome.created, number=number)
@@ -265,12 +276,28 @@ class Client:
         message_id: str | None,
     ) -> bool:
         """Raise an event to an instance; see `Handle.raise_event`."""
+        message = self._event(instance_id, number, event, value, message_id)
+        return self._told(instance_id, await self._deliver(message), message)
+
+    def _event(
+        self,
+        instance_id: InstanceId,
+        number: InstanceNumber | None,
+        event: "str | Event[Any]",
+        value: Any,
+        message_id: str | None,
+    ) -> Deliver:
         name, data = encoded_event(event, value)
         unique = self._providers.unique_text() if message_id is None else checked_name(message_id, "a message")
         received = EventReceived(
             time_ms=self._store.now_ms(), name=name, value=Payload(msgspec.Raw(data)), id=message_id or ""
         )
-        told = await self._deliver(Deliver(id=instance_id, number=number, event=received, message_id=unique))
+        return Deliver(id=instance_id, number=number, event=received, message_id=unique)
+
+    def _told(self, instance_id: InstanceId, told: Delivered, message: Deliver | None) -> bool:
+        """What the sender of an event learns (G6, G7)."""
+        name = message.event.name if message is not None and isinstance(message.event, EventReceived) else ""
+        self._woken()
         match told.verdict:
             case EventVerdict.CLOSED:
                 raise InstanceClosed(f"{instance_id!r} is {told.instance.state}: the event {name!r} was not delivered")

@@ -153,6 +153,8 @@ class Start(Record, frozen=True):
     policy: IdPolicy = IdPolicy.IDEMPOTENT
     first: Turn | None = None
     payloads: tuple[LargePayload, ...] = ()
+    mail: Deliver | None = None
+    """An event for whatever instance has the id in the end."""
 
 
 class Terminate(Record, frozen=True):
@@ -299,6 +301,8 @@ class StartedInstance(Record, frozen=True):
     created: bool
     replaced: InstanceNumber | None = None
     """The open instance that was terminated for it, by the policy `terminate_existing`."""
+    mail: "Delivered | None" = None
+    """What became of the event that came with the start."""
 
 
 class TerminatedInstance(Record, frozen=True):

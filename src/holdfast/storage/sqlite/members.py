@@ -24,6 +24,7 @@ from holdfast.storage.contract import (
     ClaimInstances,
     Completion,
     Deliver,
+    Delivered,
     Disown,
     Fence,
     HeartbeatAttempt,
@@ -171,7 +172,11 @@ def _leave(transaction: Transaction, turn: Turn, number: InstanceNumber) -> None
 def _apply_start(transaction: Transaction, start: Start) -> Outcome:
     """G3: create, or do as the policy says with what has the id. A new id costs one statement."""
     number = _insert_instance(transaction, start)
-    return _start_again(transaction, start) if number is None else _begin(transaction, start, number)
+    outcome = _start_again(transaction, start) if number is None else _begin(transaction, start, number)
+    if start.mail is None or not isinstance(outcome, StartedInstance):
+        return outcome
+    told = apply_deliver(transaction, start.mail)
+    return msgspec.structs.replace(outcome, mail=told) if isinstance(told, Delivered) else outcome
 
 
 def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> StartedInstance:
