@@ -1,0 +1,157 @@
+"""Messages from outside: events that are kept, counted and taken once (G6, G7), and requests to end (A9)."""
+
+import msgspec
+
+from holdfast.core.events import CancelRequested, EventReceived, InstanceCancelled, Payload, decode_events
+from holdfast.core.gates import EventPolicy, EventVerdict, Mailbox
+from holdfast.core.lifecycle import InstanceState
+from holdfast.storage.contract import (
+    Block,
+    ClaimedInstances,
+    ClaimInstances,
+    Deliver,
+    Delivered,
+    InstanceId,
+    InstanceRecord,
+    Rejected,
+    Release,
+)
+from holdfast.testing.conformance.bench import ANNA, BERT, Bench, Rules, applied, check, closing, start, turn
+
+
+def event(instance_id: str, name: str = "go", *, message_id: str = "") -> Deliver:
+    """An event with the value 1."""
+    received = EventReceived(time_ms=0, name=name, value=Payload(msgspec.Raw(b"1")))
+    return Deliver(id=InstanceId(instance_id), event=received, message_id=message_id)
+
+
+def cancel(instance_id: str, reason: str = "") -> Deliver:
+    """A request to end."""
+    return Deliver(id=InstanceId(instance_id), event=CancelRequested(time_ms=0, reason=reason))
+
+
+async def told(bench: Bench, message: Deliver) -> EventVerdict:
+    """What becomes of a message for an instance that is there."""
+    outcome = await bench.one(message)
+    check(isinstance(outcome, Delivered), f"it was not delivered: {outcome}")
+    return outcome.verdict if isinstance(outcome, Delivered) else EventVerdict.UNKNOWN
+
+
+async def waiting(bench: Bench, instance_id: str, *names: str) -> InstanceRecord:
+    """An owned instance whose code waits for events of these names."""
+    record = await bench.started(instance_id)
+    check(applied(await bench.one(turn(record, waits=names))), "the turn was rejected")
+    return await bench.instance(instance_id)
+
+
+async def claimable(bench: Bench) -> list[str]:
+    """Whom the other worker gets."""
+    outcome = await bench.one(ClaimInstances(owner=BERT, workflows=("flow",), limit=10))
+    return [each.id for each in outcome.instances] if isinstance(outcome, ClaimedInstances) else []
+
+
+class DeliveryRules(Rules):
+    """G6, G7 and the cancel part of A9."""
+
+    def test_G6_an_event_that_is_waited_for_wakes_and_another_one_is_kept(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await waiting(bench, "a", "go")
+            check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
+            check(await told(bench, event("a", "other")) is EventVerdict.KEEP)
+            check(await claimable(bench) == [], "an event that nobody waits for wakes nobody")
+            check(await told(bench, event("a", "go")) is EventVerdict.DELIVER)
+            check(await claimable(bench) == ["a"])
+            loaded = await bench.store.load(record.number, 1)
+            names = [decode_events(b"[" + row.event + b"]")[0] for row in loaded.inbox]
+            check([each.name for each in names if isinstance(each, EventReceived)] == ["other", "go"])
+
+        self.on_bench(case)
+
+    def test_G6_released_with_kept_events_only_it_is_left_alone(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await waiting(bench, "a", "go")
+            check(await told(bench, event("a", "other")) is EventVerdict.KEEP)
+            check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
+            check(await claimable(bench) == [])
+            record = await waiting(bench, "b", "go")
+            check(await told(bench, event("b", "go")) is EventVerdict.DELIVER)
+            check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
+            check(await claimable(bench) == ["b"])
+
+        self.on_bench(case)
+
+    def test_G6_the_same_id_is_taken_once_and_a_refused_one_may_come_again(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            rules = Mailbox(EventPolicy.MAILBOX, 1)
+            check(applied(await bench.one(turn(record, mailbox=rules))))
+            check(await told(bench, event("a", message_id="one")) is EventVerdict.KEEP)
+            check(await told(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE)
+            check(await told(bench, event("a", message_id="two")) is EventVerdict.MAILBOX_FULL)
+            record = await bench.instance("a")
+            row = (await bench.store.load(record.number, 1)).inbox[0].row
+            check(applied(await bench.one(turn(record, consumed=(row,), mail_taken=1))))
+            check(await told(bench, event("a", message_id="two")) is EventVerdict.KEEP, "there is room again")
+            check(await told(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE, "it was read before")
+
+        self.on_bench(case)
+
+    def test_G6_with_drop_unsubscribed_only_what_is_waited_for_is_taken(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            rules = Mailbox(EventPolicy.DROP_UNSUBSCRIBED, 10)
+            check(applied(await bench.one(turn(record, mailbox=rules, waits=("go",)))))
+            check(await told(bench, event("a", "other", message_id="x")) is EventVerdict.DROP_UNSUBSCRIBED)
+            check(await told(bench, event("a", "go")) is EventVerdict.DELIVER)
+            check(len((await bench.store.load(record.number, 1)).inbox) == 1)
+
+        self.on_bench(case)
+
+    def test_G7_a_finished_or_unknown_instance_takes_nothing(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            check(applied(await bench.one(closing(record))))
+            check(await told(bench, event("a")) is EventVerdict.CLOSED)
+            check(await told(bench, cancel("a")) is EventVerdict.CLOSED)
+            check(isinstance(await bench.one(event("nobody")), Rejected))
+            check((await bench.store.load(record.number, 1)).inbox == [])
+
+        self.on_bench(case)
+
+    def test_G11_what_a_turn_sends_goes_with_it_or_not_at_all(self) -> None:
+        async def case(bench: Bench) -> None:
+            sender, target = await bench.started("sender"), await bench.started("target")
+            stale = turn(sender, turn=7, sent=(event("target", message_id="never"),))
+            check(isinstance(await bench.one(stale), Rejected))
+            check((await bench.store.load(target.number, 1)).inbox == [])
+            sent = (event("target", message_id="one"), event("nobody", message_id="two"))
+            check(applied(await bench.one(turn(sender, sent=sent))), "a message for nobody is in nobody's way")
+            check(len((await bench.store.load(target.number, 1)).inbox) == 1)
+
+        self.on_bench(case)
+
+    def test_A9_a_request_to_end_moves_the_state_and_waits_in_the_inbox_once(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(await told(bench, cancel("a", "enough")) is EventVerdict.DELIVER)
+            check(await told(bench, cancel("a", "again")) is EventVerdict.DUPLICATE)
+            check((await bench.instance("a")).state is InstanceState.CANCEL_REQUESTED)
+            inbox = (await bench.store.load(record.number, 1)).inbox
+            check(len(inbox) == 1 and b"enough" in inbox[0].event)
+
+        self.on_bench(case)
+
+    def test_A9_where_no_code_can_be_asked_the_instance_is_cancelled_at_once(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.one(start("unbegun"))
+            parked = await bench.started("parked")
+            block = Block(number=parked.number, owner=ANNA, fence=parked.fence, reason="no", build="one")
+            check(applied(await bench.one(block)))
+            for instance_id in ("unbegun", "parked"):
+                check(await told(bench, cancel(instance_id, "enough")) is EventVerdict.DELIVER)
+                closed = await bench.instance(instance_id)
+                check(closed.state is InstanceState.CANCELLED and closed.closed_at_ms is not None)
+                history = await bench.store.read_history(closed.number, 1)
+                check(isinstance(decode_events(history[-1].events)[-1], InstanceCancelled))
+
+        self.on_bench(case)
