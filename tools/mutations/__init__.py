@@ -7,10 +7,11 @@ can be: what is around them may change freely.
 from typing import Final
 
 from tools.mutations.ids import IDS
+from tools.mutations.messages import MESSAGES
 from tools.mutations.mutant import Mutant
 from tools.mutations.running import CLIENT, REPLAY, RUNTIME
 from tools.mutations.storage import STATEMENTS, STORE
 
 __all__ = ["MUTANTS", "Mutant"]
 
-MUTANTS: Final[tuple[Mutant, ...]] = STATEMENTS + STORE + IDS + RUNTIME + REPLAY + CLIENT
+MUTANTS: Final[tuple[Mutant, ...]] = STATEMENTS + STORE + IDS + MESSAGES + RUNTIME + REPLAY + CLIENT

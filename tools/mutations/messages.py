@@ -1,0 +1,66 @@
+"""Mutants of events and cancellation: what is taken, kept, counted and delivered once."""
+
+from typing import Final
+
+from tools.mutations.mutant import in_python, in_sql
+
+EVENTS: Final = "tests/scenarios/test_events.py"
+CANCELLATION: Final = "tests/scenarios/test_cancellation.py"
+CONTINUED: Final = "tests/scenarios/test_continue_as_new.py"
+
+MESSAGES: Final = (
+    in_python(
+        "the same event is taken twice",
+        "G6",
+        "storage/sqlite/delivery",
+        "seen_before=bool(message_id)",
+        "seen_before=False",
+    ),
+    in_python(
+        "an event is not counted", "G6", "storage/sqlite/delivery", "transaction.change(sql.add_mail, number)", "pass"
+    ),
+    in_python(
+        "an event that is waited for wakes nobody",
+        "G5",
+        "storage/sqlite/delivery",
+        "        if verdict is EventVerdict.DELIVER:\n            transaction.change(sql.wake_instance, number)",
+        "        pass",
+    ),
+    in_sql("a kept event makes its instance claimable", "G6", "release_instance", "inbox.name IS NULL OR", "1 OR"),
+    in_sql("what a turn took stays counted", "G6", "change_waits", "mail = mail - ?2", "mail = mail - 0 * ?2"),
+    in_python("a wait is given the newest event", "G6", "replay/mailbox", "waiting.popleft()", "waiting.pop()", EVENTS),
+    in_python(
+        "a kept event is never looked at again", "G6", "runtime/live", "while self.mail and", "while False and", EVENTS
+    ),
+    in_python(
+        "kept events come in the wrong order",
+        "G6",
+        "runtime/live",
+        "self.mail[name].popleft()",
+        "self.mail[name].pop()",
+        EVENTS,
+    ),
+    in_python(
+        "a request to end is told to nobody",
+        "A9",
+        "storage/sqlite/delivery",
+        "    _put(transaction, found, event, None)\n",
+        "",
+    ),
+    in_python(
+        "whoever was asked to end ends as failed",
+        "A9",
+        "replay/run",
+        "if self._cancel_reason is not None and (main.cancelled() or asked is not None):",
+        "if asked is not None and not error:",
+        CANCELLATION,
+    ),
+    in_python(
+        "whoever was asked to end begins anew",
+        "A9",
+        "replay/run",
+        "(main.cancelled() or asked is not None)",
+        "main.cancelled()",
+        CONTINUED,
+    ),
+)
