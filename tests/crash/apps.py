@@ -5,6 +5,7 @@ finishes it; with a point and a number it kills itself by SIGKILL exactly before
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -157,6 +158,22 @@ async def continuing(number: int = 0) -> int:
     return number
 
 
+@hf.workflow
+async def talking() -> list[int]:
+    """Raises events to itself, reads some late and some in another order, and gives one wait up (G6)."""
+    me = hf.info().id
+    for number in range(3):
+        hf.raise_event(me, "number", number)
+        hf.raise_event(me, "other", number * 10)
+    first = await step(await hf.event("number", int))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await hf.event("never", int)
+    others = [await hf.event("other", int) for _ in range(3)]
+    rest = await asyncio.gather(hf.event("number", int), hf.event("number", int))
+    return [first, *others, *rest]
+
+
 EXPECTED = {
     "sequence": 4,
     "fan_out": [0, 1, 4, 9, 16],
@@ -165,6 +182,7 @@ EXPECTED = {
     "streaming": [[0, 1, 2, 3, 4], [0, 1, 2, 3]],
     "keeping": [1, 2, 3, 4, 5],
     "continuing": CONTINUED_UNTIL,
+    "talking": [1, 0, 10, 20, 1, 2],
 }
 WORKFLOWS = {workflow.name: workflow for workflow in (sequence, fan_out, timers)}
 """What the tests with many instances mix."""
@@ -188,7 +206,7 @@ class KillAt:
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Surroundings(fault_hook=hook)
-    workflows = [*WORKFLOWS.values(), cleaning, streaming, keeping, continuing]
+    workflows = [*WORKFLOWS.values(), cleaning, streaming, keeping, continuing, talking]
     engine = hf.Engine(store, workflows=workflows, activities=ACTIVITIES, surroundings=world)
     async with engine:
         return await engine.run(workflow, id="it")
