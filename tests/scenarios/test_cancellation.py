@@ -166,3 +166,40 @@ def test_a_request_survives_the_death_of_the_owner(tmp_path: Path) -> None:
         await until(lambda: True)
 
     together(scenario(), 60)
+
+
+@hf.workflow(name="changes")
+async def before() -> str:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        await undo("the booking")
+    return "done"
+
+
+@hf.workflow(name="changes")
+async def after() -> str:
+    await undo("something else")
+    return "done"
+
+
+def test_G12_what_was_asked_to_end_is_parked_if_its_code_does_not_fit_and_ends_with_code_that_does(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, undo, before) as engine:
+            await engine.start(before, id="it")
+        client = await hf.connect(path)
+        await client.get("it").cancel("enough")
+        async with engine_of(path, undo, after) as wrong:
+            with pytest.raises(hf.WorkflowBlocked):
+                await wrong.get("it").result(timeout=10)
+        async with engine_of(path, undo, before) as right:
+            with pytest.raises(hf.WorkflowCancelled, match="enough"):
+                await right.get("it").result(timeout=10)
+        await client.close()
+        assert ("undo", "COMPLETED") in rows(path, "SELECT name, state FROM attempts")
+        assert audit(path) == []
+
+    together(scenario())

@@ -158,6 +158,7 @@ INSTANCE_TABLE: Final[Mapping[InstanceState, Mapping[InstanceEvent, InstanceStat
             _V.TERMINATE: _I.TERMINATED,
         },
         _I.CANCEL_REQUESTED: {
+            _V.BLOCK: _I.BLOCKED,  # decision 12
             _V.CANCEL: _I.CANCELLED,
             _V.COMPLETE: _I.COMPLETED,
             _V.FAIL: _I.FAILED,

@@ -68,7 +68,7 @@ A9 = {
     "terminate:TERMINATED continue_as_new:RUNNING",
     "PAUSED": "resume:RUNNING request_cancel:CANCEL_REQUESTED terminate:TERMINATED",
     "BLOCKED": "unblock:RUNNING cancel:CANCELLED terminate:TERMINATED fail:FAILED",
-    "CANCEL_REQUESTED": "cancel:CANCELLED complete:COMPLETED fail:FAILED terminate:TERMINATED",
+    "CANCEL_REQUESTED": "block:BLOCKED cancel:CANCELLED complete:COMPLETED fail:FAILED terminate:TERMINATED",
     "COMPLETED": "",
     "FAILED": "",
     "CANCELLED": "",
