@@ -159,6 +159,11 @@ class AttemptRules(Rules):
             check((loaded.attempts[0].state, loaded.attempts[0].ledger) == ("FAILED", 499_000_000_000_000))
             check(b"claimed 5 times" in (loaded.attempts[0].failure or b""))
             check(len(loaded.inbox) == 1)
+            check(applied(await bench.one(closing(await bench.instance("a")))))
+            given_up = (await bench.store.read_attempts(record.number, 1))[0]
+            check(
+                given_up.ledger == 499_000_000_000_000, "it never ran: the end of its instance leaves its digits (A8)"
+            )
 
         self.on_bench(case)
 
