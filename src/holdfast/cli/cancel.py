@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.stores import JsonOption, StoreOption, existing_store
+from holdfast.cli.stores import JsonOption, StoreOption, connected, existing_store
 from holdfast.cli.texts import safe
-from holdfast.client.engine import connect
 
 
 def cancel(
@@ -33,10 +32,7 @@ def cancel(
 
 
 async def _cancel(path: Path, instance_id: str, reason: str | None) -> str:
-    client = await connect(path)
-    try:
+    async with connected(path) as client:
         handle = client.get(instance_id)
         await handle.cancel(reason)
         return (await handle.describe()).status
-    finally:
-        await client.close()

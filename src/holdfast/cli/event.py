@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.inputs import checked_json
-from holdfast.cli.stores import JsonOption, StoreOption, existing_store
+from holdfast.cli.stores import JsonOption, StoreOption, connected, existing_store
 from holdfast.cli.texts import safe
-from holdfast.client.engine import connect
 
 
 def event(  # noqa: PLR0917 - the options of the command
@@ -38,8 +37,5 @@ def event(  # noqa: PLR0917 - the options of the command
 
 
 async def _raise(path: Path, instance_id: str, name: str, value: Any, message_id: str | None) -> bool:
-    client = await connect(path)
-    try:
+    async with connected(path) as client:
         return await client.get(instance_id).raise_event(name, value, id=message_id)
-    finally:
-        await client.close()

@@ -6,11 +6,15 @@ the current folder, and ``holdfast.db`` there. Commands that only look never cre
 
 import os
 import tomllib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Final, cast
 
 import typer
 
+from holdfast.client.client import Client
+from holdfast.client.engine import connect
 from holdfast.errors import UsageError
 from holdfast.runtime.providers import SystemProviders
 from holdfast.storage.sqlite.store import SqliteStore
@@ -75,3 +79,13 @@ def _setting(path: Path) -> str | None:
     if store is not None and not isinstance(store, str):
         raise UsageError(f'{path}: [holdfast] store = "PATH" is expected, not {store!r}')
     return store
+
+
+@asynccontextmanager
+async def connected(path: Path) -> AsyncGenerator[Client]:
+    """A client of a store, for one command."""
+    client = await connect(path)
+    try:
+        yield client
+    finally:
+        await client.close()

@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.stores import JsonOption, StoreOption, existing_store
+from holdfast.cli.stores import JsonOption, StoreOption, connected, existing_store
 from holdfast.cli.texts import safe
-from holdfast.client.engine import connect
 from holdfast.core.lifecycle import InstanceState
 
 
@@ -34,8 +33,5 @@ def terminate(
 
 
 async def _terminate(path: Path, instance_id: str, reason: str | None) -> None:
-    client = await connect(path)
-    try:
+    async with connected(path) as client:
         await client.get(instance_id).terminate(reason)
-    finally:
-        await client.close()

@@ -1,26 +1,9 @@
 """``holdfast event`` and ``holdfast cancel``: what was sent is on disk, and what cannot be sent is a sentence."""
 
-import asyncio
 import json
 
 import pytest
 from tests.unit.cli.commands import Command
-
-import holdfast as hf
-
-
-@pytest.fixture
-def filled(holdfast: Command) -> Command:
-    """A store with one instance that completed and one that nobody has begun."""
-    holdfast("run", "shop.py:checkout", "--input", '["hat", 5]', "--id", "good", "--json")
-
-    async def start() -> None:
-        client = await hf.connect(holdfast.folder / "holdfast.db")
-        await client.start("checkout", "hat", id="open")
-        await client.close()
-
-    asyncio.run(start())
-    return holdfast
 
 
 def test_G6_an_event_is_raised_and_kept(filled: Command) -> None:

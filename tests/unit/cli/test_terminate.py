@@ -1,26 +1,9 @@
 """``holdfast terminate``: the instance is ended, its reason is shown, and what cannot be ended is a sentence."""
 
-import asyncio
 import json
 
 import pytest
 from tests.unit.cli.commands import Command
-
-import holdfast as hf
-
-
-@pytest.fixture
-def filled(holdfast: Command) -> Command:
-    """A store with one instance that completed and one that nobody has begun."""
-    holdfast("run", "shop.py:checkout", "--input", '["hat", 5]', "--id", "good", "--json")
-
-    async def start() -> None:
-        client = await hf.connect(holdfast.folder / "holdfast.db")
-        await client.start("checkout", "hat", id="open")
-        await client.close()
-
-    asyncio.run(start())
-    return holdfast
 
 
 def test_A9_an_instance_is_terminated_and_show_says_why(filled: Command) -> None:
