@@ -4,16 +4,13 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.simulation.programs import program, value_of
+from tests.simulation.leaves import LEAVES, STREAMS
+from tests.simulation.programs import job_of
 from tests.simulation.sample import ACTIVITIES
 
-from holdfast.testing.simulation.run import Job, simulate
+from holdfast.testing.simulation.run import simulate
 
-numbers = st.integers(0, 50)
-leaves: st.SearchStrategy[list[Any]] = st.one_of(
-    st.tuples(st.sampled_from(["add", "flaky", "fail"]), numbers).map(list),
-    st.tuples(st.just("sleep"), st.sampled_from([0, 0.01, 1, 300])).map(list),
-)
+leaves: st.SearchStrategy[list[Any]] = st.tuples(st.sampled_from(sorted(LEAVES)), st.integers(0, 20)).map(list)
 
 
 def grow(children: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[list[Any]]:
@@ -24,17 +21,17 @@ def grow(children: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[list[Any]]
     return branches | st.tuples(st.sampled_from(["within", "late"]), children).map(list)
 
 
-trees = st.recursive(leaves, grow, max_leaves=8)
+stories = st.lists(st.recursive(leaves, grow, max_leaves=8), min_size=1, max_size=3)
 
 
-@settings(max_examples=60)
-@given(trees, st.integers(0, 2**16), st.sampled_from([0, 1, 1_000]))
+@settings(max_examples=100)
+@given(stories, st.integers(0, 2**16), st.sampled_from([0, 1, 1_000]), st.booleans())
 def test_G8_random_programs_end_as_the_oracle_says_calm_and_with_crashes(
-    tree: list[Any], seed: int, cache_size: int
+    chapters: list[list[Any]], seed: int, cache_size: int, cancel: bool
 ) -> None:
-    job = Job("it", program, (tree,), value_of(tree))
+    job = job_of(chapters, cancel=cancel)
     for crash_rate, max_crashes in ((0.0, 0), (0.15, 4)):
         report = simulate(
-            seed, [job], ACTIVITIES, crash_rate=crash_rate, max_crashes=max_crashes, cache_size=cache_size
+            seed, [job], [*ACTIVITIES, *STREAMS], crash_rate=crash_rate, max_crashes=max_crashes, cache_size=cache_size
         )
         assert report.violations == []

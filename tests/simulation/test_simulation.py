@@ -3,13 +3,29 @@
 from typing import Any
 
 import pytest
+from tests.simulation.leaves import STREAMS
+from tests.simulation.programs import Node, job_of
 from tests.simulation.sample import ACTIVITIES, jobs
 
-from holdfast.testing.simulation.run import Report, simulate
+from holdfast.testing.simulation.run import CANCELLED, Report, simulate
 
 SEEDS = 200
 BLOCKS = 10
 REPLACING_SEEDS = 50
+STORY_SEEDS = 60
+STORIES: list[list[Node]] = [
+    [["gather", ["event", 3], ["patient", 4], ["talk", 5]], ["sequence", ["event", 6], ["add", 1]]],
+    [
+        ["group", ["stream", 9], ["collect", 0], ["abandon", 2]],
+        ["collect", 0],
+        ["sequence", ["note", 1], ["collect", 0]],
+    ],
+    [
+        ["late", ["restart", 6]],
+        ["sequence", ["note", 1], ["gather", ["talk", 1], ["talk", 2], ["event", 7]], ["sleep", 20]],
+    ],
+]
+"""Events, streams, abandoned tasks and kept values, over several executions."""
 
 
 def run(seed: int, **options: Any) -> Report:
@@ -44,6 +60,28 @@ def test_W3_every_promise_holds_when_replies_to_commits_are_lost(block: int) -> 
         assert not report.violations, f"seed {seed}: {report.violations}"
         lost += report.replies_lost
     assert lost, "a run in which a fault never happened is void"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost_replies", [0.0, 0.05])
+def test_G4_every_promise_holds_for_stories_of_several_executions(lost_replies: float) -> None:
+    crashes = cancelled = 0
+    for seed in range(STORY_SEEDS):
+        told = [job_of(story, cancel=seed % 3 == 0, id=f"story-{number}") for number, story in enumerate(STORIES)]
+        report = simulate(
+            seed,
+            told,
+            [*ACTIVITIES, *STREAMS],
+            crash_rate=0.05,
+            max_crashes=seed % 6,
+            cache_size=(1_000, 2, 0)[seed % 3],
+            lost_replies=lost_replies,
+        )
+        assert not report.violations, f"seed {seed}: {report.violations}"
+        crashes += report.crashes
+        cancelled += sum(result == CANCELLED for result in report.results.values())
+    assert crashes, "a run in which a fault never happened is void"
+    assert cancelled, "a run in which nothing was cancelled is void"
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ from holdfast.core.events import (
     payload_of,
 )
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, exit_leg2, read
-from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState, InstanceState
+from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.replay.output import Ending, LogLine, Output, ScheduledActivity, SentEvent
@@ -52,6 +52,8 @@ from holdfast.storage.large import offload
 
 EAGER_LEDGER: Final = conclude_leg1(enter_leg1(SEED)[0])
 """A8: entry and conclusion in one commit, because the one who schedules runs it at once."""
+ANSWERED: Final = (AttemptState.COMPLETED, AttemptState.FAILED)
+"""The states of an attempt whose body had the last word."""
 
 
 class BuiltTurn(NamedTuple):
@@ -241,11 +243,14 @@ def running_record(live: LiveInstance, new: NewAttempt) -> AttemptRecord:
 
 
 def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Transition | PendingExit | None:
-    """The leg 2 exit of a response that waited in the inbox (L5, L6); none for an attempt that timed out (A8)."""
+    """The leg 2 exit of a response that waited in the inbox (L5, L6).
+
+    That an attempt timed out is no response of it, also while values that it yielded before are unapplied (A8).
+    """
     match event:
         case ActivityCompleted() | ActivityFailed():
             attempt = attempts.get((event.activity, event.attempt))
-            if attempt is None or attempt.state not in ATTEMPT_FINAL or not read(attempt.ledger).unapplied_responses:
+            if attempt is None or attempt.state not in ANSWERED or not read(attempt.ledger).unapplied_responses:
                 return None
             return Transition(
                 key=attempt.key,

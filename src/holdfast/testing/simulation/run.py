@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +18,11 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.client.client import Client
 from holdfast.client.engine import Engine
 from holdfast.core.gates import IdPolicy
-from holdfast.errors import HoldfastError, WorkflowFailed
+from holdfast.errors import HoldfastError, WorkflowCancelled, WorkflowFailed
 from holdfast.runtime.faults import FaultPoint
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.contract import Block, Member
+from holdfast.testing.simulation.errands import Cancel, Errand, run_errands
 from holdfast.testing.simulation.loop import SimulatedCrash, SimulationLoop, ignore_crashes
 from holdfast.testing.simulation.world import Bus, DuplicatingStore, SimulatedProviders, TaskLease
 
@@ -29,6 +30,7 @@ LEASE_SECONDS: Final = 2.0
 LONGEST_PAUSE_SECONDS: Final = 3.0
 LONGEST_RUN_SECONDS: Final = 3_600.0
 """In simulated time. Everything that can run has to be finished by then."""
+CANCELLED: Final = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,14 @@ class Job:
     workflow: Workflow[..., Any]
     arguments: tuple[Any, ...]
     expected: Any
+    errands: tuple[Errand, ...] = ()
+    kept: Callable[[Any, Mapping[str, Any]], bool] | None = None
+    """Whether `hf.state` holds what it should after this result, if it matters."""
+
+    @property
+    def may_be_cancelled(self) -> bool:
+        """Whether being cancelled is a good end for it, too."""
+        return any(isinstance(errand, Cancel) for errand in self.errands)
 
 
 @dataclass(slots=True)
@@ -120,17 +130,26 @@ class Simulation:
                     await client.start(job.workflow, *job.arguments, id=job.id)
                 if self._replace_rate:
                     await self._replace(client, job)
+            await asyncio.gather(*(run_errands(client, job.id, job.errands, self._random) for job in self._jobs))
             for job in self._jobs:
-                try:
-                    self.report.results[job.id] = await client.get(job.id).result()
-                except WorkflowFailed as failure:
-                    self.report.results[job.id] = f"failed: {failure.cause}"
-                if self.report.results[job.id] != job.expected:
-                    self.report.violations.append(
-                        f"{job.id} gave {self.report.results[job.id]!r}, expected {job.expected!r}"
-                    )
+                await self._collect(client, job)
         finally:
             await client.close()
+
+    async def _collect(self, client: Client, job: Job) -> None:
+        """Wait for the end of a job and compare it with what it had to be."""
+        handle = client.get(job.id)
+        try:
+            result = await handle.result()
+        except WorkflowFailed as failure:
+            result = f"failed: {failure.cause}"
+        except WorkflowCancelled:
+            result = CANCELLED
+        self.report.results[job.id] = result
+        if result != job.expected and not (result == CANCELLED and job.may_be_cancelled):
+            self.report.violations.append(f"{job.id} gave {result!r}, expected {job.expected!r}")
+        if job.kept is not None and not job.kept(result, state := await handle.state()):
+            self.report.violations.append(f"{job.id} kept {state!r} with the result {result!r}")
 
     async def _replace(self, client: Client, job: Job) -> None:
         """G3: start it again and again, in the middle of whatever the one before was doing."""

@@ -1,0 +1,70 @@
+"""What the client of a simulation does to an instance that it started: it raises events, and asks it to end."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random  # noqa: TID251 - made from the seed of the simulation
+from typing import Any, Final
+
+from holdfast.client.client import Client
+from holdfast.errors import InstanceClosed, InstanceNotFound
+
+LONGEST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PATIENCE_SECONDS: Final = 3.0
+NOT_THERE_YET_SECONDS: Final = 0.1
+REPEATS: Final = 0.3
+"""How often a sender is not sure that its event arrived, and raises it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """An event to raise; to the instance itself, or to another one that may not be there yet."""
+
+    name: str
+    value: Any
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Ask the instance to end, at a moment that the seed chooses."""
+
+    reason: str = "the simulation says so"
+
+
+Errand = Raise | Cancel
+
+
+async def run_errands(client: Client, instance: str, errands: tuple[Errand, ...], random: Random) -> None:
+    """The events one after the other, in the order in which they are given; cancellations at any moment."""
+    raises = [errand for errand in errands if isinstance(errand, Raise)]
+    cancels = [errand for errand in errands if isinstance(errand, Cancel)]
+    await asyncio.gather(
+        _raise_all(client, instance, raises, random), *(_cancel(client, instance, each, random) for each in cancels)
+    )
+
+
+async def _raise_all(client: Client, instance: str, raises: list[Raise], random: Random) -> None:
+    for number, errand in enumerate(raises):
+        await asyncio.sleep(random.random() * LONGEST_PAUSE_SECONDS)
+        await _raise(client, instance, errand, number)
+        while random.random() < REPEATS:  # this one or an earlier one once more: its id says that it is the same
+            again = random.randrange(number + 1)
+            await _raise(client, instance, raises[again], again)
+
+
+async def _raise(client: Client, instance: str, errand: Raise, number: int) -> None:
+    while True:
+        try:
+            with suppress(InstanceClosed):  # cancelled, or every wait is over: nobody needs it any more
+                await client.get(errand.to or instance).raise_event(errand.name, errand.value, id=f"errand-{number}")
+        except InstanceNotFound:
+            await asyncio.sleep(NOT_THERE_YET_SECONDS)
+        else:
+            return
+
+
+async def _cancel(client: Client, instance: str, errand: Cancel, random: Random) -> None:
+    await asyncio.sleep(random.random() * LONGEST_PATIENCE_SECONDS)
+    with suppress(InstanceClosed):
+        await client.get(instance).cancel(errand.reason)
