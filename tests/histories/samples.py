@@ -6,6 +6,7 @@ have none yet; ``replay`` replays all and fails on the first difference.
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -91,8 +92,102 @@ async def chances() -> list[int]:
     return [*drawn, hf.uuid4().version or 0]
 
 
-WORKFLOWS: list[hf.Workflow[..., Any]] = [sequence, races, groups, chances]
-ACTIVITIES: list[hf.Activity[..., Any]] = [add, fail]
+@hf.activity
+async def count(end: int) -> AsyncIterator[int]:
+    for number in range(end):
+        await asyncio.sleep(0.001)
+        yield number
+
+
+@hf.workflow
+async def listening() -> list[Any]:
+    """Events: one for each of two waits, a wait that gives up, a list of them, and one to itself."""
+    heard: list[Any] = list(await asyncio.gather(hf.event("pair", int), hf.event("pair", int)))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.005):
+            await hf.event("never")
+    async for word in hf.events("word", str):
+        heard.append(word)
+        if word == "stop":
+            break
+    hf.raise_event(hf.info().id, "echo", len(heard))
+    return [*heard, await hf.event("echo", int)]
+
+
+@hf.workflow
+async def streaming() -> list[int]:
+    """A stream that is read to its end, and one that is left."""
+    taken = [number async for number in count(6)]
+    async for number in count(1_000):
+        taken.append(await add(number, 100))
+        if number == 2:
+            break
+    return taken
+
+
+@hf.workflow
+async def keeping() -> int:
+    """Status, key-values and a condition over both."""
+    hf.set_status("adding")
+
+    async def put(number: int) -> None:
+        hf.state[f"sum-{number}"] = await add(number, number)
+
+    tasks = [asyncio.create_task(put(number)) for number in range(3)]
+    await hf.wait_until(lambda: len(hf.state) == 3, timeout=3_600)
+    del hf.state["sum-0"]
+    hf.set_status({"tasks": len(tasks)})
+    return sum(hf.state.get(key, int, 0) for key in hf.state)
+
+
+@hf.workflow
+async def continuing(left: int = 2, total: int = 0) -> int:
+    total = await add(left, total)
+    hf.state["total"] = total
+    if left:
+        hf.continue_as_new(left - 1, total)
+    return total
+
+
+@hf.workflow
+async def compensating() -> None:
+    """Cancelled while it waits for two things at a time; cleans up in several steps."""
+    booked = await add(1, 1)
+    try:
+        await asyncio.gather(asyncio.sleep(86_400), hf.event("never"))
+    finally:
+        hf.set_status("cleaning up")
+        await asyncio.shield(add(booked, -booked))
+        await asyncio.gather(add(1, 2), add(3, 4))
+
+
+async def speak(handle: hf.Handle[Any]) -> None:
+    for number in (1, 2):
+        await handle.raise_event("pair", number)
+    for word in ("go", "on", "stop"):
+        await handle.raise_event("word", word, id=word)
+
+
+async def cancel(handle: hf.Handle[Any]) -> None:
+    while "event" not in str((await handle.describe()).waiting_for):  # noqa: ASYNC110 - recorded once, by hand
+        await asyncio.sleep(0.005)
+    await handle.cancel("recorded so")
+
+
+WORKFLOWS: list[hf.Workflow[..., Any]] = [
+    sequence,
+    races,
+    groups,
+    chances,
+    listening,
+    streaming,
+    keeping,
+    continuing,
+    compensating,
+]
+ACTIVITIES: list[hf.Activity[..., Any]] = [add, fail, count]
+MEANWHILE: dict[str, Callable[[hf.Handle[Any]], Awaitable[None]]] = {"listening": speak, "compensating": cancel}
+"""What is done to an instance while it runs, when it is recorded."""
 
 
 async def record() -> None:
@@ -103,7 +198,10 @@ async def record() -> None:
             if target.exists():
                 continue
             handle = await engine.start(workflow.name, id=workflow.name)
-            await handle.result()
+            if workflow.name in MEANWHILE:
+                await MEANWHILE[workflow.name](handle)
+            with suppress(hf.WorkflowCancelled):
+                await handle.result()
             instance = await engine.store.find(InstanceId(workflow.name))
             if instance is not None:
                 rows = await engine.store.read_history(instance.number, 1)
