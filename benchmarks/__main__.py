@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks import bare, crash, imports, workloads
+from benchmarks import bare, bare_flows, crash, flows, imports, workloads
 from benchmarks.measure import Sample
 from benchmarks.report import BENCHES, Results, judge, table, write
 
@@ -37,6 +37,11 @@ MEASURES: Final[dict[str, Measure]] = {
     "B4 bare": lambda folder, scale: bare.throughput(
         folder, instances=1, steps=max(100, int(1000 * scale)), in_flight=1, batched=False
     ),
+    "B5": lambda folder, scale: asyncio.run(flows.b5(folder, scale)),
+    "B5 bare": lambda folder, scale: bare_flows.events(folder, instances=max(20, int(200 * scale))),
+    "EVENTS": lambda folder, scale: asyncio.run(flows.events(folder, scale)),
+    "TOKENS": lambda folder, scale: asyncio.run(flows.stream(folder, scale)),
+    "TOKENS bare": lambda folder, scale: bare_flows.stream(folder, count=max(1_000, int(100_000 * scale))),
     "B6": lambda folder, scale: asyncio.run(workloads.b6(folder, scale)),
     "B7": crash.b7,
     "B8 replay": lambda folder, scale: asyncio.run(crash.b8_replay(folder, scale)),

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections.abc import AsyncIterator
 from typing import Final
 
 import holdfast as hf
@@ -11,6 +12,8 @@ LOG_VARIABLE: Final = "HOLDFAST_BENCH_LOG"
 """Names a file to which bodies of `logged_step` write a line when they begin and when they end."""
 BODY_SECONDS: Final = 0.05
 AN_HOUR: Final = 3600.0
+EVENT: Final = "go"
+WORD: Final = "token"
 
 
 @hf.activity
@@ -88,8 +91,56 @@ async def sequence_then_sleep(steps: int) -> int:
     return number
 
 
-WORKFLOWS: Final = (sequence, timed_sequence, fan_out, sleeper, logged_sequence, sequence_then_sleep)
-ACTIVITIES: Final = (step, logged_step, timed_step)
+@hf.workflow
+async def waiter() -> int:
+    """Waits for one event."""
+    return await hf.event(EVENT, int)
+
+
+@hf.workflow
+async def collector(count: int) -> int:
+    """Takes events one after the other, and minds their order."""
+    number = 0
+    async for number in hf.events(EVENT, int):
+        if number != len(taken):
+            raise AssertionError(number)
+        taken.append(number)
+        if number == count - 1:
+            break
+    return number
+
+
+taken: list[int] = []
+
+
+@hf.activity
+async def tokens(count: int) -> AsyncIterator[str]:
+    """As a language model would: a word at a time."""
+    for _ in range(count):
+        yield WORD
+
+
+@hf.workflow
+async def reader(count: int) -> int:
+    """Takes every value of a stream."""
+    number = 0
+    async for token in tokens(count):
+        number += token == WORD
+    return number
+
+
+WORKFLOWS: Final = (
+    sequence,
+    timed_sequence,
+    fan_out,
+    sleeper,
+    logged_sequence,
+    sequence_then_sleep,
+    waiter,
+    collector,
+    reader,
+)
+ACTIVITIES: Final = (step, logged_step, timed_step, tokens)
 
 
 def note(kind: str, instance: str, number: int) -> None:

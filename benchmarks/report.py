@@ -129,6 +129,48 @@ BENCHES: Final = (
         ),
     ),
     Bench(
+        "B5",
+        ("B5", "B5 bare"),
+        7,
+        (
+            Target(
+                "events/s of the bare limit",
+                "x",
+                _ratio(("B5", "events_per_s"), ("B5 bare", "events_per_s")),
+                0.35,
+                True,
+            ),
+            Target("events", "/s", _of("B5", "events_per_s")),
+            Target("bare limit", "/s", _of("B5 bare", "events_per_s")),
+        ),
+    ),
+    Bench(
+        "EVENTS",
+        ("EVENTS",),
+        5,
+        (
+            Target("growth, last tenth over first", "x", _of("EVENTS", "growth"), 1.2),
+            Target("events to one instance", "/s", _of("EVENTS", "events_per_s")),
+        ),
+    ),
+    Bench(
+        "TOKENS",
+        ("TOKENS", "TOKENS bare"),
+        5,
+        (
+            Target(
+                "tokens/s of the bare limit",
+                "x",
+                _ratio(("TOKENS", "tokens_per_s"), ("TOKENS bare", "tokens_per_s")),
+                0.3,
+                True,
+            ),
+            Target("streamed tokens", "/s", _of("TOKENS", "tokens_per_s")),
+            Target("bare limit", "/s", _of("TOKENS bare", "tokens_per_s")),
+            Target("tokens per commit", "", _of("TOKENS", "tokens_per_commit")),
+        ),
+    ),
+    Bench(
         "B6", ("B6",), 3, (Target("all done after the last start", "s", _of("B6", "seconds_after_last_start"), 1.5),)
     ),
     Bench(

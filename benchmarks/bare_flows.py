@@ -1,0 +1,170 @@
+"""The bare limit of what flows into workflows: the rows of raised events and of streamed values, and nothing else."""
+
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from benchmarks.bare import FENCE, OWNER, RUNNING_LEDGER, WARM_UP, BareLoop
+from benchmarks.flows import ROUNDS
+from benchmarks.measure import Sample
+from benchmarks.programs import EVENT, WORD, reader, tokens, waiter
+from holdfast.authoring.workflow import Workflow
+from holdfast.core.events import (
+    ActivityCompleted,
+    ActivityScheduled,
+    ActivityYielded,
+    EventAwaited,
+    EventReceived,
+    HistoryEvent,
+    Payload,
+    Started,
+    WorkflowCompleted,
+    encode_event,
+    encode_events,
+)
+from holdfast.core.ledger import RESPONSE_ENTRY, enter_leg2, exit_leg2
+from holdfast.core.streams import enter_pending
+from holdfast.payloads.canonical import input_hash
+from holdfast.runtime.streams import MAX_AHEAD, NO_VALUE
+from holdfast.storage.sqlite.statements import statements as sql
+
+ENCODED_WORD: Final = msgspec.json.encode(WORD)
+
+
+class BareFlows(BareLoop):
+    """Writes instances that wait for an event, and instances that read a stream."""
+
+    def _create(self, workflow: Workflow[..., Any], given: bytes) -> tuple[int, Started]:
+        self._ids += 1
+        now = self._now_ms
+        row = (f"bare-{self._ids}", workflow.name, "", "RUNNING", 1, FENCE, OWNER, None, now, given)
+        [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now)).fetchall()
+        seed, data = 2**52 + number, Payload(msgspec.Raw(given))
+        return number, Started(time_ms=now, workflow=workflow.name, version="", seed=seed, input=data)
+
+    def _turn(self, number: int, turn: int, events: list[HistoryEvent]) -> None:
+        self._write(sql.commit_turn, [(turn + 1, self._now_ms, number, FENCE, OWNER, turn)])
+        self._write(sql.append_history, [(number, 1, turn, encode_events(events))])
+
+    def _close(self, number: int, result: int) -> None:
+        self._write(sql.close_instance, [("COMPLETED", b'{"data":%d}' % result, self._now_ms, number)])
+
+    # ------------------------------------------------------------ events
+
+    def start_waiting(self, count: int) -> list[int]:
+        """New instances that wait for one event each."""
+        numbers: list[int] = []
+        for _ in range(count):
+            number, started = self._create(waiter, b"{}")
+            numbers.append(number)
+            self._write(
+                sql.append_history, [(number, 1, 0, encode_events([started, EventAwaited(wait=0, name=EVENT)]))]
+            )
+            self._write(sql.change_waits, [(json.dumps([EVENT]), 0, number)])
+        return numbers
+
+    def raise_events(self, numbers: Sequence[int]) -> list[tuple[int, int, EventReceived]]:
+        """One event for each, with its number for a value, into the inbox. The answer names the rows."""
+        now, row = self._now_ms, 0
+        raised: list[tuple[int, int, EventReceived]] = []
+        for number in numbers:
+            event = EventReceived(time_ms=now, name=EVENT, value=Payload(msgspec.Raw(b"%d" % number)))
+            self._write(sql.note_received, [(number, f"{number:016x}")])
+            self._write(sql.add_mail, [(number,)])
+            self._write(sql.insert_message, [(number, 1, now, encode_event(event), EVENT)])
+            row = self._connection.last_insert_rowid()
+            raised.append((number, row, event))
+        return raised
+
+    def take_events(self, raised: Sequence[tuple[int, int, EventReceived]]) -> None:
+        """The turn that takes the event, and ends its instance."""
+        for number, row, event in raised:
+            self._turn(number, 1, [event, WorkflowCompleted(result=event.value)])
+            self._write(sql.delete_inbox, [(row, number)])
+            self._write(sql.change_waits, [("[]", 1, number)])
+            self._close(number, number)
+
+    # ------------------------------------------------------------ streams
+
+    def read_stream(self, count: int) -> None:
+        """One instance that reads so many values: they come as many at a time as a body may be ahead."""
+        given = b'{"count":%d}' % count
+        with self.group():
+            number, started = self._create(reader, given)
+            scheduled = ActivityScheduled(activity=0, name=tokens.name)
+            self._write(sql.append_history, [(number, 1, 0, encode_events([started, scheduled]))])
+            now = self._now_ms
+            head = (number, 1, 0, 1, tokens.name, "default", "RUNNING", RUNNING_LEDGER, OWNER, given)
+            self._write(sql.insert_attempt, [(*head, tokens.encoded_options, now, now, now, None, 0, 0, None)])
+        ledger, turn = RUNNING_LEDGER, 1
+        for first in range(0, count, MAX_AHEAD):
+            ledger = self._values(number, turn, ledger, first, min(MAX_AHEAD, count - first))
+            turn += 1
+        with self.group():
+            entered = enter_leg2(ledger)[0]
+            after = ("COMPLETED", exit_leg2(entered, final=True), None, self._now_ms)
+            self._write(sql.move_attempt, [(*after, number, 1, 0, "", 1, OWNER, "RUNNING", ledger, None)])
+            ended = ActivityCompleted(time_ms=self._now_ms, activity=0, result=Payload(msgspec.Raw(NO_VALUE)))
+            done = WorkflowCompleted(result=Payload(msgspec.Raw(b"%d" % count)))
+            self._turn(number, turn, [ended, done])
+            self._close(number, count)
+
+    def _values(self, number: int, turn: int, ledger: int, first: int, count: int) -> int:
+        """Values that are ready together: into the inbox, then the turn that takes them."""
+        with self.group():
+            now = self._now_ms
+            yielded: list[HistoryEvent] = [
+                ActivityYielded(time_ms=now, activity=0, number=at, value=Payload(msgspec.Raw(ENCODED_WORD)))
+                for at in range(first, first + count)
+            ]
+            entered = enter_pending(ledger, count)
+            before = ledger // RESPONSE_ENTRY
+            self._write(sql.enter_responses, [(entered - ledger, now, None, number, 1, 0, "", 1, OWNER, before)])
+            self._write(sql.insert_inbox, [(number, 1, now, encode_event(event)) for event in yielded])
+            last = self._connection.last_insert_rowid()
+        with self.group():
+            self._turn(number, turn, yielded)
+            self._write(sql.delete_inbox, [(row, number) for row in range(last - count + 1, last + 1)])
+            self._write(sql.exit_pending, [(count, number, 1, 0, "", 1)])
+        return entered + count
+
+
+def events(folder: Path, *, instances: int) -> Sample:
+    """B5: so many instances that wait, then all their events, then all their turns."""
+    loop = BareFlows(folder / "bare.db", batched=False)
+    with loop.group():
+        loop.take_events(loop.raise_events(loop.start_waiting(WARM_UP)))
+    took: list[float] = []
+    for _ in range(ROUNDS):
+        with loop.group():
+            numbers = loop.start_waiting(instances)
+        before = time.perf_counter()
+        deliver(loop, numbers)
+        took.append(time.perf_counter() - before)
+    seconds = statistics.median(took)
+    loop.close()
+    return {"events_per_s": instances / seconds, "seconds": seconds}
+
+
+def deliver(loop: BareFlows, numbers: Sequence[int]) -> None:
+    """One commit for all events, one for all turns."""
+    with loop.group():
+        raised = loop.raise_events(numbers)
+    with loop.group():
+        loop.take_events(raised)
+
+
+def stream(folder: Path, *, count: int) -> Sample:
+    """TOKENS: one instance that reads so many values."""
+    loop = BareFlows(folder / "bare.db", batched=False)
+    loop.read_stream(WARM_UP)
+    before = time.perf_counter()
+    loop.read_stream(count)
+    seconds = time.perf_counter() - before
+    loop.close()
+    return {"tokens_per_s": count / seconds, "seconds": seconds}
