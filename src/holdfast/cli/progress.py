@@ -105,7 +105,7 @@ class Lines:
             self._print(Text(f"  {len(ended)} steps were recorded before and are not run again", "dim"))
             return
         for step in ended:
-            self._print(Text(f"  {self._mark(step.state)} {safe(_name(step))}  recorded before, not run again", "dim"))
+            self._print(Text(f"  {self._mark(step.state)} {safe(step.title)}  recorded before, not run again", "dim"))
 
     def _is_new(self, kind: str, number: int, attempt: int) -> bool:
         key = (kind, number, attempt)
@@ -122,7 +122,7 @@ class Lines:
         return nice if self._console.encoding.lower().startswith("utf") else plain
 
     def _ended(self, step: Step, now_ms: int) -> Text:
-        line = Text.assemble("  ", (self._mark(step.state), MARKS[step.state][2]), " ", safe(_name(step)))
+        line = Text.assemble("  ", (self._mark(step.state), MARKS[step.state][2]), " ", safe(step.title))
         if step.attempts and (seconds := attempt_seconds(step.attempts[-1], now_ms)) is not None:
             line.append(f"  {seconds_text(seconds)}", "dim")
         if len(step.attempts) > 1:
@@ -134,7 +134,7 @@ class Lines:
         return line
 
     def _repeated(self, step: Step, attempt: AttemptRecord, now_ms: int) -> Text:
-        line = Text.assemble("  ", (self._mark(StepState.FAILED), "yellow"), " ", safe(_name(step)))
+        line = Text.assemble("  ", (self._mark(StepState.FAILED), "yellow"), " ", safe(step.title))
         if (seconds := attempt_seconds(attempt, now_ms)) is not None:
             line.append(f"  {seconds_text(seconds)}", "dim")
         failure = failure_of_attempt(attempt)
@@ -150,7 +150,7 @@ class Lines:
         return Text("\n").join(lines)
 
     def _ticking(self, step: Step, now_ms: int) -> Text:
-        line = Text.assemble("  ", (self._mark(StepState.OPEN), "yellow"), " ", safe(_name(step)))
+        line = Text.assemble("  ", (self._mark(StepState.OPEN), "yellow"), " ", safe(step.title))
         if step.due_at_ms is not None:
             line.append(f"  {seconds_text(max(0, step.due_at_ms - now_ms) / 1000)} left", "yellow")
         elif step.attempts:
@@ -168,9 +168,3 @@ def _activity_state(attempt: AttemptRecord, now_ms: int) -> str:
     if attempt.state is AttemptState.READY and attempt.available_at_ms > now_ms:
         return f"again in {seconds_text((attempt.available_at_ms - now_ms) / 1000)}"
     return "waiting for a worker" if attempt.state is AttemptState.READY else str(attempt.state)
-
-
-def _name(step: Step) -> str:
-    if step.kind == "timer":
-        return f"timer {step.number}"
-    return f"event {step.name}" if step.kind == "event" else step.name

@@ -34,12 +34,6 @@ from holdfast.storage.contract import InstanceId, InstanceNumber, InstanceRecord
 
 LONGEST_NOTE: Final = 200
 LONGEST_RESULT: Final = 10_000
-TIMER_WORDS: Final = {
-    StepState.OPEN: "waiting",
-    StepState.DONE: "fired",
-    StepState.CANCELLED: "cancelled",
-    StepState.FAILED: "failed",
-}
 _payload = msgspec.json.Decoder(Payload)
 _failure = msgspec.json.Decoder(Failure)
 
@@ -187,19 +181,19 @@ def _key_words(key: str) -> str:
 
 
 def _timeline(shown: Shown) -> list[list[Text]]:
-    """A row for every attempt and timer, in the order in which the steps were scheduled."""
+    """A row for every attempt and every other step, in the order in which the steps were scheduled."""
     rows = [[Text(name) for name in ("at", "step", "attempt", "state", "ledger", "took", "")]]
     for step in shown.picture.steps:
-        rows += _attempt_rows(step, shown) if step.kind == "activity" else _timer_rows(step, shown)
+        rows += _attempt_rows(step, shown) if step.kind == "activity" else [_step_row(step, shown)]
     return rows
 
 
-def _timer_rows(step: Step, shown: Shown) -> list[list[Text]]:
+def _step_row(step: Step, shown: Shown) -> list[Text]:
     began_ms = shown.picture.record.created_at_ms
     due = "" if step.due_at_ms is None else f"due {moment_text(step.due_at_ms)} UTC"
     at = "" if step.ended_at_ms is None else _offset(step.ended_at_ms - began_ms)
-    state = Text(TIMER_WORDS[step.state], "yellow" if step.state is StepState.OPEN else "dim")
-    return [[Text(at), Text(f"timer {step.number}"), Text(), state, Text(), Text(), Text(due, "dim")]]
+    state = Text(step.said, "yellow" if step.state is StepState.OPEN else "dim")
+    return [Text(at), Text(safe(step.title, LONGEST_NOTE)), Text(), state, Text(), Text(), Text(due, "dim")]
 
 
 def _attempt_rows(step: Step, shown: Shown) -> list[list[Text]]:
@@ -281,16 +275,13 @@ def _fields(shown: Shown) -> dict[str, Any]:
 
 
 def _step_fields(step: Step) -> dict[str, Any]:
+    fields = {"kind": step.kind, "number": step.number}
     if step.kind == "timer":
-        return {
-            "kind": step.kind,
-            "number": step.number,
-            "state": TIMER_WORDS[step.state],
-            "due_at": moment(step.due_at_ms),
-        }
+        return {**fields, "state": step.said, "due_at": moment(step.due_at_ms)}
+    if step.kind != "activity":
+        return {**fields, "name": step.name, "state": step.said, "ended_at": moment(step.ended_at_ms)}
     return {
-        "kind": step.kind,
-        "number": step.number,
+        **fields,
         "name": step.name,
         "state": step.state,
         "attempts": [

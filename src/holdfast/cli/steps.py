@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -26,6 +27,10 @@ class StepState(StrEnum):
     CANCELLED = "cancelled"
 
 
+DONE_WORDS: Final = {"timer": "fired", "event": "received"}
+WORDS: Final = {StepState.OPEN: "waiting", StepState.FAILED: "failed", StepState.CANCELLED: "cancelled"}
+
+
 @dataclass(slots=True)
 class Step:
     """One activity, timer or wait for an event."""
@@ -37,6 +42,18 @@ class Step:
     due_at_ms: int | None = None
     ended_at_ms: int | None = None
     attempts: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
+
+    @property
+    def title(self) -> str:
+        """What the step is called in a list of steps."""
+        if self.kind == "activity":
+            return self.name
+        return f"{self.kind} {self.number if self.kind == 'timer' else self.name}"
+
+    @property
+    def said(self) -> str:
+        """Where the step is, in the word of its kind."""
+        return DONE_WORDS.get(self.kind, "done") if self.state is StepState.DONE else WORDS[self.state]
 
     @property
     def failure(self) -> Failure | None:

@@ -4,6 +4,7 @@ One digit for each activity, timer and wait for an event, in the order in which 
 reading, never stored.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -54,6 +55,7 @@ class Step:
 def read_steps(events: Iterable[HistoryEvent]) -> list[Step]:
     """The steps in the order in which they were first scheduled."""
     steps: dict[tuple[str, int], Step] = {}
+    waits: defaultdict[str, deque[Step]] = defaultdict(deque)
     for event in events:
         kind = type(event)
         if kind in _BEGINS:
@@ -61,17 +63,25 @@ def read_steps(events: Iterable[HistoryEvent]) -> list[Step]:
             number: int = getattr(event, field)
             step = Step(what, number, getattr(event, "name", what), digit, getattr(event, "due_at_ms", None))
             steps[what, number] = step
+            if what == "event":
+                waits[step.name].append(step)
         elif kind in _ENDS:
             what, field, digit = _ENDS[kind]
             _end(steps.get((what, getattr(event, field))), event, digit)
         elif isinstance(event, ev.EventReceived):
-            waits = (step for step in steps.values() if step.kind == "event" and step.name == event.name)
-            _end(next((step for step in waits if step.is_open), None), event, "4")  # the first wait gets it (G6)
+            _end(_first_open(waits[event.name]), event, "4")  # the first wait gets it (G6)
         elif isinstance(event, ev.FROM_OUTSIDE):
             for step in steps.values():  # what was open is cancelled with it (K2)
                 if step.is_open:
                     _end(step, event, ERRORED)
     return list(steps.values())
+
+
+def _first_open(waits: deque[Step]) -> Step | None:
+    """The oldest wait that is not over; those before it are of no use any more."""
+    while waits and not waits[0].is_open:
+        waits.popleft()
+    return waits[0] if waits else None
 
 
 def _end(step: Step | None, event: HistoryEvent, digit: str) -> None:

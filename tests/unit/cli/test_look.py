@@ -168,6 +168,37 @@ async def speaks(what: str) -> None:
 """
 
 
+WAITING = """
+import asyncio
+import holdfast as hf
+
+@hf.workflow
+async def waits() -> int:
+    hf.raise_event(hf.info().id, "ping", 1)
+    first = await hf.event("ping", int)
+    try:
+        async with asyncio.timeout(0.01):
+            await hf.event("never")
+    except TimeoutError:
+        return first
+    return 0
+"""
+
+
+def test_K9_waits_for_events_are_told_apart_from_timers(filled: Command) -> None:
+    Path("waiting.py").write_text(WAITING, encoding="utf-8")
+    filled("run", "waiting.py:waits", "--id", "it", "--json")
+    out = filled("show", "it").out
+    assert re.search(r"event ping +received", out)
+    assert re.search(r"event never +cancelled", out)
+    assert re.search(r"timer \d +fired", out)
+    steps = json.loads(filled("show", "it", "--json").out)["steps"]
+    assert [(step["kind"], step.get("name"), step["state"]) for step in steps if step["kind"] == "event"] == [
+        ("event", "ping", "received"),
+        ("event", "never", "cancelled"),
+    ]
+
+
 def test_G11_list_and_show_print_what_a_workflow_says_of_itself(filled: Command) -> None:
     Path("speaking.py").write_text(SPEAKING, encoding="utf-8")
     filled("run", "speaking.py:speaks", "--input", '["half way [red]\\u001b"]', "--id", "text", "--json")
