@@ -31,12 +31,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 def leave_nothing_pending(transaction: Transaction, number: InstanceNumber) -> None:
-    """Responses count as applied, messages and timers go, and open attempts are cancelled by the one table (A1)."""
+    """Responses count as applied, messages and timers go, and open attempts are cancelled by the one table (A1).
+
+    Most instances leave nothing behind, and one look says so: it costs a quarter of what it spares.
+    """
     change = transaction.change
-    change(sql.exit_responses, number)
-    change(sql.clear_inbox, number)
-    change(sql.clear_timers, number)
-    change(sql.cancel_activities, transaction.now_ms, number)
+    if transaction.rows(sql.has_pending, number)[0][0]:
+        change(sql.exit_responses, number)
+        change(sql.clear_inbox, number)
+        change(sql.clear_timers, number)
+        change(sql.cancel_activities, transaction.now_ms, number)
 
 
 def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:

@@ -155,3 +155,12 @@ class DeliveryRules(Rules):
                 check(isinstance(decode_events(history[-1].events)[-1], InstanceCancelled))
 
         self.on_bench(case)
+
+    def test_A9_a_message_alone_goes_with_its_instance(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            check(await told(bench, event("a")) is EventVerdict.KEEP)
+            check(applied(await bench.one(closing(record))))
+            check(not (await bench.store.load(record.number, 1)).inbox)
+
+        self.on_bench(case)

@@ -242,6 +242,16 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
+    def test_A9_a_timer_alone_goes_with_its_instance(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            timer = TimerRow(timer=1, due_at_ms=5)
+            check(applied(await bench.one(turn(record, timers_started=(timer,)))))
+            check(applied(await bench.one(closing(await bench.instance("a")))))
+            check(not (await bench.store.load(record.number, 1)).timers)
+
+        self.on_bench(case)
+
     def test_G7_what_is_not_there_is_not_found(self) -> None:
         async def case(bench: Bench) -> None:
             check(await bench.store.find(InstanceId("nobody")) is None)
