@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from holdfast._version import __version__
 from holdfast.errors import (
     ActivityTimedOut,
+    DeadlineExceeded,
     DuplicateName,
     ForbiddenInWorkflow,
     HistoryMismatch,
@@ -66,6 +67,7 @@ __all__ = [
     "ActivityInfo",
     "ActivityTimedOut",
     "Client",
+    "DeadlineExceeded",
     "DuplicateName",
     "Engine",
     "Event",

@@ -178,6 +178,10 @@ class WorkflowCancelled(HoldfastError):
     """The workflow was cancelled."""
 
 
+class DeadlineExceeded(HoldfastError, TimeoutError):
+    """The workflow did not end within its deadline: the cause of its failure, unless its code gave a result then."""
+
+
 class WorkflowTerminated(HoldfastError):
     """The workflow was ended from outside, and none of its code was run for it. `reason` is what was said then."""
 

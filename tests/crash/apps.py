@@ -174,6 +174,16 @@ async def talking() -> list[int]:
     return [first, *others, *rest]
 
 
+@hf.workflow(deadline=0.05)
+async def overdue() -> list[int]:
+    """Asked to end at its deadline, cleans up in several steps, and answers (A9)."""
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        return [await step(0), *await asyncio.gather(step(1), step(2)), await step(3)]
+    return []
+
+
 EXPECTED = {
     "sequence": 4,
     "fan_out": [0, 1, 4, 9, 16],
@@ -183,6 +193,7 @@ EXPECTED = {
     "keeping": [1, 2, 3, 4, 5],
     "continuing": CONTINUED_UNTIL,
     "talking": [1, 0, 10, 20, 1, 2],
+    "overdue": [1, 2, 3, 4],
 }
 WORKFLOWS = {workflow.name: workflow for workflow in (sequence, fan_out, timers)}
 """What the tests with many instances mix."""
@@ -206,7 +217,7 @@ class KillAt:
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Surroundings(fault_hook=hook)
-    workflows = [*WORKFLOWS.values(), cleaning, streaming, keeping, continuing, talking]
+    workflows = [*WORKFLOWS.values(), cleaning, streaming, keeping, continuing, talking, overdue]
     engine = hf.Engine(store, workflows=workflows, activities=ACTIVITIES, surroundings=world)
     async with engine:
         return await engine.run(workflow, id="it")

@@ -99,6 +99,22 @@ DAMAGE = [
     (Rule.REAL_RESULT, "failed", "DELETE FROM attempts WHERE number = ?1 AND attempt = 2"),
     (Rule.REAL_RESULT, "done", "UPDATE attempts SET state = 'FAILED' WHERE number = ?1 AND activity = 0"),
     (Rule.REAL_RESULT, "failed", "UPDATE attempts SET failure = x'7b7d' WHERE number = ?1 AND attempt = 2"),
+    (Rule.DEADLINE_KEPT, "sleeping", "UPDATE instances SET expires_at_ms = NULL WHERE number = ?1"),
+    (Rule.DEADLINE_KEPT, "sleeping", "UPDATE instances SET grace_ms = NULL WHERE number = ?1"),
+    (Rule.DEADLINE_KEPT, "sleeping", "UPDATE instances SET deadline_at_ms = NULL WHERE number = ?1"),
+    (Rule.DEADLINE_KEPT, "sleeping", "UPDATE instances SET expires_at_ms = deadline_at_ms - 1 WHERE number = ?1"),
+    (Rule.DEADLINE_KEPT, "sleeping", "UPDATE instances SET deadline_at_ms = created_at_ms WHERE number = ?1"),
+    (Rule.DEADLINE_KEPT, "hanging", "UPDATE instances SET expires_at_ms = 1 WHERE number = ?1"),
+    (
+        Rule.DEADLINE_KEPT,
+        "overdue",
+        "UPDATE instances SET deadline_at_ms = closed_at_ms, expires_at_ms = closed_at_ms + 9 WHERE number = ?1",
+    ),
+    (
+        Rule.DEADLINE_KEPT,
+        "overdue",
+        "UPDATE instances SET deadline_at_ms = NULL, expires_at_ms = NULL WHERE number = ?1",
+    ),
     (Rule.OWNERS_KNOWN, "sleeping", "UPDATE instances SET owner = 'x', claimable_at_ms = NULL WHERE number = ?1"),
     (
         Rule.OWNERS_KNOWN,

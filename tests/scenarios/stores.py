@@ -92,7 +92,7 @@ async def gives_up() -> int:
 
 async def make_store(path: Path) -> None:
     """Instances: done, failed, large, large-input, again (the second of its id), given-up, ended (from outside),
-    sleeping, hanging (its worker left), requested (nobody began it).
+    sleeping, overdue (it had a deadline), hanging (its worker left), requested (nobody began it).
     """
     asleep = asyncio.Event()
 
@@ -113,9 +113,11 @@ async def make_store(path: Path) -> None:
         await engine.run(gives_up, id="given-up")
         for name in ("ended", "sleeping"):
             asleep.clear()
-            await engine.start(sleeps, 1, id=name)
+            await engine.start(sleeps, 1, id=name, deadline=NEVER)
             await asleep.wait()
         await engine.get("ended").terminate("a test")
+        with suppress(hf.WorkflowFailed):
+            await engine.run(sleeps, 1, id="overdue", deadline=0.01)
         hanging.clear()
         await engine.start(hangs, id="hanging")
         await hanging.wait()

@@ -9,17 +9,16 @@ import apsw
 
 import holdfast as hf
 from holdfast.core.events import (
+    FROM_OUTSIDE,
     ActivityCompleted,
     ActivityFailed,
     ActivityYielded,
     HistoryEvent,
-    InstanceCancelled,
     Started,
     TimerFired,
     WorkflowCancelled,
     WorkflowCompleted,
     WorkflowFailed,
-    WorkflowTerminated,
     decode_event,
     decode_events,
 )
@@ -136,7 +135,7 @@ def _of_instance(path: Path, number: int, state: str, turn: int, owner: str | No
             decided.append((execution, "timer", event.timer))
     if len(decided) != len(set(decided)):
         problems.append(f"something has two outcomes: {decided}")
-    terminal = WorkflowCompleted | WorkflowFailed | WorkflowTerminated | WorkflowCancelled | InstanceCancelled
+    terminal = (WorkflowCompleted, WorkflowFailed, WorkflowCancelled, *FROM_OUTSIDE)
     ends = [at for at, event in enumerate(events) if isinstance(event, terminal)]
     is_closed = InstanceState(state) in INSTANCE_FINAL
     if is_closed and ends != [len(events) - 1]:

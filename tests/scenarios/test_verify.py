@@ -40,8 +40,8 @@ def store(sound: Path, tmp_path: Path) -> Path:
 def test_a_store_with_instances_in_every_phase_is_sound(sound: Path) -> None:
     report = inspect(sound)
     assert report.problems == ()
-    assert report.instances == 11
-    assert report.attempts == 17
+    assert report.instances == 12
+    assert report.attempts == 18
     states: dict[str, str] = dict(sql(sound, "SELECT id, state FROM instances"))
     assert states.pop("again") == "COMPLETED"
     assert states == {
@@ -52,6 +52,7 @@ def test_a_store_with_instances_in_every_phase_is_sound(sound: Path) -> None:
         "given-up": "COMPLETED",
         "ended": "TERMINATED",
         "sleeping": "RUNNING",
+        "overdue": "FAILED",
         "hanging": "RUNNING",
         "requested": "REQUESTED",
     }
@@ -255,14 +256,14 @@ def verify(path: Path, *options: str) -> "subprocess.CompletedProcess[str]":
 def test_the_command_says_what_is_wrong_and_ends_with_1(store: Path) -> None:
     done = verify(store)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "is sound: 11 instances" in done.stdout
+    assert "is sound: 12 instances" in done.stdout
     sql(store, "UPDATE instances SET turn = turn + 1 WHERE id IN ('done', 'failed')")
     done = verify(store)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert lines[0] == "done  history-gap-free  it says that 5 turns were taken, and the history has 4"
     assert len(lines) == 3
-    assert lines[2].startswith("2 problems in 2 of 11 instances")
+    assert lines[2].startswith("2 problems in 2 of 12 instances")
     fields = json.loads(verify(store, "--json").stdout)
     assert fields["instances"] == 11
     assert [problem["instance"] for problem in fields["problems"]] == ["done", "failed"]

@@ -218,7 +218,7 @@ CLIENT: Final = (
         "every input has the same hash",
         "G3",
         "client/client",
-        "input_hash=input_hash(encoded)",
+        "input_hash=input_hash(call.encoded)",
         'input_hash=b""',
         ENGINE,
     ),

@@ -22,6 +22,7 @@ Terminal = (
     | ev.WorkflowTerminated
     | ev.WorkflowCancelled
     | ev.InstanceCancelled
+    | ev.DeadlinePassed
     | ev.ContinuedAsNew
 )
 TERMINAL = (ev.WorkflowCompleted, ev.WorkflowFailed, ev.WorkflowCancelled, ev.ContinuedAsNew, *ev.FROM_OUTSIDE)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.audit.attempts import HELD, OPEN, Answer, check_attempts, shown
+from holdfast.audit.deadlines import check_deadline
 from holdfast.audit.executions import check_earlier
 from holdfast.audit.histories import (
     Finding,
@@ -28,7 +29,7 @@ CLAIMABLE = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
 """G5: the states in which somebody may claim an instance."""
 ENDS: Mapping[InstanceState, tuple[type[Terminal], ...]] = {
     _S.COMPLETED: (ev.WorkflowCompleted,),
-    _S.FAILED: (ev.WorkflowFailed,),
+    _S.FAILED: (ev.WorkflowFailed, ev.DeadlinePassed),
     _S.TERMINATED: (ev.WorkflowTerminated,),
     _S.CANCELLED: (ev.WorkflowCancelled, ev.InstanceCancelled),
 }
@@ -63,6 +64,7 @@ def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Find
     if row.superseded_at_ms is not None and _is_open(row):
         findings.append((Rule.ONE_CURRENT, f"it is {row.state}, and its id was given to a new instance"))
     findings += _check_end(row, reading, tables.payloads)
+    findings += check_deadline(row, [*reading.events, *inbox])
     findings += check_payloads(reading, tables.payloads)
     for event in inbox:
         payload = payload_of(event)
@@ -185,7 +187,7 @@ def _recorded_outcome(terminal: Terminal, payloads: dict[str, bytes]) -> bytes |
     match terminal:
         case ev.WorkflowCompleted():
             return data_of(terminal.result, payloads)
-        case ev.WorkflowFailed():
+        case ev.WorkflowFailed() | ev.DeadlinePassed():
             return data_of(terminal.failure, payloads)
         case ev.WorkflowTerminated() | ev.WorkflowCancelled() | ev.InstanceCancelled():
             return msgspec.json.encode(terminal.reason or None)

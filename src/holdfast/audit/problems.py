@@ -39,6 +39,8 @@ class Rule(StrEnum):
     """The open timers are those that the history started and did not end, with the same due times (G8)."""
     TIMER_NOT_EARLY = "timer-not-early"
     """No timer fired before it was due."""
+    DEADLINE_KEPT = "deadline-kept"
+    """An open instance with a deadline is due then, or at the end of its grace; nobody was asked to end before it."""
     OWNERS_KNOWN = "owners-known"
     """Whoever owns something is a registered worker."""
     CLAIMABLE_AGREES = "claimable-agrees"

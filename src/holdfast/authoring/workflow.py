@@ -5,7 +5,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.authoring.definition import Definition
+from holdfast.authoring.durations import Duration, milliseconds, timeout_milliseconds
 from holdfast.authoring.names import checked_name
+from holdfast.core.deadlines import DEFAULT_GRACE_MS, Deadline
 from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyWord, Mailbox
 from holdfast.core.words import word
 from holdfast.errors import InvalidOption, UsageError
@@ -36,11 +38,13 @@ class Workflow(Definition, Generic[P, R]):
         mailbox: Mailbox | None = None,
         *,
         continue_after: int = CONTINUE_AFTER_EVENTS,
+        deadline: Deadline | None = None,
     ) -> None:
         super().__init__(fn, name)
         self.version = version
         self.mailbox = mailbox
         self.continue_after = continue_after
+        self.deadline = deadline
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundWorkflow[R]:
         """Put the arguments in, checked against the signature, for a later start."""
@@ -70,6 +74,8 @@ def workflow(
     event_policy: EventPolicyWord = EventPolicy.MAILBOX,
     mailbox_limit: int = DEFAULT_MAILBOX_LIMIT,
     continue_after: int = CONTINUE_AFTER_EVENTS,
+    deadline: Duration | None = None,
+    deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
 ) -> WorkflowDecorator: ...
 def workflow(
     fn: Callable[..., Any] | None = None,
@@ -80,12 +86,15 @@ def workflow(
     event_policy: EventPolicyWord = EventPolicy.MAILBOX,
     mailbox_limit: int = DEFAULT_MAILBOX_LIMIT,
     continue_after: int = CONTINUE_AFTER_EVENTS,
+    deadline: Duration | None = None,
+    deadline_grace: Duration = DEFAULT_GRACE_MS / 1000,
 ) -> Any:
     """Mark an async function as a workflow. Its code must be deterministic: side effects belong into activities.
 
     `event_policy`: events that nobody waits for are kept, up to `mailbox_limit` of them, or, with
     "drop_unsubscribed", dropped with a warning. `continue_after` is the length of the history, in events, from which on
-    `hf.info().should_continue` is true.
+    `hf.info().should_continue` is true. An instance that has not ended `deadline` after its start is asked to end, as
+    by a cancel, and fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`.
     """
     policy = word(EventPolicy, event_policy, "policy for events")
     if mailbox_limit < 1:
@@ -93,12 +102,14 @@ def workflow(
     if continue_after < 1:
         raise InvalidOption(f"continue_after must be 1 event or more, not {continue_after}")
     rules = Mailbox(policy, mailbox_limit)
+    limit = Deadline(timeout_milliseconds(deadline, "deadline"), milliseconds(deadline_grace, "deadline_grace"))
 
     def mark(function: Callable[..., Any]) -> Workflow[Any, Any]:
         if not inspect.iscoroutinefunction(function):
             raise InvalidOption(f"@hf.workflow marks an `async def`, not {function!r}")
         mailbox = None if rules == Mailbox() else rules
         checked = checked_name(name or function.__name__, "a workflow")
-        return Workflow(function, checked, version, mailbox, continue_after=continue_after)
+        told = None if limit == Deadline(None) else limit
+        return Workflow(function, checked, version, mailbox, continue_after=continue_after, deadline=told)
 
     return mark if fn is None else mark(fn)

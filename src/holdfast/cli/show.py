@@ -51,6 +51,7 @@ class Shown:
     """How many instances had the id before."""
     custom_status: bytes | None = None
     """What its code said last."""
+    deadline_at_ms: int | None = None
 
     @property
     def failure(self) -> Failure | None:
@@ -103,7 +104,9 @@ async def _read(instance_id: str, number: int | None, store: str | None) -> Show
                 outcome = (await opened.read_payloads(record.number, [payload.reference])).get(payload.reference)
         status = (await opened.read_kept(record.number)).get("")
         waiting = waiting_for if record.closed_at_ms is None else []
-        return Shown(picture, key, waiting, outcome, opened.now_ms(), earlier, status)
+        limit = await opened.read_deadline(record.number)
+        deadline_at_ms = None if limit is None else limit.at_ms
+        return Shown(picture, key, waiting, outcome, opened.now_ms(), earlier, status, deadline_at_ms)
     finally:
         await opened.close()
 
@@ -158,7 +161,8 @@ def _times(shown: Shown) -> str:
     began = f"started {moment_text(record.created_at_ms)} UTC"
     if record.closed_at_ms is None:
         owner = "nobody has it in memory" if record.owner is None else f"worker {safe(record.owner)} has it"
-        return f"{began}, {turns}, {owner}"
+        due = "" if shown.deadline_at_ms is None else f", deadline {moment_text(shown.deadline_at_ms)} UTC"
+        return f"{began}, {turns}, {owner}{due}"
     return f"{began}, took {seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)}, {turns}"
 
 
@@ -260,6 +264,7 @@ def _fields(shown: Shown) -> dict[str, Any]:
         "collation_key": shown.key,
         "created_at": moment(record.created_at_ms),
         "closed_at": moment(record.closed_at_ms),
+        "deadline": moment(shown.deadline_at_ms),
         "waiting_for": shown.waiting_for,
         "blocked": record.blocked,
         "custom_status": None if shown.custom_status is None else msgspec.Raw(shown.custom_status),

@@ -9,7 +9,8 @@ import msgspec
 from holdfast.authoring.events import Event, encoded_event
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.workflow import BoundWorkflow, Workflow
+from holdfast.authoring.workflow import BoundWorkflow
+from holdfast.client.calls import DeadlineWord, call_of
 from holdfast.client.handle import Handle
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import CancelRequested, EventReceived, Payload, Started, encode_event
@@ -23,7 +24,6 @@ from holdfast.errors import (
     InvalidOption,
     MailboxFull,
     StoreError,
-    UsageError,
 )
 from holdfast.payloads.canonical import input_hash
 from holdfast.payloads.encoding import encode
@@ -104,6 +104,7 @@ class Client:
         id: str | None = None,
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
         event: Raised | None = None,
+        deadline: DeadlineWord = ...,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -113,6 +114,7 @@ class Client:
         id: str | None = None,
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
         event: Raised | None = None,
+        deadline: DeadlineWord = ...,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -122,6 +124,7 @@ class Client:
         id: str | None = None,
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
         event: Raised | None = None,
+        deadline: DeadlineWord = ...,
     ) -> Handle[Any]: ...
     async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
         self,
@@ -130,33 +133,36 @@ class Client:
         id: str | None = None,  # noqa: A002
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
         event: Raised | None = None,
+        deadline: DeadlineWord = ...,
     ) -> Handle[Any]:
         """Start an instance. The same id with the same input is the same instance, however often it is started (G3).
 
         `policy="reuse"` starts a new one once the one that has the id is closed; `policy="terminate_existing"` ends
         that one, in the same commit, if it is still open. `event=("approval", value)` is raised to the instance in the
-        same commit, whether it is new or was there before.
+        same commit, whether it is new or was there before. `deadline`, in seconds or as a timedelta, goes before that
+        of the workflow; None says that there is none.
         """
-        name, version, encoded, signature = self._call(workflow, args)
+        call = call_of(self._registry, workflow, args)
         instance_id = InstanceId(checked_name(self._providers.unique_text() if id is None else id, "an instance"))
         payloads: list[LargePayload] = []
         started = Started(
             time_ms=self._store.now_ms(),
-            workflow=name,
-            version=version,
+            workflow=call.name,
+            version=call.version,
             seed=self._providers.seed(),
-            input=Payload(msgspec.Raw(encoded)),
+            input=Payload(msgspec.Raw(call.encoded)),
         )
         start = Start(
             id=instance_id,
-            workflow=name,
-            version=version,
-            input=encoded,
-            input_hash=input_hash(encoded),
+            workflow=call.name,
+            version=call.version,
+            input=call.encoded,
+            input_hash=input_hash(call.encoded),
             started=encode_event(offload(started, payloads)),
             policy=word(IdPolicy, policy, "policy for ids"),
             payloads=tuple(payloads),
             mail=None if event is None else self._event(instance_id, None, *event, None),
+            deadline=call.deadline_or(deadline),
         )
         outcome = await self._commit_start(start, started)
         match outcome:
@@ -166,7 +172,7 @@ class Client:
                     self._told(instance_id, outcome.mail, start.mail)
                 if outcome.replaced is not None:
                     self._ended_from_outside(instance_id, outcome.replaced)
-                return Handle(self, instance_id, signature, is_new=outcome.created, number=number)
+                return Handle(self, instance_id, call.signature, is_new=outcome.created, number=number)
             case Rejected():
                 raise InstanceConflict(outcome.reason)
             case Failed():
@@ -181,14 +187,25 @@ class Client:
         *args: *Ts,
         id: str | None = None,
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
+        deadline: DeadlineWord = ...,
     ) -> R: ...
     @overload
     async def run(
-        self, workflow: BoundWorkflow[R], *, id: str | None = None, policy: PolicyWord = IdPolicy.IDEMPOTENT
+        self,
+        workflow: BoundWorkflow[R],
+        *,
+        id: str | None = None,
+        policy: PolicyWord = IdPolicy.IDEMPOTENT,
+        deadline: DeadlineWord = ...,
     ) -> R: ...
     @overload
     async def run(
-        self, workflow: str, *args: Any, id: str | None = None, policy: PolicyWord = IdPolicy.IDEMPOTENT
+        self,
+        workflow: str,
+        *args: Any,
+        id: str | None = None,
+        policy: PolicyWord = IdPolicy.IDEMPOTENT,
+        deadline: DeadlineWord = ...,
     ) -> Any: ...
     async def run(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
         self,
@@ -196,11 +213,12 @@ class Client:
         *args: Any,
         id: str | None = None,  # noqa: A002
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
+        deadline: DeadlineWord = ...,
     ) -> Any:
         """Start an instance, or find it, and wait for its result."""
         instance_id = InstanceId(checked_name(self._providers.unique_text() if id is None else id, "an instance"))
         with self._waiters.expecting(instance_id) as waiting:
-            handle: Handle[Any] = await self.start(workflow, *args, id=instance_id, policy=policy)
+            handle: Handle[Any] = await self.start(workflow, *args, id=instance_id, policy=policy, deadline=deadline)
             if handle.is_new:
                 waiting.number = handle.number
                 close = await waiting.ended()
@@ -327,23 +345,6 @@ class Client:
         return None if known is None else known.signature
 
     # ------------------------------------------------------------ inside
-
-    def _call(self, workflow: Any, args: tuple[Any, ...]) -> tuple[str, str, bytes, Signature | None]:
-        match workflow:
-            case Workflow():
-                return workflow.name, workflow.version, workflow.signature.encode_arguments(args), workflow.signature
-            case BoundWorkflow():
-                if args:
-                    raise UsageError("the arguments are bound already; give none besides")
-                bound = workflow.workflow
-                return bound.name, bound.version, workflow.encoded, bound.signature
-            case str():
-                known = self._registry.workflows.get(workflow)
-                if known is not None:
-                    return self._call(known, args)
-                return checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None
-            case _:
-                raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")
 
     async def _commit_start(self, start: Start, started: Started) -> Outcome:
         del started

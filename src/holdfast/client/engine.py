@@ -107,6 +107,8 @@ class Engine(Client):
             decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             if worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
                 outcome = await decided
+                if start.deadline is not None:
+                    worker.look()  # it may be nearer than what is waited for
                 if not _lacked_a_lease(outcome):
                     return outcome
         outcome = await self._committer.commit(start)

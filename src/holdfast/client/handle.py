@@ -8,7 +8,7 @@ import msgspec
 from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.events import Event
 from holdfast.client.histories import export
-from holdfast.client.views import Description, HistoryEntry, description
+from holdfast.client.views import Description, HistoryEntry, description, moment
 from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payload_of
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import (
@@ -158,7 +158,12 @@ class Handle(Generic[R_co]):
         store = self._client.store
         status = (await store.read_kept(record.number)).get("")
         described = description(record, events, await store.read_attempts(record.number, record.execution))
-        return described if status is None else msgspec.structs.replace(described, custom_status=decode(status))
+        limit = await store.read_deadline(record.number)
+        return msgspec.structs.replace(
+            described,
+            custom_status=None if status is None else decode(status),
+            deadline=None if limit is None else moment(limit.at_ms),
+        )
 
     async def state(self) -> dict[str, Any]:
         """What the workflow keeps in `hf.state`, as of its last commit; also after its end."""

@@ -44,6 +44,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     closed_at: dt.datetime | None
     custom_status: Any = None
     """What its code said last with `hf.set_status`."""
+    deadline: dt.datetime | None = None
+    """Until when it has to end, or had to."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,10 +76,11 @@ class EventReceived(Event, frozen=True, tag="event_received"):
 
 
 class CancelRequested(Event, frozen=True, tag="cancel_requested"):
-    """Somebody wants the workflow to end; its code is told, and may clean up."""
+    """Somebody wants the workflow to end, or its deadline does; its code is told, and may clean up."""
 
     time_ms: int
     reason: str = ""
+    by_deadline: bool = False
 
 
 class ActivityYielded(Event, frozen=True, tag="activity_yielded"):
@@ -190,6 +191,13 @@ class InstanceCancelled(Event, frozen=True, tag="instance_cancelled"):
     reason: str = ""
 
 
+class DeadlinePassed(Event, frozen=True, tag="deadline_passed"):
+    """It was not over in time, and was ended where no code could be asked, or where the code did not end (A9)."""
+
+    time_ms: int
+    failure: Payload
+
+
 Input = Started | ActivityCompleted | ActivityFailed | TimerFired | EventReceived | CancelRequested | ActivityYielded
 Command = (
     ActivityScheduled
@@ -205,7 +213,7 @@ Command = (
     | WorkflowCancelled
     | ContinuedAsNew
 )
-FromOutside = WorkflowTerminated | InstanceCancelled
+FromOutside = WorkflowTerminated | InstanceCancelled | DeadlinePassed
 HistoryEvent = Input | Command | FromOutside
 
 INPUTS: Final = (
@@ -219,7 +227,7 @@ INPUTS: Final = (
 )
 ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded)
 """Inputs that answer what one execution asked for: they end with it, and never reach the next (G4)."""
-FROM_OUTSIDE: Final = (WorkflowTerminated, InstanceCancelled)
+FROM_OUTSIDE: Final = (WorkflowTerminated, InstanceCancelled, DeadlinePassed)
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(list[HistoryEvent])
@@ -254,7 +262,7 @@ def payload_of(event: HistoryEvent) -> Payload | None:
             return event.input
         case ActivityCompleted() | WorkflowCompleted():
             return event.result
-        case ActivityFailed() | WorkflowFailed():
+        case ActivityFailed() | WorkflowFailed() | DeadlinePassed():
             return event.failure
         case SideEffectRecorded() | EventReceived() | ActivityYielded():
             return event.value

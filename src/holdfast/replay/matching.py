@@ -66,5 +66,6 @@ _SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
     ev.ContinuedAsNew: lambda _: "the end of this execution, to be continued as new",
     ev.WorkflowTerminated: lambda _: "the end of the workflow from outside",
     ev.InstanceCancelled: lambda _: "the cancellation of the workflow from outside",
+    ev.DeadlinePassed: lambda _: "the end of the workflow at its deadline",
 }
 """A step, for people."""

@@ -25,6 +25,7 @@ from holdfast.replay.continuing import asked_to_continue
 from holdfast.replay.loop import WorkflowLoop
 from holdfast.replay.matching import is_same, mismatch
 from holdfast.replay.output import Ending, Output, with_one_more
+from holdfast.replay.overdue import overdue
 from holdfast.replay.running import Watch
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -51,6 +52,7 @@ class WorkflowRun(WorkflowCalls):
         self._loop = WorkflowLoop(self, watch=watch)
         self._new_deadline = new_deadline
         self._cancel_reason: str | None = None
+        self._is_overdue = False
         self.version = ""
 
     # ------------------------------------------------------------ driven by the owner
@@ -162,7 +164,7 @@ class WorkflowRun(WorkflowCalls):
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
         """The main task is cancelled, once; what it makes of it is its own."""
         if self._cancel_reason is None:
-            self._cancel_reason = event.reason
+            self._cancel_reason, self._is_overdue = event.reason, event.by_deadline
             if self._main is not None and not self._main.done():
                 self._main.cancel(event.reason or None)
 
@@ -174,6 +176,9 @@ class WorkflowRun(WorkflowCalls):
             error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
         else:
             error = main.exception()
+        if self._is_overdue and error is not None:
+            self._fail(overdue(self._cancel_reason or "", error))
+            return
         asked = None if error is None else asked_to_continue(error)
         if self._cancel_reason is not None and (main.cancelled() or asked is not None):
             self._end(ev.WorkflowCancelled(reason=self._cancel_reason))  # also where it would have begun anew
@@ -189,6 +194,9 @@ class WorkflowRun(WorkflowCalls):
             else:
                 self._end(ev.WorkflowCompleted(result=Payload(msgspec.Raw(data))))
                 return
+        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
         self._end(ev.WorkflowFailed(failure=Payload(msgspec.Raw(_encode(failure_of(error))))))
 
     def _end(self, outcome: Ending) -> None:

@@ -15,6 +15,7 @@ from holdfast.core.liveness import WorkerKey
 from holdfast.replay.output import ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
+from holdfast.runtime.deadlines import Deadlines
 from holdfast.runtime.instances import InstanceOwner
 from holdfast.storage.contract import (
     AttemptRecord,
@@ -45,10 +46,11 @@ class Claims:
         key: Callable[[], WorkerKey],
         *,
         queues: tuple[str, ...],
+        deadlines: Deadlines,
     ) -> None:
         self._store, self._registry = store, registry
         self._committer, self._runner = committer, runner
-        self._key = key
+        self._key, self._deadlines = key, deadlines
         self._queues = queues
         self._names, self._workflows = tuple(registry.activities), tuple(registry.workflows)
         self._wake = asyncio.Event()
@@ -97,9 +99,10 @@ class Claims:
         if due_ms is None or due_ms > self.looked_at_ms:
             self.has_backlog = False
             return False
+        has_deadlines = await self._deadlines.look()
         has_instances = await self._claim_instances(instances)
         has_attempts = await self._claim_attempts()
-        return has_instances or has_attempts
+        return has_deadlines or has_instances or has_attempts
 
     async def _wake_continued(self, instances: InstanceOwner) -> None:
         """Begin the executions that follow those which ended here (G4), unless somebody else has them by now."""
@@ -142,6 +145,7 @@ class Claims:
         waking.update(record.number for record in outcome.instances)
         for record in outcome.instances:
             try:
+                self._deadlines.say(record, self._key())
                 await instances.wake(record)
             finally:
                 waking.discard(record.number)

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from holdfast.replay.output import ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.claims import LOOK_SECONDS, Claims
 from holdfast.runtime.committer import Committer
+from holdfast.runtime.deadlines import Deadlines
 from holdfast.runtime.host import this_process
 from holdfast.runtime.instances import InstanceOwner
 from holdfast.runtime.janitor import Janitor
@@ -45,6 +46,9 @@ from holdfast.storage.contract import (
     Start,
     Store,
 )
+
+if TYPE_CHECKING:
+    from holdfast.runtime.live import LiveInstance
 
 logger = logging.getLogger("holdfast")
 
@@ -94,7 +98,11 @@ class Worker:
             beat=self._heartbeat,
             respond=self._respond,
         )
-        self.claims = Claims(store, registry, self.committer, self.runner, lambda: self.key, queues=queues)
+        self._tell_ended = ended
+        deadlines = Deadlines(store, registry, self.committer, self._overdue)
+        self.claims = Claims(
+            store, registry, self.committer, self.runner, lambda: self.key, queues=queues, deadlines=deadlines
+        )
         self._runs = RunMaker(registry, surroundings, words, lambda: self._lease)
         self.instances = InstanceOwner(
             registry,
@@ -109,6 +117,7 @@ class Worker:
             work_is_waiting=self.look,
         )
         self._janitor, self._net = self._make_janitor(), self._make_net()
+        self._beginning: set[LiveInstance] = set()
 
     def _make_net(self) -> Net:
         return Net(
@@ -186,6 +195,8 @@ class Worker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.runner.leave()
         self.instances.forget_all()
+        for live in self._beginning:
+            live.run.evict()
         self._runs.stop(is_clean=False)
         if self._lease is not None:
             await self._lease.stop()
@@ -206,8 +217,10 @@ class Worker:
         if begun is None:
             return False
         live, built = begun
+        self._beginning.add(live)
 
         def decided(outcome: Outcome) -> None:
+            self._beginning.discard(live)
             self.instances.adopt(live, built, outcome)
             done(outcome)
 
@@ -270,6 +283,11 @@ class Worker:
 
     def _serves(self, scheduled: ScheduledActivity) -> bool:
         return not self._is_stopping and self.claims.serves(scheduled)
+
+    def _overdue(self, instance_id: InstanceId, number: InstanceNumber) -> None:
+        """Its deadline has passed, and it was ended without its code."""
+        self.instances.drop(number)
+        self._tell_ended(instance_id, number, None)
 
     def _attempt_ended(self, ended: Completion | Retry) -> None:
         self.runner.give_back()

@@ -3,6 +3,7 @@
 A member says which rows it expects and what it makes of them. It is applied as a whole or not at all.
 """
 
+from holdfast.core.deadlines import Deadline, DeadlineVerdict
 from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityYielded, CancelRequested, EventReceived
 from holdfast.core.gates import EventVerdict, IdPolicy, Mailbox
 from holdfast.core.lifecycle import AttemptState, InstanceState
@@ -155,6 +156,8 @@ class Start(Record, frozen=True):
     payloads: tuple[LargePayload, ...] = ()
     mail: Deliver | None = None
     """An event for whatever instance has the id in the end."""
+    deadline: Deadline | None = None
+    """What its creator says about its end. None: whoever first runs its code says it."""
 
 
 class Terminate(Record, frozen=True):
@@ -258,6 +261,20 @@ class Responses(Record, frozen=True):
     expires_at_ms: int | None = None
 
 
+class SetDeadline(Record, frozen=True):
+    """Whoever is about to run an instance for the first time says what its code says, unless its start said it."""
+
+    number: InstanceNumber
+    owner: WorkerKey
+    deadline: Deadline
+
+
+class Expire(Record, frozen=True):
+    """The deadline of an instance, or the grace after it, has passed (C1): in nobody's name, guarded by the time."""
+
+    number: InstanceNumber
+
+
 Member = (
     Start
     | Turn
@@ -273,6 +290,8 @@ Member = (
     | Disown
     | Deliver
     | Responses
+    | SetDeadline
+    | Expire
 )
 
 
@@ -331,6 +350,21 @@ class Delivered(Record, frozen=True):
     verdict: EventVerdict
 
 
+class Expired(Record, frozen=True):
+    """What was done about a deadline, and the instance as it was before."""
+
+    instance: InstanceRecord
+    verdict: DeadlineVerdict
+
+
 Outcome = (
-    Applied | Rejected | Failed | StartedInstance | TerminatedInstance | ClaimedInstances | ClaimedAttempts | Delivered
+    Applied
+    | Rejected
+    | Failed
+    | StartedInstance
+    | TerminatedInstance
+    | ClaimedInstances
+    | ClaimedAttempts
+    | Delivered
+    | Expired
 )

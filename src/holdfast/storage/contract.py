@@ -25,6 +25,8 @@ from holdfast.storage.changes import (
     Deliver,
     Delivered,
     Disown,
+    Expire,
+    Expired,
     Failed,
     HeartbeatAttempt,
     KeptValue,
@@ -38,6 +40,7 @@ from holdfast.storage.changes import (
     Release,
     Responses,
     Retry,
+    SetDeadline,
     Start,
     StartedInstance,
     Terminate,
@@ -49,6 +52,7 @@ from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
     CommitId,
+    DeadlineRecord,
     Fence,
     Held,
     HeldAttempt,
@@ -77,9 +81,12 @@ __all__ = [
     "Close",
     "CommitId",
     "Completion",
+    "DeadlineRecord",
     "Deliver",
     "Delivered",
     "Disown",
+    "Expire",
+    "Expired",
     "Failed",
     "Fence",
     "HeartbeatAttempt",
@@ -106,6 +113,7 @@ __all__ = [
     "Release",
     "Responses",
     "Retry",
+    "SetDeadline",
     "Start",
     "StartedInstance",
     "Store",
@@ -199,13 +207,21 @@ class Store(Protocol):
         """Attempts whose nearest deadline has passed (A5)."""
         ...
 
+    async def read_deadline(self, number: InstanceNumber) -> DeadlineRecord | None:
+        """Until when an instance has to end, or had to; None: it may take as long as it takes."""
+        ...
+
+    async def expired_instances(self, limit: int) -> list[InstanceNumber]:
+        """Open instances whose deadline has passed, or the grace that followed it."""
+        ...
+
     async def next_wake_ms(
         self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
     ) -> int | None:
         """The next time after `after_ms` at which something becomes claimable, available or overdue by itself.
 
         Only instances of these workflows count, and attempts of these activities in these queues: what others have to
-        do is no reason to look. Any attempt's deadline counts.
+        do is no reason to look. The deadline of any attempt and of any instance counts.
         """
         ...
 

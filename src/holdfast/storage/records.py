@@ -100,6 +100,19 @@ class InstanceRecord(Record, frozen=True):
     """What its code says of itself, encoded. Told where instances are listed."""
 
 
+class DeadlineRecord(Record, frozen=True):
+    """Until when an instance has to end. `expires_at_ms` is that time, and then the end of its grace."""
+
+    at_ms: int
+    grace_ms: int
+    expires_at_ms: int
+
+    @property
+    def is_in_grace(self) -> bool:
+        """Whether the deadline has passed and was acted upon."""
+        return self.expires_at_ms > self.at_ms
+
+
 class InboxRow(Record, frozen=True):
     """A message that waits for its instance."""
 

@@ -1,9 +1,12 @@
 """``holdfast event`` and ``holdfast cancel``: what was sent is on disk, and what cannot be sent is a sentence."""
 
+import asyncio
 import json
 
 import pytest
 from tests.unit.cli.commands import Command
+
+import holdfast as hf
 
 
 def test_G6_an_event_is_raised_and_kept(filled: Command) -> None:
@@ -21,6 +24,24 @@ def test_A9_an_instance_is_cancelled_and_show_says_why(filled: Command) -> None:
     assert shown[0] == "open  checkout  CANCELLED"
     assert shown[-1] == "cancelled ordered twice"
     assert json.loads(filled("show", "open", "--json").out)["reason"] == "ordered twice"
+    assert filled("verify").code == 0
+
+
+def test_A9_show_has_the_deadline_and_says_that_it_passed(filled: Command) -> None:
+    async def start(deadline: float) -> None:
+        client = await hf.connect(filled.folder / "holdfast.db")
+        await client.start("checkout", "hat", id=f"within {deadline}", deadline=deadline)
+        await client.close()
+
+    for deadline in (3_600, 0.001):
+        asyncio.run(start(deadline))
+    assert ", nobody has it in memory, deadline 20" in filled("show", "within 3600").out
+    assert json.loads(filled("show", "within 3600", "--json").out)["deadline"] > "20"
+    assert json.loads(filled("show", "open", "--json").out)["deadline"] is None
+    filled("run", "shop.py:checkout", "--input", '["hat"]', "--id", "another")
+    shown = filled("show", "within 0.001").out.splitlines()
+    assert shown[0] == "within 0.001  checkout  FAILED"
+    assert shown[-1] == "failed DeadlineExceeded: its deadline of 1 ms has passed before it began"
     assert filled("verify").code == 0
 
 

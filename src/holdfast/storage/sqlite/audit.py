@@ -41,6 +41,10 @@ class RawInstance(Raw, frozen=True):
     blocked: str | None
     closed_at_ms: int | None
     superseded_at_ms: int | None
+    created_at_ms: int
+    deadline_at_ms: int | None
+    grace_ms: int | None
+    expires_at_ms: int | None
 
 
 class RawTurn(Raw, frozen=True):

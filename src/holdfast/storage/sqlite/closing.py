@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.core.events import (
+    DeadlinePassed,
     FromOutside,
     HistoryEvent,
     Payload,
@@ -68,7 +69,8 @@ def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: Fro
     """Close an instance of which no code is asked: the end is the last event of its history."""
     number, now_ms = found.number, transaction.now_ms
     events: list[HistoryEvent] = [ended] if found.turn else [*_unread_start(transaction, number), ended]
-    outcome = _encode(Payload(msgspec.Raw(_encode(ended.reason or None))))
+    why = ended.failure if isinstance(ended, DeadlinePassed) else Payload(msgspec.Raw(_encode(ended.reason or None)))
+    outcome = _encode(why)
     changed = transaction.change(sql.terminate_instance, state, outcome, now_ms, number, found.state)
     require(changed == 1, f"instance {number} was not {found.state} any more inside one transaction")
     transaction.change(sql.append_history, number, found.execution, found.turn, encode_events(events))

@@ -105,12 +105,17 @@ def _cancel(transaction: Transaction, found: InstanceRecord, event: CancelReques
         ended = InstanceCancelled(time_ms=stamp_ms(found.stamp_ms, transaction.now_ms), reason=event.reason)
         end_from_outside(transaction, found, ended, next_state(found.state, InstanceEvent.CANCEL))
         return EventVerdict.DELIVER
+    ask_to_end(transaction, found, event)
+    return EventVerdict.DELIVER
+
+
+def ask_to_end(transaction: Transaction, found: InstanceRecord, event: CancelRequested) -> None:
+    """A9: there is code, and it is told. The instance was read in this transaction."""
     state = next_state(found.state, InstanceEvent.REQUEST_CANCEL)
     changed = transaction.change(sql.request_cancel, state, found.number, found.state)
     require(changed == 1, f"instance {found.number} was not {found.state} any more inside one transaction")
     _put(transaction, found, event, None)
     transaction.change(sql.wake_instance, found.number)
-    return EventVerdict.DELIVER
 
 
 def _put(

@@ -26,6 +26,7 @@ from holdfast.storage.contract import (
     Deliver,
     Delivered,
     Disown,
+    Expire,
     Fence,
     HeartbeatAttempt,
     InstanceNumber,
@@ -37,6 +38,7 @@ from holdfast.storage.contract import (
     Release,
     Responses,
     Retry,
+    SetDeadline,
     Start,
     StartedInstance,
     Terminate,
@@ -47,6 +49,7 @@ from holdfast.storage.large import large_payload, marked
 from holdfast.storage.sqlite import attempts
 from holdfast.storage.sqlite.closing import REPLACED, apply_terminate, leave_nothing_pending, terminate
 from holdfast.storage.sqlite.continuing import begin_next
+from holdfast.storage.sqlite.deadlines import apply_expire, apply_set_deadline, set_deadline
 from holdfast.storage.sqlite.delivery import apply_deliver, write_mail
 from holdfast.storage.sqlite.keeping import keep
 from holdfast.storage.sqlite.rows import attempt_of, instance_of
@@ -81,7 +84,7 @@ def _actor(member: Member) -> WorkerKey | None:
             return member.owner
         case Start():
             return member.first.owner if member.first else None
-        case Lose() | Terminate() | Deliver():
+        case Lose() | Terminate() | Deliver() | Expire():
             return None
         case Retry():
             return member.ended.owner if member.by_owner else None
@@ -184,6 +187,8 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
     if len(start.input) > INLINE_LIMIT_BYTES:
         attempts.keep_input(transaction, number, start.input)
     attempts.insert_payloads(transaction, number, start.payloads)
+    if start.deadline is not None:
+        set_deadline(transaction, number, start.deadline)
     if start.first is not None:
         _write_turn(transaction, start.first, number)
     else:
@@ -354,5 +359,7 @@ HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
     Disown: _apply_disown,
     Deliver: apply_deliver,
     Responses: apply_responses,
+    SetDeadline: apply_set_deadline,
+    Expire: apply_expire,
 }
 """How each kind of member is applied. A test compares it with the members there are."""

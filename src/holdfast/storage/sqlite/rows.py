@@ -4,6 +4,7 @@ from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.storage.contract import (
     AttemptKey,
     AttemptRecord,
+    DeadlineRecord,
     Held,
     HeldAttempt,
     HeldInstance,
@@ -44,6 +45,10 @@ def instance_of(row: Row) -> InstanceRecord:
         losses=row[18] if len(row) > COLUMNS_IN_USE + 1 else 0,
         custom_status=row[19] if len(row) > COLUMNS_IN_USE + 2 else None,
     )
+
+
+def deadline_of(row: Row) -> DeadlineRecord:
+    return DeadlineRecord(at_ms=row[0], grace_ms=row[1], expires_at_ms=row[2])
 
 
 def attempt_of(row: Row) -> AttemptRecord:

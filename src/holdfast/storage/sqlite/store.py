@@ -23,6 +23,7 @@ from holdfast.errors import StoreError
 from holdfast.storage.contract import (
     AttemptRecord,
     CommitId,
+    DeadlineRecord,
     Held,
     HistoryRow,
     InboxRow,
@@ -38,7 +39,16 @@ from holdfast.storage.contract import (
 from holdfast.storage.forks import generation
 from holdfast.storage.large import references_in
 from holdfast.storage.sqlite.connection import open_read_only, open_reader
-from holdfast.storage.sqlite.rows import attempt_of, held_of, history_of, inbox_of, instance_of, timer_of, worker_of
+from holdfast.storage.sqlite.rows import (
+    attempt_of,
+    deadline_of,
+    held_of,
+    history_of,
+    inbox_of,
+    instance_of,
+    timer_of,
+    worker_of,
+)
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Connection, Row
 from holdfast.storage.sqlite.writer import SqliteWriter
@@ -211,6 +221,13 @@ class SqliteStore:
 
     async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
         return [attempt_of(row) for row in self._read(sql.expired_attempts, self.now_ms(), limit)]
+
+    async def read_deadline(self, number: InstanceNumber) -> DeadlineRecord | None:
+        rows = self._read(sql.read_deadline, number)
+        return deadline_of(rows[0]) if rows else None
+
+    async def expired_instances(self, limit: int) -> list[InstanceNumber]:
+        return [InstanceNumber(number) for (number,) in self._read(sql.expired_instances, self.now_ms(), limit)]
 
     async def next_wake_ms(
         self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1

@@ -9,6 +9,7 @@ Derive from `StoreConformance`, say how a store is made, and let pytest collect 
 
 from holdfast.testing.conformance.attempts import AttemptRules
 from holdfast.testing.conformance.continuing import ContinuingRules
+from holdfast.testing.conformance.deadlines import DeadlineRules
 from holdfast.testing.conformance.deliveries import DeliveryRules
 from holdfast.testing.conformance.groups import GroupRules
 from holdfast.testing.conformance.inputs import InputRules
@@ -36,5 +37,6 @@ class StoreConformance(
     KeepingRules,
     ContinuingRules,
     DeliveryRules,
+    DeadlineRules,
 ):
     """All of the rules."""

@@ -24,13 +24,17 @@ CREATE TABLE instances (
     mail            INTEGER NOT NULL DEFAULT 0,         -- how many events are in its inbox
     event_policy    TEXT,                               -- what becomes of those that nobody waits for; null: kept
     mailbox_limit   INTEGER,                            -- how many are kept; null: the usual number
-    superseded_at_ms INTEGER                            -- when its id was given to a new instance; null: it has it
+    superseded_at_ms INTEGER,                           -- when its id was given to a new instance; null: it has it
+    deadline_at_ms  INTEGER,                            -- until when it has to end; null: it has no deadline
+    grace_ms        INTEGER,                            -- for its clean-up after that; null: nobody has said anything yet
+    expires_at_ms   INTEGER                             -- its deadline, and once that was acted upon the end of its grace
 );
 
 CREATE INDEX instances_claimable ON instances (workflow, claimable_at_ms) WHERE claimable_at_ms IS NOT NULL;
 CREATE UNIQUE INDEX instances_current ON instances (id) WHERE superseded_at_ms IS NULL;  -- G3: an id means one instance
 CREATE INDEX instances_earlier ON instances (id) WHERE superseded_at_ms IS NOT NULL;
 CREATE INDEX instances_blocked ON instances (workflow) WHERE state = 'BLOCKED';
+CREATE INDEX instances_expiring ON instances (expires_at_ms) WHERE expires_at_ms IS NOT NULL AND closed_at_ms IS NULL;
 CREATE INDEX instances_owned ON instances (owner) WHERE owner IS NOT NULL;
 
 CREATE TABLE history (

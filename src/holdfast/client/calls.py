@@ -1,0 +1,57 @@
+"""What a start names: the workflow with its arguments, and until when the instance has to end."""
+
+from types import EllipsisType
+from typing import Any, NamedTuple, cast
+
+from holdfast.authoring.durations import Duration, timeout_milliseconds
+from holdfast.authoring.names import checked_name
+from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import BoundWorkflow, Workflow
+from holdfast.core.deadlines import Deadline
+from holdfast.errors import UsageError
+from holdfast.payloads.encoding import encode
+from holdfast.payloads.signature import Signature
+
+DeadlineWord = Duration | None | EllipsisType
+"""A deadline as people write it: seconds or a timedelta, None for none at all; left out, it is the workflow's own."""
+
+
+class Call(NamedTuple):
+    """A workflow with its arguments. Where its code is not known here, nothing is checked."""
+
+    name: str
+    version: str
+    encoded: bytes
+    signature: Signature | None
+    deadline: Deadline | None
+
+    def deadline_or(self, given: DeadlineWord) -> Deadline | None:
+        """What the start says: the one that is given, or that of the code. None: nothing is known here."""
+        own = self.deadline
+        if isinstance(given, EllipsisType):
+            return own if own is not None and own.limit_ms is not None else None
+        limit_ms = timeout_milliseconds(given, "deadline")
+        return Deadline(limit_ms) if own is None else own._replace(limit_ms=limit_ms)
+
+
+def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Call:
+    """By reference, bound, or by name."""
+    match workflow:
+        case Workflow():
+            known: Workflow[..., Any] = cast(Any, workflow)
+            return _of(known, known.signature.encode_arguments(args))
+        case BoundWorkflow():
+            if args:
+                raise UsageError("the arguments are bound already; give none besides")
+            bound: Workflow[..., Any] = workflow.workflow
+            return _of(bound, workflow.encoded)
+        case str():
+            if workflow in registry.workflows:
+                return call_of(registry, registry.workflows[workflow], args)
+            return Call(checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None, None)
+        case _:
+            raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")
+
+
+def _of(workflow: Workflow[..., Any], encoded: bytes) -> Call:
+    return Call(workflow.name, workflow.version, encoded, workflow.signature, workflow.deadline)

@@ -1,0 +1,85 @@
+"""Deadlines of instances: said once, and acted upon in the transaction of whoever finds them passed (A9, C1)."""
+
+import msgspec
+
+from holdfast.core import deadlines
+from holdfast.core.deadlines import Deadline, DeadlineVerdict
+from holdfast.core.events import CancelRequested, DeadlinePassed, Payload
+from holdfast.core.gates import stamp_ms
+from holdfast.core.require import require
+from holdfast.errors import DeadlineExceeded
+from holdfast.payloads.failures import Failure, qualified_name
+from holdfast.storage.contract import (
+    Applied,
+    DeadlineRecord,
+    Expire,
+    Expired,
+    InstanceNumber,
+    InstanceRecord,
+    Outcome,
+    Rejected,
+    SetDeadline,
+)
+from holdfast.storage.sqlite.closing import end_from_outside
+from holdfast.storage.sqlite.delivery import ask_to_end
+from holdfast.storage.sqlite.rows import deadline_of, instance_of
+from holdfast.storage.sqlite.statements import statements as sql
+from holdfast.storage.sqlite.transaction import Transaction
+
+_encode = msgspec.json.Encoder().encode
+
+
+def set_deadline(transaction: Transaction, number: InstanceNumber, deadline: Deadline) -> int:
+    """Say until when an instance has to end, or that it need not. Whether that was news."""
+    return transaction.change(sql.set_deadline, deadline.limit_ms, deadline.grace_ms, number)
+
+
+def apply_set_deadline(transaction: Transaction, member: SetDeadline) -> Outcome:
+    """The second to say it changes nothing."""
+    if set_deadline(transaction, member.number, member.deadline):
+        return Applied()
+    return Rejected(reason=f"instance {member.number} knows its deadline already, or has ended")
+
+
+def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
+    """Ask the code to end, or end the instance without it. Before its time, and twice, nothing is done."""
+    rows = transaction.rows(sql.read_deadline, member.number)
+    deadline = deadline_of(rows[0]) if rows else None
+    if deadline is None or deadline.expires_at_ms > transaction.now_ms:
+        return Rejected(reason=f"the deadline of instance {member.number} has not come")
+    found = instance_of(transaction.rows(sql.read_instance, member.number)[0])
+    over = deadline.is_in_grace
+    verdict = deadlines.at_deadline(found.state, grace_ms=deadline.grace_ms, is_grace_over=over)
+    match verdict:
+        case DeadlineVerdict.NOTHING:
+            return Rejected(reason=f"instance {member.number} has ended")
+        case DeadlineVerdict.END:
+            _end(transaction, found, deadline)
+        case DeadlineVerdict.ASK:
+            why = deadlines.reason(deadline.at_ms - found.created_at_ms)
+            ask_to_end(transaction, found, CancelRequested(time_ms=0, reason=why, by_deadline=True))
+            _begin_grace(transaction, found, deadline)
+        case DeadlineVerdict.WAIT:
+            _begin_grace(transaction, found, deadline)
+    return Expired(instance=found, verdict=verdict)
+
+
+def _begin_grace(transaction: Transaction, found: InstanceRecord, deadline: DeadlineRecord) -> None:
+    """From now on, and not from the deadline: nobody may have been there to ask then."""
+    ends_at_ms = transaction.now_ms + deadline.grace_ms
+    changed = transaction.change(sql.begin_grace, ends_at_ms, found.number, deadline.expires_at_ms)
+    require(changed == 1, f"the deadline of instance {found.number} has moved inside one transaction")
+
+
+def _end(transaction: Transaction, found: InstanceRecord, deadline: DeadlineRecord) -> None:
+    why = deadlines.why_ended(
+        found.state,
+        limit_ms=deadline.at_ms - found.created_at_ms,
+        grace_ms=deadline.grace_ms,
+        is_grace_over=deadline.is_in_grace,
+    )
+    failure = Failure(type=qualified_name(DeadlineExceeded), message=why)
+    ended = DeadlinePassed(
+        time_ms=stamp_ms(found.stamp_ms, transaction.now_ms), failure=Payload(msgspec.Raw(_encode(failure)))
+    )
+    end_from_outside(transaction, found, ended, deadlines.failed_from(found.state))

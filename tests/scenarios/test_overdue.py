@@ -1,0 +1,224 @@
+"""Deadlines are any worker's duty (C1): with the code or without, after crashes, beside others."""
+
+import asyncio
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.scenarios.support import engine_of, rows, skipping, together
+from tests.scenarios.test_deadlines import (
+    ALL,
+    CACHES,
+    DAY,
+    answers,
+    check,
+    compensates,
+    dawdles,
+    failure_of,
+    kinds_of,
+    rounds,
+    sleeps,
+    undo,
+)
+
+import holdfast as hf
+from holdfast.audit import audit
+from holdfast.runtime.faults import FaultPoint
+from holdfast.storage.contract import Expire, Member, SetDeadline
+from holdfast.testing import Environment
+from holdfast.testing.simulation.run import die
+
+
+def test_C1_a_worker_without_the_code_ends_what_nobody_begins(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        client = await hf.connect(path, workflows=[sleeps])
+        handle = await client.start(sleeps, id="it", deadline=0.05)
+        async with engine_of(path, undo):
+            assert "before it began" in str(await failure_of(handle, 20))
+        assert await kinds_of(handle) == ["started", "deadline_passed"]
+        await client.close()
+        assert audit(path) == []
+
+    together(scenario())
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PAUSED"])
+def test_C1_a_worker_without_the_code_asks_and_ends_it_after_the_grace(tmp_path: Path, state: str) -> None:
+    @hf.workflow(name="left", deadline=0.05, deadline_grace=0.1)
+    async def left() -> None:
+        await asyncio.sleep(DAY)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, left) as engine:
+            await engine.start(left, id="it")
+        await leave(path, state)
+        async with engine_of(path, undo) as other:
+            handle = other.get("it")
+            assert "did not end within the grace" in str(await failure_of(handle, 20))
+        assert audit(path) == []
+
+    together(scenario())
+
+
+async def leave(path: Path, state: str) -> None:
+    """Put an instance that nobody owns into a state that no command leads to yet."""
+    if state == "PAUSED":
+        rows(path, "UPDATE instances SET state = 'PAUSED', claimable_at_ms = NULL")
+
+
+def test_A9_what_is_paused_is_asked_and_ends(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, *ALL) as engine:
+            await engine.start(sleeps, id="it", deadline=0.2)
+        await leave(path, "PAUSED")
+        async with engine_of(path, *ALL) as engine:
+            assert "grace" not in str(await failure_of(engine.get("it"), 20))
+        assert audit(path) == []
+
+    together(scenario())
+
+
+@hf.workflow(name="changes")
+async def before() -> None:
+    await asyncio.sleep(100 * DAY)
+
+
+@hf.workflow(name="changes")
+async def after() -> None:
+    await undo("something else")
+
+
+def test_G12_what_is_blocked_fails_at_its_deadline(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, undo, before) as engine:
+            await engine.start(before, id="it", deadline=DAY)
+        rows(path, "UPDATE instances SET claimable_at_ms = 0")
+        async with Environment(path, workflows=[after], activities=[undo]) as wrong:
+            with pytest.raises(hf.WorkflowBlocked):
+                await wrong.get("it").result(timeout=10)
+            await wrong.skip(days=2)
+            assert "while it was blocked" in str(await failure_of(wrong.get("it")))
+        assert audit(path) == []
+
+    asyncio.run(scenario())
+
+
+def test_whoever_first_runs_an_instance_says_the_deadline_that_its_starter_did_not_know(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        client = await hf.connect(path)
+        unknown = await client.start("answers", id="unknown")
+        none = await client.start("answers", id="none", deadline=None)
+        assert (await unknown.describe()).deadline is None
+        async with Environment(path, workflows=[answers]) as env:
+            assert "1 d" in await env.get("unknown").result(timeout=10 * DAY)
+            described = await unknown.describe()
+            assert described.deadline == described.created_at + dt.timedelta(days=1)
+            assert await env.get("none").result(timeout=1_000 * DAY) == "done"
+            assert (await none.describe()).deadline is None
+        await client.close()
+        assert audit(path) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_deadline_that_passes_while_nobody_is_there_is_acted_upon_by_the_next(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with Environment(path, workflows=[compensates], activities=[undo]) as first:
+            await first.start(compensates, id="it")
+            await die(first)
+        async with Environment(path, workflows=[compensates], activities=[undo]) as second:
+            await second.skip(days=40)
+            await failure_of(second.get("it"))
+            assert second.calls(undo) == [{"what": "the booking"}]
+        assert audit(path) == []
+
+    asyncio.run(scenario())
+
+
+def test_L13_a_crash_at_every_commit_leaves_one_failure_after_one_clean_up() -> None:
+    async def scenario() -> None:
+        async with skipping(*ALL) as env:
+            for workflow, args in ((compensates, ()), (answers, ()), (rounds, ()), (dawdles, (7_200.0,))):
+                report = await env.crash_at_every_commit(workflow, *args)
+                report.check()
+                assert report.crashes > 4
+                assert "deadline of" in report.result
+
+    asyncio.run(scenario())
+
+
+@CACHES
+def test_of_two_engines_one_acts_and_the_code_is_asked_once(tmp_path: Path, cache_size: int) -> None:
+    @hf.workflow(name="shared", deadline=0.3)
+    async def shared() -> None:
+        try:
+            await asyncio.sleep(DAY)
+        finally:
+            await undo("it")
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with (
+            engine_of(path, undo, shared, cache_size=cache_size) as one,
+            engine_of(path, undo, shared, cache_size=cache_size) as other,
+        ):
+            handles = [await (one, other)[number % 2].start(shared, id=str(number)) for number in range(20)]
+            for handle in handles:
+                await failure_of(handle, 20)
+                assert (await kinds_of(handle)).count("cancel_requested") == 1
+            assert rows(path, "SELECT count(*) FROM attempts WHERE state = 'COMPLETED'") == [(20,)]
+            check(one)
+
+    together(scenario())
+
+
+def test_whoever_waits_is_told_at_once_and_bodies_are_told_to_stop() -> None:
+    stopped = asyncio.Event()
+
+    @hf.activity
+    async def lingers() -> None:
+        try:
+            await asyncio.sleep(10 * DAY)
+        finally:
+            stopped.set()
+
+    @hf.workflow(deadline=DAY, deadline_grace=0)
+    async def waits() -> None:
+        await lingers()
+
+    async def scenario() -> None:
+        async with skipping(lingers, waits) as env:
+            handle = await env.start(waits, id="it")
+            await failure_of(handle)
+            assert env.worker is not None
+            assert not env.worker.instances.live
+            await stopped.wait()
+            assert (await handle.describe()).attempts[0].state in ("CANCELLED_RUNNING", "CANCELLED")
+            check(env)
+
+    asyncio.run(scenario())
+
+
+def test_without_a_deadline_nothing_is_written_or_waited_for(tmp_path: Path) -> None:
+    seen: list[type] = []
+
+    def note(point: FaultPoint, members: Sequence[Member]) -> None:
+        del point
+        seen.extend(type(member) for member in members)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, *ALL, fault_hook=note) as engine:
+            await engine.start(sleeps, id="it")
+            assert rows(path, "SELECT deadline_at_ms, grace_ms, expires_at_ms FROM instances") == [(None,) * 3]
+            assert await engine.store.next_wake_ms(workflows=(), queues=(), names=()) is None
+        assert not {Expire, SetDeadline} & set(seen)
+
+    together(scenario())
