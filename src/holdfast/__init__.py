@@ -35,11 +35,14 @@ from holdfast.errors import (
     MailboxFull,
     NotInMainTask,
     NotInWorkflow,
+    NotReadOnly,
     PayloadError,
+    QueryFailed,
     RemoteError,
     StoreError,
     StreamRestarted,
     StreamTooLong,
+    UnknownQuery,
     UnknownWorkflow,
     UsageError,
     WorkerLost,
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.activity import Activity, StreamActivity, activity
     from holdfast.authoring.activity_context import ActivityInfo, activity_info, heartbeat, idempotency_key
     from holdfast.authoring.events import Event, event, events, raise_event
+    from holdfast.authoring.handlers import Query, on_query
     from holdfast.authoring.inside import WorkflowInfo, continue_as_new, info, log, now, random, side_effect, uuid4
     from holdfast.authoring.retry import Retry
     from holdfast.authoring.state import set_status, state, wait_until
@@ -83,13 +87,17 @@ __all__ = [
     "MailboxFull",
     "NotInMainTask",
     "NotInWorkflow",
+    "NotReadOnly",
     "PayloadError",
+    "Query",
+    "QueryFailed",
     "RemoteError",
     "Retry",
     "StoreError",
     "StreamActivity",
     "StreamRestarted",
     "StreamTooLong",
+    "UnknownQuery",
     "UnknownWorkflow",
     "UsageError",
     "WorkerLost",
@@ -111,6 +119,7 @@ __all__ = [
     "info",
     "log",
     "now",
+    "on_query",
     "raise_event",
     "random",
     "set_status",
@@ -129,6 +138,7 @@ _WHERE = {
     "Engine": "client.engine",
     "Event": "authoring.events",
     "Handle": "client.handle",
+    "Query": "authoring.handlers",
     "Retry": "authoring.retry",
     "StreamActivity": "authoring.activity",
     "Workflow": "authoring.workflow",
@@ -144,6 +154,7 @@ _WHERE = {
     "info": "authoring.inside",
     "log": "authoring.inside",
     "now": "authoring.inside",
+    "on_query": "authoring.handlers",
     "raise_event": "authoring.events",
     "random": "authoring.inside",
     "set_status": "authoring.state",

@@ -126,6 +126,10 @@ class NotInMainTask(WorkflowCodeError):
     """Only the main task of a workflow may continue it as new (G4); a task that it started may not."""
 
 
+class NotReadOnly(WorkflowCodeError):
+    """A query or a validator tried to change the workflow. Those may only look; an update may change it."""
+
+
 class InvalidDelay(WorkflowCodeError, ValueError):
     """A delay or a due time that is no number of seconds."""
 
@@ -172,6 +176,22 @@ class WorkflowFailed(HoldfastError):
 
 class MailboxFull(HoldfastError):
     """An event was refused: as many as the workflow allows are waiting in its mailbox already."""
+
+
+class UnknownQuery(HoldfastError):
+    """The workflow answers no query of this name. `handlers` are the names of those that it answers."""
+
+    def __init__(self, message: str, handlers: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.handlers = handlers
+
+
+class QueryFailed(HoldfastError):
+    """The code that answers a query raised an error, which is its `cause`. Nothing was changed by it."""
+
+    def __init__(self, message: str, cause: Exception | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class WorkflowCancelled(HoldfastError):

@@ -69,6 +69,42 @@ async def nothing() -> None:
     hf.log.info("a line of %s", hf.info().id)
 
 
+size = hf.Query[int]("size")
+
+
+@hf.workflow
+async def answers() -> None:
+    @hf.on_query
+    def status(name: str) -> str:
+        return name
+
+    assert_type(status("x"), str)
+
+    @hf.on_query("other")
+    def by_name() -> int:
+        return 1
+
+    assert_type(by_name(), int)
+
+    @hf.on_query(size)
+    def as_typed() -> int:
+        return 1
+
+    @hf.on_query(size)  # type: ignore[arg-type]
+    def of_another_type() -> str:
+        return ""
+
+    del as_typed, of_another_type
+
+
+async def asking(handle: hf.Handle[None]) -> None:
+    assert_type(await handle.query("status", "x"), Any)
+    assert_type(await handle.query("status", "x", returns=str, timeout=3), str)
+    assert_type(await handle.query(size), int)
+    await handle.query(7)  # type: ignore[call-overload]
+    await handle.query("status", timeout="long")  # type: ignore[call-overload]
+
+
 async def outside(engine: hf.Engine, client: hf.Client) -> None:
     order = Order("1234", 300)
     assert_type(await engine.run(checkout, order, True, id="a"), str)

@@ -1,5 +1,6 @@
 """What workflow code calls instead of clocks, randomness and logging: the same in every replay."""
 
+import asyncio
 import datetime as dt
 import logging
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from uuid import UUID
 
 from holdfast.errors import NotInWorkflow
 from holdfast.payloads.encoding import decode, encode
+from holdfast.replay.calls import WorkflowCalls
+from holdfast.replay.read_only import ReadOnlyLoop
 from holdfast.replay.run import WorkflowRun, current_run
 
 T = TypeVar("T")
@@ -29,7 +32,7 @@ class WorkflowInfo(NamedTuple):
 
 def now() -> dt.datetime:
     """The time, in UTC: that of the message being handled, the same in every replay."""
-    return dt.datetime.fromtimestamp(current("hf.now").now_ms / 1000, dt.UTC)
+    return dt.datetime.fromtimestamp(looking("hf.now").now_ms / 1000, dt.UTC)
 
 
 def random() -> Random:
@@ -55,7 +58,7 @@ def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
 
 def info() -> WorkflowInfo:
     """Which instance this code runs for."""
-    run = current("hf.info")
+    run = looking("hf.info")
     identity = run.identity
     return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution, *run.length)
 
@@ -72,16 +75,16 @@ class WorkflowLogger:
     """Logs each line once: not again in replay, and only when the turn that logged it is committed."""
 
     def debug(self, message: str, *arguments: Any, **extra: Any) -> None:
-        current("hf.log").log(logging.DEBUG, message, *arguments, **extra)
+        looking("hf.log").log(logging.DEBUG, message, *arguments, **extra)
 
     def info(self, message: str, *arguments: Any, **extra: Any) -> None:
-        current("hf.log").log(logging.INFO, message, *arguments, **extra)
+        looking("hf.log").log(logging.INFO, message, *arguments, **extra)
 
     def warning(self, message: str, *arguments: Any, **extra: Any) -> None:
-        current("hf.log").log(logging.WARNING, message, *arguments, **extra)
+        looking("hf.log").log(logging.WARNING, message, *arguments, **extra)
 
     def error(self, message: str, *arguments: Any, **extra: Any) -> None:
-        current("hf.log").log(logging.ERROR, message, *arguments, **extra)
+        looking("hf.log").log(logging.ERROR, message, *arguments, **extra)
 
 
 log = WorkflowLogger()
@@ -93,3 +96,9 @@ def current(called: str) -> WorkflowRun:
     if run is None:
         raise NotInWorkflow(f"{called} works in workflow code only; here the ordinary Python tools do")
     return run
+
+
+def looking(called: str) -> WorkflowCalls:
+    """The same for what only looks, which queries may do, too."""
+    loop = asyncio._get_running_loop()  # noqa: SLF001 - the documented way raises where there is none
+    return loop.calls if isinstance(loop, ReadOnlyLoop) else current(called)

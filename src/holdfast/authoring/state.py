@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, overload
 
 from holdfast.authoring.durations import Duration, milliseconds
-from holdfast.authoring.inside import current
+from holdfast.authoring.inside import current, looking
 from holdfast.errors import InvalidOption, PayloadTooLarge
 from holdfast.payloads.encoding import decode, encode
 from holdfast.replay.shown import Shown
@@ -50,7 +50,7 @@ class State:
         _keep(shown, key, encode(value, annotation, what=what), what)
 
     def __getitem__(self, key: str) -> Any:
-        return decode(current("hf.state").shown.kept[_checked(key)])
+        return decode(looking("hf.state").shown.kept[_checked(key)])
 
     def __delitem__(self, key: str) -> None:
         shown = current("hf.state").shown
@@ -59,13 +59,13 @@ class State:
         shown.keep(key, None)
 
     def __contains__(self, key: object) -> bool:
-        return key != STATUS_KEY and key in current("hf.state").shown.kept
+        return key != STATUS_KEY and key in looking("hf.state").shown.kept
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(key for key in current("hf.state").shown.kept if key != STATUS_KEY))
+        return iter(sorted(key for key in looking("hf.state").shown.kept if key != STATUS_KEY))
 
     def __len__(self) -> int:
-        kept = current("hf.state").shown.kept
+        kept = looking("hf.state").shown.kept
         return len(kept) - (STATUS_KEY in kept)
 
     @overload
@@ -78,7 +78,7 @@ class State:
     def get(self, key: str, annotation: Any = Any, default: Any = None) -> Any: ...
     def get(self, key: str, annotation: Any = Any, default: Any = None) -> Any:
         """A value as the type it had, or `default` if there is none: ``hf.state.get("cart", list[Item], [])``."""
-        data = current("hf.state").shown.kept.get(_checked(key))
+        data = looking("hf.state").shown.kept.get(_checked(key))
         return default if data is None else decode(data, annotation)
 
 

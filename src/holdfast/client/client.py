@@ -10,6 +10,7 @@ from holdfast.authoring.events import Event, encoded_event
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow
+from holdfast.client.asking import Asking
 from holdfast.client.calls import DeadlineWord, call_of
 from holdfast.client.handle import Handle
 from holdfast.client.waiting import Waiters
@@ -32,6 +33,7 @@ from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.surroundings import Bell, Surroundings
+from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import (
     ClaimAttempts,
     ClaimInstances,
@@ -77,6 +79,7 @@ class Client:
         self._providers = providers = surroundings.providers
         self._committer = Committer(store, providers.commit_id, after_group=self._committed)
         self._waiters = Waiters(store.read_instance)
+        self.asking = Asking(store, registry, surroundings, lambda: self.worker)
         self._bell: Bell | None = None
 
     async def open(self) -> None:
@@ -89,6 +92,7 @@ class Client:
         """Let go of the store. Instances stay; whoever opens the store next finds them."""
         await self._committer.drain()
         self._waiters.stop()
+        self.asking.changes.stop()
         if self._bell is not None:
             self._bell.close()
             self._bell = None
@@ -253,6 +257,11 @@ class Client:
         return self._store
 
     @property
+    def worker(self) -> Worker | None:
+        """The worker of this process, which only an engine has."""
+        return None
+
+    @property
     def resolve(self) -> Resolver:
         return self._registry.resolve
 
@@ -356,11 +365,13 @@ class Client:
 
     def _committed(self, members: Sequence[Member]) -> None:
         """A group is on disk: tell other processes if it has something for them."""
+        self.asking.changes.ring()
         if self._bell is not None and any(_is_for_others(member) for member in members):
             self._bell.notify()
 
     def _woken(self) -> None:
         self._waiters.look()
+        self.asking.changes.ring()
 
 
 def _checked_reason(reason: object) -> str:

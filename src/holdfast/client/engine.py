@@ -95,6 +95,7 @@ class Engine(Client):
         """Let go of the store without a word, as a killed process does. For tests."""
         self._worker = None
         self._waiters.stop()
+        self.asking.changes.stop()
         if self._bell is not None:
             self._bell.close()
             self._bell = None

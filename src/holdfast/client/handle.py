@@ -7,6 +7,8 @@ import msgspec
 
 from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.events import Event
+from holdfast.authoring.handlers import Query
+from holdfast.client.asking import QUERY_SECONDS, Asking
 from holdfast.client.histories import export
 from holdfast.client.views import Description, HistoryEntry, description, moment
 from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payload_of
@@ -27,6 +29,7 @@ from holdfast.storage.large import inline
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
+Limit = Duration | None
 _failure = msgspec.json.Decoder(Failure)
 _payload = msgspec.json.Decoder(Payload)
 
@@ -36,6 +39,8 @@ class Reader(Protocol):
 
     @property
     def store(self) -> Store: ...
+    @property
+    def asking(self) -> Asking: ...
     @property
     def resolve(self) -> Resolver: ...
     async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> None: ...
@@ -150,6 +155,26 @@ class Handle(Generic[R_co]):
         drops such events. `InstanceClosed` if the instance has ended, `MailboxFull` if too many wait in it already.
         """
         return await self._client.deliver_event(self._id, self.number, event, value, id)
+
+    @overload
+    async def query(self, query: Query[T], *args: Any, timeout: Limit = QUERY_SECONDS) -> T: ...  # noqa: ASYNC109
+    @overload
+    async def query(self, query: str, *args: Any, returns: type[T], timeout: Limit = QUERY_SECONDS) -> T: ...  # noqa: ASYNC109
+    @overload
+    async def query(self, query: str, *args: Any, returns: Any = Any, timeout: Limit = QUERY_SECONDS) -> Any: ...  # noqa: ASYNC109
+    async def query(
+        self,
+        query: "str | Query[Any]",
+        *args: Any,
+        returns: Any = Any,
+        timeout: Limit = QUERY_SECONDS,  # noqa: ASYNC109 - the name is part of the design
+    ) -> Any:
+        """Ask the workflow's own function of that name (`hf.on_query`), as of its last commit; also after its end.
+
+        Nothing is changed by it. `UnknownQuery` names the queries there are; `QueryFailed` has the function's error as
+        its `cause`; `TimeoutError` if nobody answered. An instance that has not begun is waited for.
+        """
+        return await self._client.asking.query(self._id, self.number, query, args, returns=returns, within=timeout)
 
     async def describe(self) -> Description:
         """Where the instance is now."""

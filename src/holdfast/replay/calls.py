@@ -4,7 +4,8 @@ A run of workflow code (`run.WorkflowRun`) is one of these; it also applies the 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
 
@@ -17,9 +18,12 @@ from holdfast.core.options import ActivityOptions
 from holdfast.payloads.signature import Signature
 from holdfast.replay.continuing import continue_as_new
 from holdfast.replay.evicted import Evicted
+from holdfast.replay.handlers import Handlers
 from holdfast.replay.loop import WorkflowLoop
 from holdfast.replay.mailbox import Waits
 from holdfast.replay.output import LogLine, Output, ScheduledActivity, SentEvent, with_one_more
+from holdfast.replay.read_only import ReadOnlyLoop, is_untouched
+from holdfast.replay.running import Watch
 from holdfast.replay.shown import Shown
 from holdfast.replay.streams import Streams
 
@@ -69,6 +73,8 @@ class WorkflowCalls:
     """The calls of one execution, and what they need to be the same in every replay."""
 
     _loop: WorkflowLoop
+    _guarded: Callable[[], AbstractContextManager[Any]]
+    _watch: Watch
 
     def __init__(self, code: WorkflowCode, identity: Identity, payloads: dict[str, bytes] | None) -> None:
         self.identity = identity
@@ -88,6 +94,9 @@ class WorkflowCalls:
         self._shown: Shown | None = None
         self._waits: Waits | None = None
         self._streams: Streams | None = None
+        self._handlers: Handlers | None = None
+        self.is_spoiled = False
+        """Code that may only look has changed something: this run is not what a replay would give."""
 
     def _data(self, payload: Payload) -> bytes:
         return self._payloads[payload.reference] if payload.reference else bytes(payload.data)
@@ -195,6 +204,31 @@ class WorkflowCalls:
         """How many events the history has so far, the same in every replay, and whether that is long (G4)."""
         length = self._length + len(self._output.events)
         return length, length >= self._code.continue_after
+
+    @property
+    def handlers(self) -> Handlers:
+        """Who answers queries, made when the first handler is registered or asked for."""
+        if self._handlers is None:
+            self._handlers = Handlers()
+        return self._handlers
+
+    def look(self, what: str, work: Callable[[], Any]) -> tuple[Any, Sequence[LogLine]]:
+        """Call code that may only look at the workflow, between two of its steps. What it logged comes with the result.
+
+        What it can change, in spite of what it is given, is found out: then nobody may use this run any more.
+        """
+        self._loop.check_evicted()
+        before, self._output = self._output, Output()
+        loop = ReadOnlyLoop(what, self)
+        try:
+            with self._guarded():
+                value = loop.run(self._watch, work)
+            return value, self._output.logs
+        finally:
+            output, self._output = self._output, before
+            self.is_spoiled |= not is_untouched(self._loop, output)
+            if self.is_spoiled:
+                loop.refuse()
 
     @property
     def shown(self) -> Shown:

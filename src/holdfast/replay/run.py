@@ -26,7 +26,8 @@ from holdfast.replay.loop import WorkflowLoop
 from holdfast.replay.matching import is_same, mismatch
 from holdfast.replay.output import Ending, Output, with_one_more
 from holdfast.replay.overdue import overdue
-from holdfast.replay.running import Watch
+from holdfast.replay.read_only import ReadOnlyLoop
+from holdfast.replay.running import Watch, unwatched
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_failure: Final = msgspec.json.Decoder(Failure)
@@ -48,7 +49,7 @@ class WorkflowRun(WorkflowCalls):
     ) -> None:
         super().__init__(code, identity, payloads)
         self._resolve = resolve
-        self._guarded = guarded
+        self._guarded, self._watch = guarded, watch or unwatched
         self._loop = WorkflowLoop(self, watch=watch)
         self._new_deadline = new_deadline
         self._cancel_reason: str | None = None
@@ -228,6 +229,8 @@ def current_run() -> WorkflowRun | None:
         loop.check_evicted()
         if isinstance(loop.host, WorkflowRun):
             return loop.host
+    elif isinstance(loop, ReadOnlyLoop):
+        loop.refuse()
     return None
 
 

@@ -70,14 +70,9 @@ class InstanceOwner:
         ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
         work_is_waiting: Callable[[], None],
     ) -> None:
-        self._registry, self._store = registry, store
-        self._committer = committer
-        self._runner = runner
-        self._key = key
-        self._serves = serves
-        self._ended = ended
-        self._work_is_waiting = work_is_waiting
-        self._runs = runs
+        self._registry, self._store, self._runs = registry, store, runs
+        self._committer, self._runner, self._key = committer, runner, key
+        self._serves, self._ended, self._work_is_waiting = serves, ended, work_is_waiting
         self._live = LiveInstances(cache_size)
         self._due = DueTimes(store.now_ms, self._timer_due)
         self.turns = 0
@@ -275,7 +270,7 @@ class InstanceOwner:
             case _:
                 logger.error("a turn of %s had the outcome %r", live.id, outcome)
 
-    def _committed(self, live: LiveInstance, built: BuiltTurn, messages: list[Message]) -> None:
+    def _committed(self, live: LiveInstance, built: BuiltTurn, messages: list[Message]) -> None:  # noqa: PLR0912
         turn = built.turn
         for line in built.logs:
             workflow_logger.log(line.level, line.message, *line.arguments, extra={"instance": live.id, **line.extra})
@@ -299,7 +294,9 @@ class InstanceOwner:
         else:
             if messages:
                 self._live.move_to_end(live.number)
-            if live.queue:
+            if live.asked and not live.answer_all():
+                self.let_go(live)
+            elif live.queue:
                 self._go_on(live)
             else:
                 self._rest(live)  # a timer that is due already fires from there
@@ -361,6 +358,11 @@ class InstanceOwner:
             if message.completion is not None:
                 self._keep(message.completion)
 
+    def let_go(self, live: LiveInstance) -> None:
+        """Somebody claims it anew; answers that came and were not applied yet are kept."""
+        self._release(live)
+        self.forget(live)
+
     def forget_all(self) -> None:
         """This worker's lease is gone: somebody else has its instances."""
         for live in list(self._live.values()):
@@ -371,8 +373,7 @@ class InstanceOwner:
     async def release_all(self) -> None:
         """Stop cleanly: everything becomes claimable by others."""
         for live in list(self._live.values()):
-            self._release(live)
-            self.forget(live)  # answers that came and were not applied yet are kept
+            self.let_go(live)
         self._due.stop()
         await self._committer.drain()
 

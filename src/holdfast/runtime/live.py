@@ -56,6 +56,7 @@ class LiveInstance:
 
     __slots__ = (
         "armed_ms",
+        "asked",
         "busy",
         "execution",
         "fence",
@@ -92,6 +93,8 @@ class LiveInstance:
         self.stamp_ms = stamp_ms
         self.run = run
         self.busy = False
+        self.asked: list[Callable[[], None]] | None = None
+        """Who waits to ask it something, until no turn of it is on its way to disk (G11)."""
         self.armed_ms: int | None = None
         self.last_row = 0
         """The newest inbox row taken in. Rows only grow, so what is not above it was seen before."""
@@ -104,6 +107,13 @@ class LiveInstance:
     def is_at_rest(self) -> bool:
         """Nothing of it is on its way to disk and nothing waits to be applied, so it can be let go."""
         return not self.busy and not self.queue
+
+    def answer_all(self) -> bool:
+        """Its turn is on disk: let those ask who waited for that. False if they spoiled it, and it has to go."""
+        asked, self.asked = self.asked or [], None
+        for ask in asked:
+            ask()
+        return not self.run.is_spoiled
 
     def next_due_ms(self) -> int | None:
         """When the next timer fires."""

@@ -103,14 +103,14 @@ class Worker:
         self.claims = Claims(
             store, registry, self.committer, self.runner, lambda: self.key, queues=queues, deadlines=deadlines
         )
-        self._runs = RunMaker(registry, surroundings, words, lambda: self._lease)
+        self.runs = RunMaker(registry, surroundings, words, lambda: self._lease)
         self.instances = InstanceOwner(
             registry,
             store,
             self.committer,
             self.runner,
             lambda: self.key,
-            runs=self._runs,
+            runs=self.runs,
             cache_size=cache_size,
             serves=self._serves,
             ended=ended,
@@ -136,7 +136,7 @@ class Worker:
             self.committer,
             self._host,
             self._providers.random_number,
-            self._runs.words,
+            self.runs.words,
             judge_same_host=self._surroundings.judge_same_host,
             expired=self.runner.request_cancel,
         )
@@ -182,7 +182,7 @@ class Worker:
             self.committer.close()
             await self.committer.drain()
             await self._janitor.lose(self._lease.key, at_deadline=False, is_clean=True)
-        self._runs.stop()  # not before: code is torn down until here, and may spin
+        self.runs.stop()  # not before: code is torn down until here, and may spin
         await self.runner.leave()
         if self._lease is not None:
             await self._lease.stop()
@@ -197,7 +197,7 @@ class Worker:
         self.instances.forget_all()
         for live in self._beginning:
             live.run.evict()
-        self._runs.stop(is_clean=False)
+        self.runs.stop(is_clean=False)
         if self._lease is not None:
             await self._lease.stop()
             self._lease = None
@@ -241,7 +241,7 @@ class Worker:
         )
         await lease.start()
         self._lease = lease
-        self._runs.words.open(lease.key)
+        self.runs.words.open(lease.key)
 
     def _may_act(self) -> bool:
         lease = self._lease

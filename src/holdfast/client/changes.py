@@ -1,0 +1,49 @@
+"""Waiting for anything to change in a store: told at once by this process and by others, and by a look now and then."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Final
+
+LOOK_SECONDS: Final = 1.0
+"""How often is looked for a change that nobody told of."""
+PAUSE_SECONDS: Final = 0.005
+"""Between two looks, after the first ones: a busy store must not keep those busy who only wait."""
+LOOKS_WITHOUT_PAUSE: Final = 3
+
+
+class Changes:
+    """Wakes everybody who waits. What there is to see is in the store."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._is_over = False
+
+    def ring(self) -> None:
+        """Something was committed, here or by another process."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def stop(self) -> None:
+        """Nobody will ring any more: whoever waits is cancelled."""
+        self._is_over = True
+        for waiting in self._waiting:
+            waiting.cancel()
+
+    async def looks(self) -> AsyncGenerator[None]:
+        """Comes back when it is time to look: at once, and then after every change that there may be."""
+        looked = 0
+        while not self._is_over:
+            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.add(waiting)  # before the look: what changes during it is not missed
+            try:
+                yield
+                await asyncio.wait({waiting}, timeout=LOOK_SECONDS)
+            finally:
+                self._waiting.discard(waiting)
+            if waiting.cancelled():
+                raise asyncio.CancelledError
+            looked += 1
+            if looked >= LOOKS_WITHOUT_PAUSE:
+                await asyncio.sleep(PAUSE_SECONDS)
+        raise asyncio.CancelledError

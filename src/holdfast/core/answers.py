@@ -1,0 +1,39 @@
+"""What comes back to those who ask a workflow something: a value, an error of its code, or why there is neither."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class AnswerKind(StrEnum):
+    """How a question ended."""
+
+    DONE = "done"
+    """The handler returned. The data is its result."""
+    FAILED = "failed"
+    """The handler raised. The data is the failure."""
+    UNKNOWN = "unknown"
+    """There is no handler of that name. The data is a list of those there are."""
+    REFUSED = "refused"
+    """Nobody could be asked. The data is the failure that says why."""
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """An answer, as it travels from the process that has the code to the one that asked."""
+
+    kind: AnswerKind
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Answer)
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """An answer as it is stored."""
+    return _encoder.encode(answer)
+
+
+def decode_answer(data: bytes) -> Answer:
+    """An answer from a store."""
+    return _decoder.decode(data)

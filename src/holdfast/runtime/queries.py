@@ -1,0 +1,73 @@
+"""Answers to queries: from code that is live here, or by a replay of the committed history that nobody sees (G11).
+
+Neither takes a turn, and neither changes anything: what a query shows is what was on disk when it was answered.
+"""
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from holdfast.core.answers import Answer
+from holdfast.core.events import FROM_OUTSIDE, decode_events
+from holdfast.core.lifecycle import InstanceState
+from holdfast.errors import InstanceClosed, WorkflowBlocked
+from holdfast.replay.asking import Asked, ask, refused
+from holdfast.runtime.instances import InstanceOwner, workflow_logger
+from holdfast.runtime.live import LiveInstance
+from holdfast.runtime.runs import RunMaker
+from holdfast.storage.contract import HistoryRow, InstanceNumber, InstanceRecord, Store
+from holdfast.storage.large import references_in
+
+LOOK_SECONDS: Final = 0.05
+"""How soon it is noticed that an instance is not live here any more, while its turn was waited for."""
+
+
+async def ask_live(instances: InstanceOwner, number: InstanceNumber, name: str, data: bytes) -> Answer | None:
+    """Ask code that is live here, as soon as no turn of it is on its way to disk; None if there is none, or no more."""
+    while (live := instances.live.get(number)) is not None:
+        if not live.busy:
+            answer = _logged(live.id, ask(live.run, name, data))
+            if live.run.is_spoiled:
+                instances.let_go(live)
+            return answer
+        told: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        live.asked = [*(live.asked or ()), partial(_tell, live, name, data, told)]
+        done, _ = await asyncio.wait({told}, timeout=LOOK_SECONDS)
+        if done:
+            return told.result()
+    return None
+
+
+def _tell(live: LiveInstance, name: str, data: bytes, told: "asyncio.Future[Answer]") -> None:
+    if not told.done():
+        told.set_result(_logged(live.id, ask(live.run, name, data)))
+
+
+async def ask_history(store: Store, runs: RunMaker, record: InstanceRecord, name: str, data: bytes) -> Answer:
+    """Rebuild the run from its committed history, ask it, and let it go. What is BLOCKED shows its last good turn."""
+    history = await store.read_history(record.number, record.execution)
+    if _never_ran(history):
+        return refused(InstanceClosed(f"{record.id!r} was ended before any of its code ran: nobody can be asked"))
+    payloads = await store.read_payloads(record.number, references_in(row.events for row in history))
+    run = runs.new_run(record.id, record.workflow, record.execution, payloads)
+    try:
+        runs.replay(record.number, run, history)
+    except Exception as error:  # noqa: BLE001 - this code cannot go on with that history, and whoever asked is told
+        run.evict()
+        is_blocked = record.state is InstanceState.BLOCKED
+        return refused(WorkflowBlocked(f"{record.id} is blocked: {record.blocked}") if is_blocked else error)
+    try:
+        return _logged(record.id, ask(run, name, data))
+    finally:
+        run.evict()
+
+
+def _never_ran(history: list[HistoryRow]) -> bool:
+    """Whether the first turn was none, only the end from outside."""
+    return not history or isinstance(decode_events(history[0].events)[-1], FROM_OUTSIDE)
+
+
+def _logged(instance_id: str, asked: Asked) -> Answer:
+    for line in asked.logs:
+        workflow_logger.log(line.level, line.message, *line.arguments, extra={"instance": instance_id, **line.extra})
+    return asked.answer
