@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast
 
 from holdfast import errors
 from holdfast.authoring.activity import Activity
+from holdfast.authoring.known_errors import known_errors
 from holdfast.authoring.workflow import Workflow
 from holdfast.errors import DuplicateName, UnknownWorkflow, UsageError
 from holdfast.payloads.failures import resolve_builtin
@@ -39,6 +40,9 @@ class Registry:
         # Annotations that cannot be stored are found now, not at the first call.
         self.signatures = [workflow.signature for workflow in self.workflows.values()]
         self.signatures += [activity.signature for activity in self.activities.values()]
+        self._errors = known_errors(
+            [errors, *(sys.modules[name] for name in sorted(self._modules) if name in sys.modules)]
+        )
 
     @cached_property
     def build(self) -> str:
@@ -63,16 +67,8 @@ class Registry:
             raise UnknownWorkflow(f"no workflow {name!r} is registered here; known: {known}") from None
 
     def resolve(self, name: str) -> type[BaseException] | None:
-        """The exception type of that qualified name, if registered code, Holdfast or Python itself defines it."""
-        found = resolve_builtin(name)
-        if found is not None:
-            return found
-        module, _, attribute = name.rpartition(".")
-        if module == errors.__name__ or module in self._modules:
-            candidate = getattr(sys.modules.get(module), attribute, None)
-            if isinstance(candidate, type) and issubclass(candidate, BaseException):
-                return candidate
-        return None
+        """The exception type of that qualified name, if it is Python's, ours, or registered code can name it."""
+        return resolve_builtin(name) or self._errors.get(name)
 
     def _add_module(self, module: object) -> None:
         if not isinstance(module, ModuleType):
@@ -99,5 +95,16 @@ class Registry:
 
 def _fingerprint(code: CodeType) -> str:
     """The instructions of a function and of those inside it. What surrounds them (lines, paths) does not count."""
-    constants = (_fingerprint(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts)
-    return sha256(f"{code.co_code.hex()} {code.co_names} {list(constants)}".encode()).hexdigest()
+    constants = [_constant(part) for part in code.co_consts]
+    return sha256(f"{code.co_code.hex()} {code.co_names} {constants}".encode()).hexdigest()
+
+
+def _constant(value: object) -> str:
+    """A constant of the code as text: the same in every process, also where a set is shown in another order."""
+    if isinstance(value, CodeType):
+        return _fingerprint(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(_constant(part) for part in cast(Iterable[object], value))})"
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(_constant(part) for part in cast(Iterable[object], value)))}}}"
+    return repr(value)
