@@ -1,6 +1,7 @@
 """Bodies of activities: how they run, fail, are tried again, time out and are cancelled (A, G13)."""
 
 import asyncio
+import contextlib
 import sys
 import threading
 from itertools import pairwise
@@ -233,3 +234,24 @@ def test_an_activity_that_is_not_registered_anywhere_waits_visibly(tmp_path: Pat
                 assert await handle.result(timeout=10) == "here"
 
     together(scenario())
+
+
+@pytest.mark.parametrize("cache_size", [0, 100])
+def test_what_workflow_code_raises_has_no_context_but_its_own(cache_size: int) -> None:
+    """The turn that takes a failure in may run right where the body failed. Nothing of that shows in the code."""
+
+    @hf.activity(retry=ONCE)
+    async def fails() -> None:
+        raise ValueError("of the body")
+
+    @hf.workflow
+    async def goes_on() -> None:
+        with contextlib.suppress(ValueError):
+            await fails()
+        raise LookupError("of the code")
+
+    for code, kind in ((calling(fails), ValueError), (goes_on, LookupError)):
+        with pytest.raises(hf.WorkflowFailed) as failed:
+            finish(code, fails, cache_size=cache_size)
+        assert type(failed.value.cause) is kind
+        assert failed.value.cause.__cause__ is None

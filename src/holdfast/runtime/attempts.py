@@ -153,38 +153,39 @@ class AttemptRunner:
         return not (activity.is_async or activity.process)
 
     async def _run(self, activity: Activity[..., Any], running: RunningAttempt) -> None:
-        attempt = running.attempt
         current_activity.set(running)  # in the context of the attempt's own task, which ends with it
         running.has_begun = True
+        data, error = b"", None
         try:
             if running.cancel_requested or running.is_abandoned:
                 await _stopped_before_it_began()
-            if activity.is_async and attempt.expires_at_ms is None and not activity.yields:
-                args, kwargs = activity.signature.decode_arguments(attempt.input)
+            if activity.is_async and running.attempt.expires_at_ms is None and not activity.yields:
+                args, kwargs = activity.signature.decode_arguments(running.attempt.input)
                 value = await activity.fn(*args, **kwargs)
             else:
                 value = await self._body(activity, running)
             data = value if activity.process or activity.yields else activity.signature.encode_result(value)
-        except asyncio.CancelledError as cancelled:
-            leave_if_forked(self._generation, cancelled)
-            if running.is_abandoned:
-                self.give_back()
-            else:
-                self._finish_cancelled(running, cancelled)
-        except BaseException as error:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
-            leave_if_forked(self._generation, error)
-            if running.is_abandoned:
-                self.give_back()  # as likely as not because it was told to stop: it is run again elsewhere
-            else:
-                self._finish_failed(running, error)
-        else:
-            leave_if_forked(self._generation)
-            self._finish_completed(running, data)
+        except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
+            error = raised
+        try:  # here nothing is being handled: what workflow code raises next gets no context that is not its own
+            self._finish(running, data, error)
         finally:
-            self.running.pop(attempt.key, None)
+            error = None
+            self.running.pop(running.attempt.key, None)
             running.task = (
                 None  # it knows its context, which knows `running`: a circle that only the collector could open
             )
+
+    def _finish(self, running: RunningAttempt, data: bytes, error: BaseException | None) -> None:
+        leave_if_forked(self._generation, error)
+        if error is None:
+            self._finish_completed(running, data)
+        elif running.is_abandoned:
+            self.give_back()  # an error, too, came most likely because it was told to stop: it runs again elsewhere
+        elif isinstance(error, asyncio.CancelledError):
+            self._finish_cancelled(running, error)
+        else:
+            self._finish_failed(running, error)
 
     async def _body(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
         """What the body returns; of one in a process, encoded already."""
