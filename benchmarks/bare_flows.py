@@ -28,9 +28,9 @@ from holdfast.core.events import (
     encode_events,
 )
 from holdfast.core.ledger import RESPONSE_ENTRY, enter_leg2, exit_leg2
-from holdfast.core.streams import enter_pending
+from holdfast.core.streams import pass_pending
 from holdfast.payloads.canonical import input_hash
-from holdfast.runtime.streams import MAX_AHEAD, NO_VALUE
+from holdfast.runtime.streams import MAX_TOGETHER, NO_VALUE
 from holdfast.storage.sqlite.statements import statements as sql
 
 ENCODED_WORD: Final = msgspec.json.encode(WORD)
@@ -92,7 +92,7 @@ class BareFlows(BareLoop):
     # ------------------------------------------------------------ streams
 
     def read_stream(self, count: int) -> None:
-        """One instance that reads so many values: they come as many at a time as a body may be ahead."""
+        """One instance that reads so many values: they come as many at a time as may be ready together."""
         given = b'{"count":%d}' % count
         with self.group():
             number, started = self._create(reader, given)
@@ -102,8 +102,8 @@ class BareFlows(BareLoop):
             head = (number, 1, 0, 1, tokens.name, "default", "RUNNING", RUNNING_LEDGER, OWNER, given)
             self._write(sql.insert_attempt, [(*head, tokens.encoded_options, now, now, now, None, 0, 0, None)])
         ledger, turn = RUNNING_LEDGER, 1
-        for first in range(0, count, MAX_AHEAD):
-            ledger = self._values(number, turn, ledger, first, min(MAX_AHEAD, count - first))
+        for first in range(0, count, MAX_TOGETHER):
+            ledger = self._values(number, turn, ledger, first, min(MAX_TOGETHER, count - first))
             turn += 1
         with self.group():
             entered = enter_leg2(ledger)[0]
@@ -115,23 +115,15 @@ class BareFlows(BareLoop):
             self._close(number, count)
 
     def _values(self, number: int, turn: int, ledger: int, first: int, count: int) -> int:
-        """Values that are ready together: into the inbox, then the turn that takes them."""
+        """Values that are ready together, with the turn that takes them."""
         with self.group():
             now = self._now_ms
-            yielded: list[HistoryEvent] = [
-                ActivityYielded(time_ms=now, activity=0, number=at, value=Payload(msgspec.Raw(ENCODED_WORD)))
-                for at in range(first, first + count)
-            ]
-            entered = enter_pending(ledger, count)
-            before = ledger // RESPONSE_ENTRY
-            self._write(sql.enter_responses, [(entered - ledger, now, None, number, 1, 0, "", 1, OWNER, before)])
-            self._write(sql.insert_inbox, [(number, 1, now, encode_event(event)) for event in yielded])
-            last = self._connection.last_insert_rowid()
-        with self.group():
-            self._turn(number, turn, yielded)
-            self._write(sql.delete_inbox, [(row, number) for row in range(last - count + 1, last + 1)])
-            self._write(sql.exit_pending, [(count, number, 1, 0, "", 1)])
-        return entered + count
+            value, *more = [Payload(msgspec.Raw(ENCODED_WORD)) for _ in range(count)]
+            event = ActivityYielded(time_ms=now, activity=0, number=first, value=value, more=tuple(more))
+            after, before = pass_pending(ledger, count), ledger // RESPONSE_ENTRY
+            self._write(sql.enter_responses, [(after - ledger, now, None, number, 1, 0, "", 1, OWNER, before)])
+            self._turn(number, turn, [event])
+        return after
 
 
 def events(folder: Path, *, instances: int) -> Sample:

@@ -171,7 +171,7 @@ def _of_attempts(path: Path) -> list[str]:
             waiting[key] = waiting.get(key, 0) + 1
         elif isinstance(message, ActivityYielded):
             key = (number, message.activity, message.attempt)
-            values[key] = values.get(key, 0) + 1
+            values[key] = values.get(key, 0) + len(message.numbers)
     problems: list[str] = []
     answered: dict[tuple[int, int, int], int] = {}
     for number, execution, activity, attempt, state, ledger, owner, closed_at in rows(

@@ -13,12 +13,12 @@ from benchmarks.programs import EVENT, reader, sequence, step, tokens, waiter
 from tests.scenarios.support import rows
 
 import holdfast as hf
-from holdfast.runtime.streams import MAX_AHEAD
+from holdfast.runtime.streams import MAX_TOGETHER
 
 ROOT = Path(__file__).parents[2]
 INSTANCES = 3
 STEPS = 4
-VALUES = MAX_AHEAD + 7
+VALUES = MAX_TOGETHER + 7
 """More than come at once."""
 
 

@@ -74,8 +74,8 @@ STORE: Final = (
         "a turn is taken although an answer was stale",
         "L9",
         "storage/sqlite/members",
-        "if not stale and _advance(",
-        "if _advance(",
+        "if not stale and entered and _advance(",
+        "if entered and _advance(",
     ),
     in_python(
         "a rejected turn loses its answers",

@@ -64,7 +64,8 @@ def _check_one(attempt: RawAttempt, waiting: Sequence[Answer], yielded: Sequence
     unapplied = sum((answer.activity, answer.attempt) == (attempt.activity, attempt.attempt) for answer in waiting)
     if not _counts_responses(state, attempt.ledger):
         unapplied = 0  # its answer says that it timed out or never began; no response entered leg 2
-    unapplied += sum((value.activity, value.attempt) == (attempt.activity, attempt.attempt) for value in yielded)
+    which = (attempt.activity, attempt.attempt)
+    unapplied += sum(len(event.numbers) for event in yielded if (event.activity, event.attempt) == which)
     if why := disagreement(state, attempt.ledger, owned=attempt.owner is not None, unapplied=unapplied):
         findings.append((Rule.LEDGER_AGREES, f"{shown(attempt)}: {why}"))
     if (state in ATTEMPT_FINAL) != (attempt.closed_at_ms is not None):

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.audit.problems import Rule
 from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent, Payload, decode_events, payload_of
+from holdfast.core.events import HistoryEvent, Payload, decode_events, payloads_of
 from holdfast.storage.sqlite.audit import RawTurn
 
 Finding = tuple[Rule, str]
@@ -87,8 +87,7 @@ def check_payloads(reading: HistoryReading, payloads: dict[str, bytes]) -> list[
     """Every reference leads to data, and to the data that it is the hash of."""
     findings: list[Finding] = []
     for at, event in enumerate(reading.events):
-        payload = payload_of(event)
-        if payload is not None:
+        for payload in payloads_of(event):
             findings += check_payload(payload, payloads, f"event {at}")
     return findings
 
@@ -186,7 +185,7 @@ def _read_yield(reading: HistoryReading, at: int, event: ev.ActivityYielded) -> 
         reading.add(Rule.ONE_OUTCOME, f"event {at} is value {event.number} of activity {event.activity}, not {due}")
     if event.activity in reading.outcomes:
         reading.add(Rule.ONE_OUTCOME, f"event {at} is a value of activity {event.activity} after its outcome")
-    reading.yielded[event.activity] = event.number + 1
+    reading.yielded[event.activity] = event.numbers.stop
 
 
 def _read_outcome(reading: HistoryReading, at: int, event: Outcome) -> None:

@@ -19,7 +19,7 @@ from holdfast.audit.histories import (
 )
 from holdfast.audit.problems import Rule
 from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent, Payload, decode_event, payload_of
+from holdfast.core.events import HistoryEvent, Payload, decode_event, payloads_of
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.storage.large import reference_of
 from holdfast.storage.sqlite.audit import RawAttempt, RawInstance, RawMessage, RawTimer, RawTurn
@@ -67,8 +67,7 @@ def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Find
     findings += check_deadline(row, [*reading.events, *inbox])
     findings += check_payloads(reading, tables.payloads)
     for event in inbox:
-        payload = payload_of(event)
-        if payload is not None:
+        for payload in payloads_of(event):
             findings += check_payload(payload, tables.payloads, "a message in the inbox")
     findings += _check_inputs(tables)
     findings += check_attempts(

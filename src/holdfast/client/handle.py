@@ -11,7 +11,7 @@ from holdfast.authoring.handlers import Query
 from holdfast.client.asking import QUERY_SECONDS, Asking
 from holdfast.client.histories import export
 from holdfast.client.views import Description, HistoryEntry, description, moment
-from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payload_of
+from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payloads_of
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import (
     InstanceNotFound,
@@ -218,7 +218,7 @@ class Handle(Generic[R_co]):
     async def _whole_events(self, record: InstanceRecord) -> list[tuple[int, HistoryEvent]]:
         """The events with large values in place."""
         events = await self._events(record)
-        named = {payload.reference for _, event in events if (payload := payload_of(event)) is not None} - {""}
+        named = {payload.reference for _, event in events for payload in payloads_of(event)} - {""}
         payloads = await self._client.store.read_payloads(record.number, named)
         return [(turn, inline(event, payloads)) for turn, event in events]
 

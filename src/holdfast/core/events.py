@@ -84,13 +84,27 @@ class CancelRequested(Event, frozen=True, tag="cancel_requested"):
 
 
 class ActivityYielded(Event, frozen=True, tag="activity_yielded"):
-    """An activity yielded a value and goes on. Numbers go on across its attempts (L15)."""
+    """An activity yielded a value and goes on. Numbers go on across its attempts (L15).
+
+    Values that were ready together come as one message: those of `more` have the numbers behind that of `value`.
+    """
 
     time_ms: int
     activity: int
     number: int
     value: Payload
     attempt: int = 1
+    more: tuple[Payload, ...] = ()
+
+    @property
+    def values(self) -> tuple[Payload, ...]:
+        """All values, in order."""
+        return (self.value, *self.more)
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the values."""
+        return range(self.number, self.number + 1 + len(self.more))
 
 
 # ---------------------------------------------------------------- commands
@@ -255,8 +269,16 @@ def decode_event(data: bytes) -> HistoryEvent:
     return event
 
 
+def payloads_of(event: HistoryEvent) -> tuple[Payload, ...]:
+    """All data that an event carries."""
+    if isinstance(event, ActivityYielded):
+        return event.values
+    payload = payload_of(event)
+    return () if payload is None else (payload,)
+
+
 def payload_of(event: HistoryEvent) -> Payload | None:
-    """The data an event carries, if it carries any."""
+    """The data an event carries, if it carries any; of several values, the first."""
     match event:
         case Started() | ContinuedAsNew():
             return event.input

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from holdfast.core.ledger import MAX_RESPONSES, RESPONSE_ENTRY, Ledger, read
+from holdfast.core.ledger import MAX_RESPONSES, RESPONSE_ENTRY, RESPONSE_EXIT, Ledger, read
 from holdfast.core.require import require
 
 MAX_YIELDS: Final = MAX_RESPONSES - 1
@@ -20,3 +20,13 @@ def enter_pending(value: int, count: int) -> Ledger:
     require(digits.leg1_concluded and not digits.leg2_closed, f"ledger {digits.text} takes no response")
     require(0 < count <= room_for_yields(value), f"ledger {digits.text} has no room for {count} more responses")
     return Ledger(value + count * RESPONSE_ENTRY)
+
+
+def pass_pending(value: int, count: int) -> Ledger:
+    """L4 and L5, `count` times: that many pending responses enter and leave with one turn."""
+    return Ledger(enter_pending(value, count) + count * RESPONSE_EXIT)
+
+
+def values_delivered(before: int, ledger: int) -> int:
+    """How many values of an activity are durable: `before` of earlier attempts, and those of one with this ledger."""
+    return before + read(ledger).responses_entered

@@ -182,6 +182,10 @@ class WorkflowCalls:
             self._streams = Streams(self._loop, self._schedule, self._abandon, self._data)
         return self._streams
 
+    def values_of(self, activity: int) -> int:
+        """How many values of an activity the code was given; -1 if it waits for none of it."""
+        return -1 if self._streams is None else self._streams.given(activity)
+
     def side_effect(
         self, compute: Callable[[], Any], encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]
     ) -> Any:

@@ -45,6 +45,11 @@ class Streams:
         if (stream := self._open.get(event.activity)) is not None:
             stream.yielded(event)
 
+    def given(self, activity: int) -> int:
+        """How many values of an activity have come; -1 if nobody waits for any."""
+        stream = self._open.get(activity)
+        return -1 if stream is None else stream.given
+
     def completed(self, event: ActivityCompleted) -> None:
         if (stream := self._open.pop(event.activity, None)) is not None:
             stream.completed(event)
@@ -75,13 +80,19 @@ class Streams:
         return self._loop.create_future()
 
 
+class NewAttempt:
+    """Stands between the values of one attempt and those of the next."""
+
+    __slots__ = ()
+
+
 class ActivityStream(AsyncIterator[Any]):
     """The values of one call of an activity that yields. It is scheduled when the first value is asked for."""
 
     __slots__ = (
         "_activity",
-        "_arrived",
         "_attempt",
+        "_decode",
         "_delivered",
         "_encoded",
         "_failure",
@@ -89,16 +100,22 @@ class ActivityStream(AsyncIterator[Any]):
         "_number",
         "_streams",
         "_waiter",
+        "arrived",
+        "given",
     )
 
     def __init__(self, streams: Streams, activity: "ActivityCode", encoded: bytes) -> None:
         self._streams, self._activity, self._encoded = streams, activity, encoded
         self._number = NOT_SCHEDULED
-        self._arrived: deque[tuple[int, Payload | None]] = deque()
-        """Values with the attempt they are of; the end of the stream is None."""
+        self._decode = activity.signature.decode_result
+        self.arrived: deque[Payload | NewAttempt | None] = deque()
+        """Values; before those of another attempt a word of it; the end of the stream is None."""
         self._failure: BaseException | None = None
         self._attempt = 1
+        """The one whose values came last."""
         self._delivered = 0
+        self.given = 0
+        """How many values have come, taken or not."""
         self._is_over = False
         self._waiter: WorkflowFuture | None = None
 
@@ -110,7 +127,7 @@ class ActivityStream(AsyncIterator[Any]):
     async def __anext__(self) -> Any:
         if self._number == NOT_SCHEDULED and not self._is_over:
             self._number = self._streams.schedule(self, self._activity, self._encoded)
-        while not self._arrived:
+        while not self.arrived:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 self._is_over = True
@@ -118,7 +135,7 @@ class ActivityStream(AsyncIterator[Any]):
             if self._is_over:
                 raise StopAsyncIteration
             await self._wait()
-        return self._take()
+        return self.take()
 
     async def aclose(self) -> None:
         """Stop waiting for more: the activity is cancelled."""
@@ -128,7 +145,7 @@ class ActivityStream(AsyncIterator[Any]):
         """Nobody takes further values."""
         if not self._is_over:
             self._is_over = True
-            self._arrived.clear()
+            self.arrived.clear()
             self._streams.abandon(self._number)
 
     def break_off(self) -> None:
@@ -148,33 +165,47 @@ class ActivityStream(AsyncIterator[Any]):
         finally:
             self._waiter = None
 
-    def _take(self) -> Any:
-        attempt, value = self._arrived[0]
-        if attempt != self._attempt:
-            self._attempt = attempt
-            stream = self._activity.options.stream
-            if self._delivered and not (stream and stream.resumable):
-                delivered, self._delivered = self._delivered, 0
-                raise StreamRestarted(
-                    f"{self._activity.name} begins again: {delivered} values of the attempt before were delivered",
-                    delivered,
-                )
-        self._arrived.popleft()
+    def take(self) -> Any:
+        """The next value, which has come; `StopAsyncIteration` at the end."""
+        value = self.arrived.popleft()
+        while isinstance(value, NewAttempt):
+            self._begin_again()
+            value = self.arrived.popleft()
         if value is None:
             self._is_over = True
             raise StopAsyncIteration
         self._delivered += 1
-        return self._activity.signature.decode_result(self._streams.data_of(value))
+        return self._decode(self._streams.data_of(value) if value.reference else bytes(value.data))
+
+    def _begin_again(self) -> None:
+        """What comes from here on is of another attempt."""
+        stream = self._activity.options.stream
+        if self._delivered and not (stream and stream.resumable):
+            delivered, self._delivered = self._delivered, 0
+            raise StreamRestarted(
+                f"{self._activity.name} begins again: {delivered} values of the attempt before were delivered",
+                delivered,
+            )
 
     # ------------------------------------------------------------ told by the run
 
     def yielded(self, event: ActivityYielded) -> None:
-        self._arrived.append((event.attempt, event.value))
+        self._note(event.attempt)
+        self.arrived.append(event.value)
+        if event.more:
+            self.arrived.extend(event.more)
+        self.given += len(event.numbers)
         self._wake()
 
     def completed(self, event: ActivityCompleted) -> None:
-        self._arrived.append((event.attempt, None))
+        self._note(event.attempt)
+        self.arrived.append(None)
         self._wake()
+
+    def _note(self, attempt: int) -> None:
+        if attempt != self._attempt:
+            self._attempt = attempt
+            self.arrived.append(NewAttempt())
 
     def failed(self, error: BaseException) -> None:
         self._failure = error
@@ -198,8 +229,9 @@ class Iteration(AsyncIterator[Any]):
         return self
 
     async def __anext__(self) -> Any:
+        stream = self._stream
         try:
-            return await self._stream.__anext__()
+            return stream.take() if stream.arrived else await stream.__anext__()
         except StreamRestarted:
             self._goes_on = True  # whoever catches it may loop over the stream again
             raise

@@ -19,12 +19,14 @@ from holdfast.core.events import ActivityCompleted, Payload
 from holdfast.core.ledger import enter_leg2, exit_leg2
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.core.options import ActivityOptions, decode_options
+from holdfast.core.streams import values_delivered
 from holdfast.errors import ActivityTimedOut, HoldfastError, StreamTooLong
 from holdfast.payloads.failures import failure_of, qualified_name
+from holdfast.runtime.entries import Respond
 from holdfast.runtime.processes.pool import FailedInProcess, ProcessPool
 from holdfast.runtime.providers import Providers
 from holdfast.runtime.running_attempt import RunningAttempt
-from holdfast.runtime.streams import NO_VALUE, Respond, StreamSender
+from holdfast.runtime.streams import NO_VALUE, StreamSender
 from holdfast.runtime.threads import Threads
 from holdfast.storage.contract import AttemptRecord, Completion, HeartbeatAttempt, Retry
 from holdfast.storage.endings import end_by_failure
@@ -284,7 +286,7 @@ class AttemptRunner:
             entered_ledger=entered,
             applied_ledger=applied,
             event=answer if attempt.state is AttemptState.RUNNING else None,
-            by_inbox=self._registry.activities[attempt.name].yields,
+            values=_values(attempt) if self._registry.activities[attempt.name].yields else None,
         )
         self._ended(completion)
 
@@ -323,6 +325,11 @@ class AttemptRunner:
             event=None,
         )
         self._ended(ended)
+
+
+def _values(attempt: AttemptRecord) -> int:
+    stream = decode_options(attempt.options).stream
+    return values_delivered(stream.delivered if stream else 0, attempt.ledger)
 
 
 async def _stopped_before_it_began() -> NoReturn:

@@ -18,11 +18,13 @@ from holdfast.replay.output import Output, ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.due import DueTimes
+from holdfast.runtime.entries import tell_entries
 from holdfast.runtime.live import LiveInstance, LiveInstances, Message
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.turns import BuiltTurn, build_turn, exit_of, running_record
 from holdfast.storage.contract import (
     Applied,
+    AttemptKey,
     AttemptRecord,
     Block,
     Close,
@@ -42,15 +44,12 @@ from holdfast.storage.contract import (
     Store,
     Turn,
 )
-from holdfast.storage.large import references_in
 
 logger = logging.getLogger("holdfast")
 workflow_logger = logging.getLogger("holdfast.workflow")
 
 FIRST_FENCE: Final = Fence(1)
 NO_NUMBER: Final = InstanceNumber(0)
-REFERENCE: Final = b'"reference":'
-"""Stands in a stored message whose payload is large and has to be fetched (or, rarely, in a small one's data)."""
 
 
 class InstanceOwner:
@@ -156,11 +155,7 @@ class InstanceOwner:
 
     async def take_in(self, rows: Sequence[InboxRow], attempts: dict[InstanceNumber, list[AttemptRecord]]) -> None:
         """Messages that others left for instances that are live here."""
-        for number in {row.number for row in rows if REFERENCE in row.event}:
-            named = references_in(row.event for row in rows if row.number == number)
-            payloads = await self._store.read_payloads(number, named)
-            if number in self._live:
-                self._live[number].run.add_payloads(payloads)
+        await self._live.fetch_payloads(self._store, rows)
         touched: dict[InstanceNumber, bool] = {}
         for row in rows:
             if row.number in self._live:
@@ -188,13 +183,21 @@ class InstanceOwner:
 
     def attempt_ended(self, ended: Completion | Retry) -> None:
         """An attempt that ran here came to its end: with the next turn if its instance is live, else alone."""
-        if isinstance(ended, Completion) and ended.event is not None and not ended.by_inbox:
-            live = self._live.get(ended.key.number)
-            if live is not None and live.execution == ended.key.execution:
-                live.queue.append(Message(ended.event, completion=ended))
-                self._go_on(live)
-                return
-        self._keep(ended)
+        is_taken = (
+            isinstance(ended, Completion)
+            and ended.event is not None
+            and self.hand_over(ended.key, ended.values, Message(ended.event, completion=ended))
+        )
+        if not is_taken:
+            self._keep(ended)
+
+    def hand_over(self, key: AttemptKey, values: int | None, message: Message) -> bool:
+        """Take a message into the next turn, if its instance is live and has all values that go before it (L15)."""
+        live = self._live.ready_for(key, values)
+        if live is not None:
+            live.queue.append(message)
+            self._go_on(live)
+        return live is not None
 
     def _keep(self, member: Completion | Retry | Release | Block) -> None:
         """What has happened is stored however often it takes. Then there may be something to do."""
@@ -254,6 +257,8 @@ class InstanceOwner:
         return self._serves(scheduled) and self._runner.reserve()
 
     def _decided(self, live: LiveInstance, built: BuiltTurn, messages: list[Message], outcome: Outcome) -> None:
+        if built.turn.entries:
+            tell_entries(messages, outcome)
         match outcome:
             case Applied():
                 self._committed(live, built, messages)
@@ -331,20 +336,16 @@ class InstanceOwner:
             self._room_was_made()
 
     def _make_room(self, most: int) -> None:
-        while len(self._live) > most:
-            oldest = self._live.longest_at_rest()
-            if oldest is None:
-                return
+        while len(self._live) > most and (oldest := self._live.longest_at_rest()) is not None:
             self._release(oldest)
 
     def _release(self, live: LiveInstance) -> None:
         self._live.pop(live.number, None)
-        live.run.evict()
+        live.evict()
         self._keep(Release(number=live.number, owner=self._key(), fence=live.fence))
 
     def _timer_due(self, number: InstanceNumber) -> None:
-        live = self._live.get(number)
-        if live is not None:
+        if (live := self._live.get(number)) is not None:
             live.armed_ms = None
             self._go_on(live)
 
@@ -353,7 +354,7 @@ class InstanceOwner:
     def forget(self, live: LiveInstance) -> None:
         """Tear the live code down; completions that it had not applied yet commit alone."""
         self._live.pop(live.number, None)
-        live.run.evict()
+        live.evict()
         for message in live.queue:
             if message.completion is not None:
                 self._keep(message.completion)
@@ -365,9 +366,8 @@ class InstanceOwner:
 
     def forget_all(self) -> None:
         """This worker's lease is gone: somebody else has its instances."""
-        for live in list(self._live.values()):
-            self._live.pop(live.number, None)
-            live.run.evict()
+        while self._live:
+            self._live.popitem()[1].evict()
         self._due.stop()
 
     async def release_all(self) -> None:
@@ -380,7 +380,7 @@ class InstanceOwner:
     def _failed(self, live: LiveInstance, error: Exception) -> None:
         if isinstance(error, WorkerFenced):
             self._live.pop(live.number, None)
-            live.run.evict()
+            live.evict()
         elif isinstance(error, StoreError):
             logger.error("a turn of %s could not be stored and will be taken again: %s", live.id, error)
             self.forget(live)
@@ -395,6 +395,6 @@ class InstanceOwner:
 
     def _park(self, instance: LiveInstance | InstanceRecord, reason: str) -> None:
         logger.error("instance %s is blocked: %s", instance.id, reason)
-        number, build = instance.number, self._registry.build
-        block = Block(number=number, owner=self._key(), fence=instance.fence, reason=reason, build=build)
+        number, fence, build = instance.number, instance.fence, self._registry.build
+        block = Block(number=number, owner=self._key(), fence=fence, reason=reason, build=build)
         self._committer.insist(block, lambda _: self._ended(instance.id, number, None))

@@ -2,24 +2,39 @@
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
 from holdfast.core.events import EventReceived, Input, TimerFired
 from holdfast.core.gates import Arrival, PendingTimer, apply_order
 from holdfast.replay.run import WorkflowRun
-from holdfast.storage.contract import Completion, Fence, InstanceId, InstanceNumber, PendingExit, Transition
+from holdfast.runtime.entries import Entry, entries_in
+from holdfast.storage.contract import (
+    AttemptKey,
+    Completion,
+    Fence,
+    InboxRow,
+    InstanceId,
+    InstanceNumber,
+    PendingExit,
+    Store,
+    Transition,
+)
+from holdfast.storage.large import references_in
+
+REFERENCE: Final = b'"reference":'
+"""Stands in a stored message whose payload is large and has to be fetched (or, rarely, in a small one's data)."""
 
 
 class Message(NamedTuple):
-    """Something for the instance: with the completion it came with, or the inbox row it waited in."""
+    """Something for the instance: with what it came with, or the inbox row it waited in."""
 
     event: Input
     completion: Completion | None = None
     row: int = 0
-    response: Transition | PendingExit | None = None
+    response: Transition | PendingExit | Entry | None = None
 
 
 class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
@@ -45,6 +60,24 @@ class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
         room = max(self.size, 1) - len(self) + sum(live.is_at_rest for live in self.values())
         self.is_room_wanted = room <= 0
         return room
+
+    def ready_for(self, key: AttemptKey, values: int | None) -> "LiveInstance | None":
+        """The instance that an answer of this attempt is for, if it is live and was given the values before it (L15).
+
+        `values`: how many those are; None where the activity yields none.
+        """
+        live = self.get(key.number)
+        if live is None or live.execution != key.execution:
+            return None
+        return live if values is None or live.run.values_of(key.activity) == values else None
+
+    async def fetch_payloads(self, store: Store, rows: Sequence[InboxRow]) -> None:
+        """Large payloads of messages for live instances."""
+        for number in {row.number for row in rows if REFERENCE in row.event}:
+            named = references_in(row.event for row in rows if row.number == number)
+            payloads = await store.read_payloads(number, named)
+            if number in self:
+                self[number].run.add_payloads(payloads)
 
     def longest_at_rest(self) -> "LiveInstance | None":
         """The one to let go of first."""
@@ -114,6 +147,12 @@ class LiveInstance:
         for ask in asked:
             ask()
         return not self.run.is_spoiled
+
+    def evict(self) -> None:
+        """Tear the code down. Values that wait for a turn have to find another way."""
+        self.run.evict()
+        for entry in entries_in(self.queue):
+            entry.go_alone()
 
     def next_due_ms(self) -> int | None:
         """When the next timer fires."""

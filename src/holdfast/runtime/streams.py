@@ -7,7 +7,7 @@ once it is known what became of the values on their way: its digits say how many
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, closing
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -15,19 +15,18 @@ from holdfast.core.events import ActivityYielded, Payload
 from holdfast.core.options import decode_options
 from holdfast.core.streams import MAX_YIELDS, enter_pending, room_for_yields
 from holdfast.errors import HoldfastError, StreamTooLong
+from holdfast.runtime.entries import Respond
 from holdfast.runtime.running_attempt import RunningAttempt
 from holdfast.storage.contract import Applied, AttemptKey, Failed, Outcome, Responses
 
-MAX_AHEAD: Final = 500
-"""How many values a body may have yielded that are not on disk yet."""
+MAX_TOGETHER: Final = 500
+"""How many values come as one message."""
+MAX_AHEAD: Final = 2 * MAX_TOGETHER
+"""How many values a body may have yielded that are not on disk yet: while some are written the next ones gather."""
+MAX_AHEAD_BYTES: Final = 4 * 1024 * 1024
+"""How much they may weigh together."""
 NO_VALUE: Final = b"null"
 """The final response of a stream carries nothing."""
-
-
-class Respond(Protocol):
-    """Hands values to the store, and tells what became of them."""
-
-    def __call__(self, responses: Responses, done: Callable[[Outcome], None], /) -> None: ...
 
 
 class StreamSender:
@@ -47,18 +46,25 @@ class StreamSender:
         self._options = decode_options(running.attempt.options)
         self._next_number = self._options.stream.delivered if self._options.stream else 0
         self._room = room_for_yields(running.attempt.ledger)
+        """How many more values than those in flight the digits can count."""
         self._waiting: list[bytes] = []
         self._in_flight = 0
-        self._is_called = False
+        self._bytes = self._bytes_in_flight = 0
+        self._most = MAX_AHEAD
+        """How many values may wait; those in flight count, too."""
+        self._is_idle = True
+        """Nothing is in flight, and nobody was called to send what waits."""
         self._error: BaseException | None = None
         self._outcome: asyncio.Future[None] | None = None
 
     async def deliver(self, values: AsyncGenerator[Any, None]) -> None:
         """Deliver what an async generator yields. What it yielded before it failed counts."""
+        encode = self._encode
         try:
             async with aclosing(values) as generator:
                 async for value in generator:
-                    await self._send(self._encode(value))
+                    if self._put(encode(value)):
+                        await self._until_nearer()
             await self._flush()
         except Exception:
             await self._flush()
@@ -85,16 +91,25 @@ class StreamSender:
                 asyncio.run_coroutine_threadsafe(self._send(self._encode(value)), self._loop).result()
 
     async def _send(self, data: bytes) -> None:
+        if self._put(data):
+            await self._until_nearer()
+
+    def _put(self, data: bytes) -> bool:
+        """Take a value in. Whether the body is far ahead now, and has to wait."""
         if self._error is not None:
             raise self._error
-        if self._room <= 0:
+        waiting = self._waiting
+        if len(waiting) >= self._room:
             raise StreamTooLong(f"{self._running.attempt.name} yielded more than {MAX_YIELDS:,} values in one attempt")
-        self._room -= 1
-        self._waiting.append(data)
-        if not self._in_flight and not self._is_called:
-            self._is_called = True
+        waiting.append(data)
+        self._bytes += len(data)
+        if self._is_idle:
+            self._is_idle = False
             self._loop.call_soon(self._go)
-        while len(self._waiting) + self._in_flight >= MAX_AHEAD and self._error is None:
+        return len(waiting) >= self._most or self._bytes >= MAX_AHEAD_BYTES
+
+    async def _until_nearer(self) -> None:
+        while (len(self._waiting) >= self._most or self._bytes >= MAX_AHEAD_BYTES) and self._error is None:
             await self._next_outcome()
 
     async def _flush(self) -> None:
@@ -115,36 +130,36 @@ class StreamSender:
         await asyncio.shield(self._outcome)
 
     def _go(self) -> None:
-        self._is_called = False
-        if self._in_flight or not self._waiting or self._error is not None:
+        if not self._waiting or self._error is not None:
+            self._is_idle = True
             return
-        values, self._waiting = self._waiting, []
+        values, self._waiting = self._waiting[:MAX_TOGETHER], self._waiting[MAX_TOGETHER:]
         attempt, now_ms = self._running.attempt, self._now_ms()
-        self._in_flight = len(values)
-        key, first = attempt.key, self._next_number
+        self._in_flight, self._bytes_in_flight = len(values), sum(map(len, values))
+        self._most, self._room = MAX_AHEAD - len(values), self._room - len(values)
         expires = self._options.expires_at_running_ms(
             scheduled_at_ms=attempt.scheduled_at_ms,
             started_at_ms=attempt.started_at_ms or attempt.scheduled_at_ms,
             heard_at_ms=now_ms,
         )
-        events = tuple(
-            ActivityYielded(
-                time_ms=now_ms,
-                activity=key.activity,
-                number=first + at,
-                value=Payload(msgspec.Raw(data)),
-                attempt=key.attempt,
-            )
-            for at, data in enumerate(values)
+        first, *more = [Payload(msgspec.Raw(data)) for data in values]
+        key, owner = attempt.key, attempt.owner
+        event = ActivityYielded(
+            time_ms=now_ms,
+            activity=key.activity,
+            number=self._next_number,
+            value=first,
+            attempt=key.attempt,
+            more=tuple(more),
         )
-        owner = attempt.owner
         if owner is None:
             raise HoldfastError(f"attempt {key} runs here and has no owner")
-        responses = Responses(key=key, owner=owner, from_ledger=attempt.ledger, events=events, expires_at_ms=expires)
+        responses = Responses(key=key, owner=owner, from_ledger=attempt.ledger, event=event, expires_at_ms=expires)
         self._respond(responses, self._decided)
 
     def _decided(self, outcome: Outcome) -> None:
         count, self._in_flight = self._in_flight, 0
+        self._bytes, self._most = self._bytes - self._bytes_in_flight, MAX_AHEAD
         attempt = self._running.attempt
         match outcome:
             case Applied():

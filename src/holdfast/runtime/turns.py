@@ -31,6 +31,7 @@ from holdfast.core.liveness import WorkerKey
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.replay.output import Ending, LogLine, Output, ScheduledActivity, SentEvent
 from holdfast.runtime.continuing import next_execution
+from holdfast.runtime.entries import Entry
 from holdfast.runtime.live import LiveInstance, Message
 from holdfast.storage.contract import (
     AttemptKey,
@@ -44,6 +45,7 @@ from holdfast.storage.contract import (
     NewAttempt,
     NextExecution,
     PendingExit,
+    Responses,
     TimerRow,
     Transition,
     Turn,
@@ -67,13 +69,14 @@ class BuiltTurn(NamedTuple):
 class Taken:
     """The messages that a turn applied, by how they came."""
 
-    __slots__ = ("completions", "consumed", "mail", "responses", "yields")
+    __slots__ = ("completions", "consumed", "entries", "mail", "responses", "yields")
 
     def __init__(self) -> None:
         self.completions: list[Completion] = []
         self.responses: list[Transition] = []
         self.consumed: list[int] = []
         self.yields: dict[AttemptKey, int] = {}
+        self.entries: tuple[Responses, ...] = ()
         self.mail = 0
 
     def sort(self, messages: list[Message], timers_ended: list[int]) -> None:
@@ -90,6 +93,8 @@ class Taken:
                     self.yields[response.key] = self.yields.get(response.key, 0) + response.count
             elif type(event) is TimerFired:
                 timers_ended.append(event.timer)
+            elif type(response) is Entry:
+                self.entries = (*self.entries, response.responses)
 
 
 def build_turn(
@@ -136,6 +141,7 @@ def build_turn(
         sent=tuple(_messages(live, output.sent)) if output.sent else (),
         mailbox=live.run.mailbox if live.turn == 0 else None,
         yields=tuple(PendingExit(key=key, count=count) for key, count in taken.yields.items()) if taken.yields else (),
+        entries=taken.entries,
         kept=() if output.kept is None else _kept(output.kept),
         next=following,
     )
@@ -262,6 +268,6 @@ def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Tra
             )
         case ActivityYielded():
             attempt = attempts.get((event.activity, event.attempt))
-            return None if attempt is None else PendingExit(key=attempt.key, count=1)
+            return None if attempt is None else PendingExit(key=attempt.key, count=len(event.numbers))
         case _:
             return None

@@ -22,11 +22,13 @@ from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.claims import LOOK_SECONDS, Claims
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.deadlines import Deadlines
+from holdfast.runtime.entries import Entry
 from holdfast.runtime.host import this_process
 from holdfast.runtime.instances import InstanceOwner
 from holdfast.runtime.janitor import Janitor
 from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS
+from holdfast.runtime.live import Message
 from holdfast.runtime.net import Net
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.surroundings import Lease, Surroundings
@@ -306,6 +308,13 @@ class Worker:
         self.committer.submit(beat, done)
 
     def _respond(self, responses: Responses, done: Callable[[Outcome], None]) -> None:
+        """Values go with the turn that applies them, where the instance is live and has those before them."""
+        event = responses.event
+        message = Message(event, response=Entry(responses, done, self._respond_alone))
+        if self._is_stopping or not self.instances.hand_over(responses.key, event.number, message):
+            self._respond_alone(responses, done)
+
+    def _respond_alone(self, responses: Responses, done: Callable[[Outcome], None]) -> None:
         def decided(outcome: Outcome) -> None:
             done(outcome)
             self.look()  # the values wait in the inbox of an instance that may be live here

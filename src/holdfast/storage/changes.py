@@ -60,8 +60,8 @@ class Completion(Record, frozen=True):
     failure: bytes | None = None
     by_owner: bool = True
     """False when somebody else ends the attempt: a janitor at its deadline, or whoever found its worker dead."""
-    by_inbox: bool = False
-    """It ends a stream: it goes through the inbox, behind the values that wait there (L15)."""
+    values: int | None = None
+    """It ends a stream of so many values: it is applied behind them, and waits in the inbox where they do (L15)."""
 
 
 class PendingExit(Record, frozen=True):
@@ -104,6 +104,20 @@ class NextExecution(Record, frozen=True):
     started: bytes
 
 
+class Responses(Record, frozen=True):
+    """A running attempt yielded values: pending responses that enter leg 2 together (L15).
+
+    With the turn that applies them they leave it in the same commit; alone they wait in the inbox. The same ones again
+    are `Applied` and change nothing (L11): only the attempt's owner adds responses to it.
+    """
+
+    key: AttemptKey
+    owner: WorkerKey
+    from_ledger: int
+    event: ActivityYielded
+    expires_at_ms: int | None = None
+
+
 class Turn(Record, frozen=True):
     """All or nothing (G11): history, activities, timers and consumed messages of one turn."""
 
@@ -140,6 +154,8 @@ class Turn(Record, frozen=True):
         return self.waits is not None or self.mail_taken > 0 or bool(self.sent) or self.mailbox is not None
 
     yields: tuple[PendingExit, ...] = ()
+    entries: tuple[Responses, ...] = ()
+    """Values that this turn applied and that are not stored yet. If one is stale, so is the turn."""
 
 
 class Start(Record, frozen=True):
@@ -246,19 +262,6 @@ class Disown(Record, frozen=True):
     owner: WorkerKey
     attempts: tuple[HeldAttempt, ...] = ()
     instances: tuple[HeldInstance, ...] = ()
-
-
-class Responses(Record, frozen=True):
-    """A running attempt yielded values: pending responses that enter leg 2 together and wait in the inbox (L15).
-
-    The same ones again are `Applied` and change nothing (L11): only the attempt's owner adds responses to it.
-    """
-
-    key: AttemptKey
-    owner: WorkerKey
-    from_ledger: int
-    events: tuple[ActivityYielded, ...]
-    expires_at_ms: int | None = None
 
 
 class SetDeadline(Record, frozen=True):

@@ -11,6 +11,7 @@ from holdfast.core.ledger import SEED, enter_leg2, exit_leg2, read
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.core.options import decode_options, options_of_next
 from holdfast.core.retry import GiveUp, TryAgain, after_failure, after_loss
+from holdfast.core.streams import values_delivered
 from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import AttemptRecord, Completion, NewAttempt, Retry, Transition
 
@@ -116,6 +117,7 @@ def _final(attempt: AttemptRecord, failure: bytes, event: AttemptEvent, now_ms: 
     if to_state is AttemptState.FAILED and read(attempt.ledger).leg1_concluded:
         entered, _ = enter_leg2(attempt.ledger)
         applied = exit_leg2(entered, final=True)
+    stream = decode_options(attempt.options).stream
     answer = ActivityFailed(
         time_ms=now_ms,
         activity=attempt.key.activity,
@@ -132,5 +134,5 @@ def _final(attempt: AttemptRecord, failure: bytes, event: AttemptEvent, now_ms: 
         applied_ledger=applied,
         event=None if attempt.state is AttemptState.CANCELLED_RUNNING else answer,
         failure=failure,
-        by_inbox=decode_options(attempt.options).stream is not None,
+        values=None if stream is None else values_delivered(stream.delivered, attempt.ledger),
     )

@@ -24,6 +24,7 @@ from holdfast.core.events import (
     WorkflowCompleted,
     WorkflowFailed,
     payload_of,
+    payloads_of,
 )
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.changes import LargePayload
@@ -50,21 +51,41 @@ _PAYLOAD_FIELD: Final[dict[type[object], str]] = {
 
 def offload(event: Event, payloads: list[LargePayload]) -> Event:
     """`event` itself, or, when its payload is large, with a reference to it instead."""
+    if isinstance(event, ActivityYielded) and event.more:
+        return _with_values(event, [_aside(value, payloads) for value in event.values])
     payload = payload_of(event)
-    if payload is None or payload.reference or len(payload.data) <= INLINE_LIMIT_BYTES:
+    if payload is None or (aside := _aside(payload, payloads)) is payload:
         return event
+    return msgspec.structs.replace(event, **{_PAYLOAD_FIELD[type(event)]: aside})
+
+
+def _aside(payload: Payload, payloads: list[LargePayload]) -> Payload:
+    if payload.reference or len(payload.data) <= INLINE_LIMIT_BYTES:
+        return payload
     large = large_payload(bytes(payload.data))
     payloads.append(large)
-    return msgspec.structs.replace(event, **{_PAYLOAD_FIELD[type(event)]: Payload(reference=large.reference)})
+    return Payload(reference=large.reference)
+
+
+def _with_values(event: Event, values: list[Payload]) -> Event:
+    if all(value is before for value, before in zip(values, payloads_of(event), strict=True)):
+        return event
+    return msgspec.structs.replace(event, value=values[0], more=tuple(values[1:]))
 
 
 def inline(event: Event, payloads: Mapping[str, bytes]) -> Event:
     """`event` with its payload in place, if it was named by its reference and is there."""
+    if isinstance(event, ActivityYielded) and event.more:
+        return _with_values(event, [_in_place(value, payloads) for value in event.values])
     payload = payload_of(event)
-    if payload is None or payload.reference not in payloads:
+    if payload is None or (whole := _in_place(payload, payloads)) is payload:
         return event
-    whole = Payload(msgspec.Raw(payloads[payload.reference]))
     return msgspec.structs.replace(event, **{_PAYLOAD_FIELD[type(event)]: whole})
+
+
+def _in_place(payload: Payload, payloads: Mapping[str, bytes]) -> Payload:
+    data = payloads.get(payload.reference)
+    return payload if data is None else Payload(msgspec.Raw(data))
 
 
 def references_in(encoded: Iterable[object]) -> set[str]:

@@ -54,7 +54,7 @@ from holdfast.storage.sqlite.delivery import apply_deliver, write_mail
 from holdfast.storage.sqlite.keeping import keep
 from holdfast.storage.sqlite.rows import attempt_of, instance_of
 from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.streams import apply_responses, exit_pending
+from holdfast.storage.sqlite.streams import apply_responses, enter_with_turn, exit_pending, take_back
 from holdfast.storage.sqlite.transaction import Transaction
 
 NO_DEADLINE_MS = 2**62
@@ -114,15 +114,19 @@ def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
     """Completions first, then the instance's guard, then what the turn did. A rejected turn keeps its completions."""
     close = attempts.close_by_completion
     stale = [one for one in turn.completions if not close(transaction, one, one.applied_ledger)]
-    if not stale and _advance(transaction, turn):
+    entered = not turn.entries or enter_with_turn(transaction, turn.entries)
+    if not stale and entered and _advance(transaction, turn):
         for left in turn.yields:
             exit_pending(transaction, left)
         _write_turn(transaction, turn, turn.number)
         return APPLIED
+    if turn.entries and entered:
+        take_back(transaction, turn.entries)
     for completion in turn.completions:
         if completion not in stale:
             attempts.reopen_for_inbox(transaction, completion)
-    return Rejected(reason="a completion was stale" if stale else "the fence, the owner or the turn has moved on")
+    is_stale = stale or not entered
+    return Rejected(reason="an answer was stale" if is_stale else "the fence, the owner or the turn has moved on")
 
 
 def _advance(transaction: Transaction, turn: Turn) -> bool:

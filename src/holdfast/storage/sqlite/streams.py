@@ -1,4 +1,9 @@
-"""Pending responses: values that an activity yields enter leg 2 together and wait in the inbox (L4, L11, L14, L15)."""
+"""Pending responses: values that an activity yields enter leg 2 together (L4, L11, L14, L15).
+
+They wait in the inbox, or leave with the turn that comes with them.
+"""
+
+from collections.abc import Sequence
 
 import msgspec
 
@@ -6,7 +11,7 @@ from holdfast.core.events import encode_event
 from holdfast.core.gates import stamp_ms
 from holdfast.core.ledger import RESPONSE_ENTRY
 from holdfast.core.require import require
-from holdfast.core.streams import enter_pending
+from holdfast.core.streams import enter_pending, pass_pending
 from holdfast.storage.contract import Applied, LargePayload, Outcome, PendingExit, Rejected, Responses
 from holdfast.storage.large import offload
 from holdfast.storage.sqlite.attempts import insert_payloads
@@ -15,27 +20,52 @@ from holdfast.storage.sqlite.transaction import Transaction
 
 
 def apply_responses(transaction: Transaction, responses: Responses) -> Outcome:
-    """All of them or none. The same ones again change nothing (L11)."""
-    key, now_ms = responses.key, transaction.now_ms
-    where = (key.number, key.execution, key.activity, key.dimension, key.attempt, responses.owner)
-    count = len(responses.events)
+    """Alone: all of them or none, into the inbox. The same ones again change nothing (L11)."""
+    key, now_ms, count = responses.key, transaction.now_ms, len(responses.event.numbers)
     entered = enter_pending(responses.from_ledger, count)
-    before = responses.from_ledger // RESPONSE_ENTRY
-    added = entered - responses.from_ledger
-    if not transaction.change(sql.enter_responses, added, now_ms, responses.expires_at_ms, *where, before):
-        if transaction.rows(sql.entered_responses, *where, entered // RESPONSE_ENTRY):
+    if not _move(transaction, responses, responses.from_ledger, entered):
+        if transaction.rows(sql.entered_responses, *_guard(responses), entered // RESPONSE_ENTRY):
             return Applied(changed=0)
         return Rejected(reason="the attempt is closed, asked to stop, or somebody else's")
-    for event in responses.events:
-        payloads: list[LargePayload] = []
-        kept = offload(event, payloads)
-        if payloads:
-            insert_payloads(transaction, key.number, payloads)
-        if kept.time_ms < now_ms:
-            kept = msgspec.structs.replace(kept, time_ms=stamp_ms(kept.time_ms, now_ms))
-        transaction.change(sql.insert_inbox, key.number, key.execution, now_ms, encode_event(kept))
+    payloads: list[LargePayload] = []
+    event = offload(responses.event, payloads)
+    insert_payloads(transaction, key.number, payloads)
+    if event.time_ms < now_ms:
+        event = msgspec.structs.replace(event, time_ms=stamp_ms(event.time_ms, now_ms))
+    transaction.change(sql.insert_inbox, key.number, key.execution, now_ms, encode_event(event))
     transaction.change(sql.wake_instance, key.number)
     return Applied(changed=count)
+
+
+def enter_with_turn(transaction: Transaction, entries: Sequence[Responses]) -> bool:
+    """Values enter and leave leg 2 with the turn that applied them (L4, L5): all, or none if one of them is stale."""
+    for at, responses in enumerate(entries):
+        if not _move(transaction, responses, responses.from_ledger, _passed(responses)):
+            take_back(transaction, entries[:at])
+            return False
+    return True
+
+
+def take_back(transaction: Transaction, entries: Sequence[Responses]) -> None:
+    """The turn of these values is not written after all."""
+    for responses in reversed(entries):
+        moved = _move(transaction, responses, _passed(responses), responses.from_ledger)
+        require(moved, f"attempt {responses.key} lost the responses that this transaction added to it")
+
+
+def _passed(responses: Responses) -> int:
+    return pass_pending(responses.from_ledger, len(responses.event.numbers))
+
+
+def _move(transaction: Transaction, responses: Responses, before: int, after: int) -> bool:
+    """Conditional on all digits but those that count exits, which belong to the instance's turns (decision 14)."""
+    bindings = (after - before, transaction.now_ms, responses.expires_at_ms, *_guard(responses))
+    return bool(transaction.change(sql.enter_responses, *bindings, before // RESPONSE_ENTRY))
+
+
+def _guard(responses: Responses) -> tuple[int | str, ...]:
+    key = responses.key
+    return key.number, key.execution, key.activity, key.dimension, key.attempt, responses.owner
 
 
 def exit_pending(transaction: Transaction, left: PendingExit) -> None:

@@ -9,6 +9,7 @@ from holdfast.storage.contract import (
     Applied,
     AttemptKey,
     Failed,
+    Fence,
     InstanceRecord,
     PendingExit,
     Rejected,
@@ -22,13 +23,18 @@ RUNNING = 889_000_000_000_000
 
 def responses(record: InstanceRecord, *numbers: int, entered: int = 0, attempt: int = 1) -> Responses:
     """Values of the attempt that a started instance has, with these numbers."""
+    values = tuple(Payload(msgspec.Raw(b"%d" % number)) for number in numbers)
     return Responses(
         key=AttemptKey(record.number, 1, 0, attempt),
         owner=ANNA,
         from_ledger=RUNNING + entered * 10**6,
-        events=tuple(
-            ActivityYielded(time_ms=1, activity=0, number=number, value=Payload(msgspec.Raw(b"%d" % number)))
-            for number in numbers
+        event=ActivityYielded(
+            time_ms=1,
+            activity=0,
+            number=numbers[0],
+            value=values[0],
+            attempt=attempt,
+            more=values[1:],
         ),
     )
 
@@ -43,7 +49,7 @@ class StreamRules(Rules):
             loaded = await bench.store.load(record.number, 1)
             check((loaded.attempts[0].state, loaded.attempts[0].ledger) == (AttemptState.RUNNING, 889_000_003_000_000))
             events = [decode_event(row.event) for row in loaded.inbox]
-            check([event.number for event in events if isinstance(event, ActivityYielded)] == [0, 1, 2])
+            check([event.numbers for event in events if isinstance(event, ActivityYielded)] == [range(3)])
 
         self.on_bench(case)
 
@@ -53,7 +59,7 @@ class StreamRules(Rules):
             check(await bench.one(responses(record, 0, 1)) == Applied(changed=2))
             check(await bench.one(responses(record, 0, 1)) == Applied(changed=0))
             loaded = await bench.store.load(record.number, 1)
-            check((loaded.attempts[0].ledger, len(loaded.inbox)) == (889_000_002_000_000, 2))
+            check((loaded.attempts[0].ledger, len(loaded.inbox)) == (889_000_002_000_000, 1))
 
         self.on_bench(case)
 
@@ -111,5 +117,61 @@ class StreamRules(Rules):
             check(loaded.attempts[0].state is AttemptState.CANCELLED_RUNNING)
             check((loaded.attempts[0].ledger, len(loaded.inbox)) == (889_000_002_000_002, 0))
             check(isinstance(await bench.one(responses(record, 2, entered=2)), Rejected))
+
+        self.on_bench(case)
+
+    def test_L13_values_enter_and_leave_leg_2_with_the_turn_that_applied_them(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(turn(record, entries=(responses(record, 0, 1, 2),)))))
+            loaded = await bench.store.load(record.number, 1)
+            check((loaded.attempts[0].ledger, len(loaded.inbox)) == (889_000_003_000_003, 0))
+            again = await bench.one(responses(record, 0, 1, 2))
+            check(again == Applied(changed=0), "alone, after the turn that brought them (L11)")
+            check(len((await bench.store.load(record.number, 1)).inbox) == 0)
+            check(applied(await bench.one(responses(record, 3, entered=3))))
+            check((await bench.store.read_attempts(record.number, 1))[0].ledger == 889_000_004_000_003)
+
+        self.on_bench(case)
+
+    def test_L13_a_turn_with_stale_values_changes_nothing(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(responses(record, 0, 1))))
+            before = await bench.store.load(record.number, 1)
+            stale = turn(record, entries=(responses(record, 2, entered=2), responses(record, 0, 1)))
+            check(isinstance(await bench.one(stale), Rejected))
+            stranger = msgspec.structs.replace(responses(record, 2, entered=2), owner=BERT)
+            check(isinstance(await bench.one(turn(record, entries=(stranger,))), Rejected))
+            check(await bench.store.load(record.number, 1) == before)
+
+        self.on_bench(case)
+
+    def test_L14_values_of_a_rejected_turn_did_not_come_and_can_come_alone(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            values = responses(record, 0, 1)
+            late = msgspec.structs.replace(turn(record, entries=(values,)), fence=Fence(record.fence + 1))
+            check(isinstance(await bench.one(late), Rejected))
+            check((await bench.store.read_attempts(record.number, 1))[0].ledger == RUNNING)
+            check(await bench.one(values) == Applied(changed=2))
+            loaded = await bench.store.load(record.number, 1)
+            check((loaded.attempts[0].ledger, len(loaded.inbox)) == (889_000_002_000_000, 1))
+
+        self.on_bench(case)
+
+    def test_L15_the_end_of_a_stream_may_come_with_the_turn_of_its_last_values(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(turn(record, entries=(responses(record, 0),)))))
+            ended = completion(
+                record,
+                from_ledger=RUNNING + 10**6,
+                entered_ledger=RUNNING + 2 * 10**6,
+                applied_ledger=RUNNING + 2 * 10**6 + 1 - 10**12,
+            )
+            following = msgspec.structs.replace(turn(record, completions=(ended,)), turn=record.turn + 1)
+            check(applied(await bench.one(following)))
+            check((await bench.store.read_attempts(record.number, 1))[0].ledger == 888_000_002_000_002)
 
         self.on_bench(case)
