@@ -66,7 +66,17 @@ class Engine(Client):
 
     async def __aenter__(self) -> Self:
         await self.open()
-        self._worker = Worker(
+        self._worker = self._new_worker()
+        self._committer = self._worker.committer
+        try:
+            await self._worker.start()
+        except Exception:
+            await self.__aexit__(None, None, None)
+            raise
+        return self
+
+    def _new_worker(self) -> Worker:
+        return Worker(
             self._store,
             self._registry,
             self._surroundings,
@@ -75,13 +85,6 @@ class Engine(Client):
             committed=self._committed,
             **self._options,
         )
-        self._committer = self._worker.committer
-        try:
-            await self._worker.start()
-        except Exception:
-            await self.__aexit__(None, None, None)
-            raise
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

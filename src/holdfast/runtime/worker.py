@@ -204,6 +204,11 @@ class Worker:
             await self._lease.stop()
             self._lease = None
 
+    async def take_over(self, key: WorkerKey) -> None:
+        """A worker is known to be dead: what it had moves on at once. For tests."""
+        await self._janitor.lose(key, at_deadline=False)
+        self.look()
+
     def _unsure(self) -> None:
         self._net.hurry()  # a commit may be on disk although an error was told (W3)
 

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.testing.chaos import CrashReport
+    from holdfast.testing.commits import Crash
     from holdfast.testing.environment import Environment
     from holdfast.testing.replayer import Replayer
 
-__all__ = ["CrashReport", "Environment", "Replayer"]
+__all__ = ["Crash", "CrashReport", "Environment", "Replayer"]
 
-_WHERE = {"CrashReport": "chaos", "Environment": "environment", "Replayer": "replayer"}
+_WHERE = {"Crash": "commits", "CrashReport": "chaos", "Environment": "environment", "Replayer": "replayer"}
 
 if not TYPE_CHECKING:  # a checker must still find a name that is written wrongly
 

@@ -42,7 +42,8 @@ class Ending:
     """What came of one run."""
 
     result: str
-    commands: list[HistoryEvent]
+    commands: list[list[HistoryEvent]]
+    """Of every execution."""
     problems: list[str]
 
 
@@ -130,12 +131,14 @@ class _Lives:
         except HoldfastError as error:
             return f"{type(error).__name__}: {error}"
 
-    async def _commands(self, engine: "Engine") -> list[HistoryEvent]:
+    async def _commands(self, engine: "Engine") -> list[list[HistoryEvent]]:
         record = await engine.store.find(InstanceId(INSTANCE))
-        if record is None:
-            return []
-        rows = await engine.store.read_history(record.number, record.execution)
-        return [event for row in rows for event in decode_events(row.events) if not isinstance(event, INPUTS)]
+        commands: list[list[HistoryEvent]] = []
+        for execution in range(1, record.execution + 1 if record is not None else 1):
+            rows = await engine.store.read_history(record.number, execution) if record is not None else []
+            events = [event for row in rows for event in decode_events(row.events)]
+            commands.append([event for event in events if not isinstance(event, INPUTS)])
+        return commands
 
     def _store(self, path: Path) -> DuplicatingStore:
         return DuplicatingStore(path, clock=self._clock.now_ms, random=Random(path.name))  # noqa: S311 - reproducible
@@ -161,9 +164,15 @@ def _differences(calm: Ending, ended: Ending) -> list[str]:
     if ended.result != calm.result:
         found.append(f"the result was {ended.result}, and {calm.result} without a crash")
     if len(ended.commands) != len(calm.commands):
-        found.append(f"{len(ended.commands)} steps were recorded, and {len(calm.commands)} without a crash")
-    pairs = zip(calm.commands, ended.commands, strict=False)
-    found += [
-        f"step {number} differs: {b!r} instead of {a!r}" for number, (a, b) in enumerate(pairs) if not is_same(a, b)
-    ]
+        found.append(f"there were {len(ended.commands)} executions, and {len(calm.commands)} without a crash")
+    for execution, (before, after) in enumerate(zip(calm.commands, ended.commands, strict=False), start=1):
+        found += [f"execution {execution}: {each}" for each in _different_steps(before, after)]
     return found
+
+
+def _different_steps(calm: list[HistoryEvent], ended: list[HistoryEvent]) -> list[str]:
+    found: list[str] = []
+    if len(ended) != len(calm):
+        found.append(f"{len(ended)} steps were recorded, and {len(calm)} without a crash")
+    pairs = enumerate(zip(calm, ended, strict=False))
+    return found + [f"step {number} differs: {b!r} instead of {a!r}" for number, (a, b) in pairs if not is_same(a, b)]

@@ -9,26 +9,32 @@ import datetime as dt
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import EllipsisType, ModuleType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.workflow import Workflow
 from holdfast.client.engine import DEFAULT_MAX_ACTIVITIES, Engine
+from holdfast.core.events import Started
 from holdfast.core.options import DEFAULT_QUEUE
-from holdfast.errors import InvalidOption, UsageError
-from holdfast.runtime.faults import FaultHook
+from holdfast.errors import InvalidOption, InvariantBroken, UsageError
+from holdfast.runtime.faults import FaultHook, FaultPoint
 from holdfast.runtime.providers import SystemProviders
 from holdfast.runtime.surroundings import Surroundings
-from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
+from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
+from holdfast.storage.contract import InstanceNumber, Outcome, Start
 from holdfast.storage.sqlite.store import IN_MEMORY, SqliteStore
 from holdfast.testing.chaos import CrashReport, crash_at_every_commit
 from holdfast.testing.clock import SkippingClock
+from holdfast.testing.commits import Crash, Where, checked
+from holdfast.testing.dying import Lives, OutlivingCommitter, quiet_crashes
+from holdfast.testing.repeating import RepeatingStore
 from holdfast.testing.replacing import Body, Replacements
 from holdfast.testing.simulation.world import TaskLease
 
 T = TypeVar("T")
 MILLISECONDS: Final = 1000
+DURABILITY: Final = "relaxed"
 
 
 class Environment(Engine):
@@ -50,7 +56,11 @@ class Environment(Engine):
         cache_size: int = DEFAULT_CACHE_SIZE,
         fault_hook: FaultHook | None = None,
     ) -> None:
-        self._time = EnvironmentProviders()
+        self._time = time = EnvironmentProviders()
+        self._lives = Lives(self, fault_hook)
+        if not isinstance(store, SqliteStore):
+            store = RepeatingStore(store, clock=time.now_ms, elapsed_ms=time.elapsed_precise_ms, durability=DURABILITY)
+            store.begin_repeating(self.name_of)
         super().__init__(
             store,
             modules=modules,
@@ -59,34 +69,40 @@ class Environment(Engine):
             queues=queues,
             max_activities=max_activities,
             cache_size=cache_size,
-            durability="relaxed",
+            durability=DURABILITY,
             surroundings=Surroundings(
                 providers=self._time,
                 make_lease=StillLease,
                 make_bell=NoBell,
-                fault_hook=fault_hook,
+                fault_hook=self._lives,
                 judge_same_host=False,
             ),
         )
         self._replacements = Replacements(self._registry, replace or {})
+        self._make_noise: Callable[[], None] = _nothing
 
     async def __aenter__(self) -> Self:
         clock = SkippingClock.of_running_loop()
         self._time.clock = clock
         clock.enter(self)
         try:
-            return await super().__aenter__()
+            await super().__aenter__()
         except BaseException:
             clock.leave(self)
             raise
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
+            await self._lives.settle()
             await super().__aexit__(kind, error, traceback)
         finally:
             self._clock.leave(self)
+            self._make_noise()
+        if isinstance(self._store, RepeatingStore) and self._store.violations and error is None:
+            raise InvariantBroken(f"what came twice was done twice: {'; '.join(self._store.violations)}")
 
     async def abandon(self) -> None:
         """Let go of everything without a word, as a killed process does."""
@@ -167,6 +183,66 @@ class Environment(Engine):
 
     # ------------------------------------------------------------ crashes
 
+    def crash(self, *, before: Where | None = None, after: Where | None = None) -> Crash:
+        """Let the worker die before or after the commit of a step; another goes on with its store at once.
+
+        The step is an activity (the commit that records how it ended), a name (of an activity, of an event, or a kind
+        of history event such as "timer_fired"), the number of a commit, counted from now, or ``...`` for every one. At
+        one step it dies once. `deaths` of what this gives back says how often that was.
+        """
+        given = [(FaultPoint.BEFORE_COMMIT, before), (FaultPoint.AFTER_COMMIT, after)]
+        named = [(point, where) for point, where in given if where is not None]
+        if len(named) != 1:
+            raise UsageError("crash before= something or after= something; for both, say it twice")
+        if self._make_noise is _nothing:
+            self._make_noise = quiet_crashes(asyncio.get_running_loop())
+            self._committer = OutlivingCommitter(self._store, self._time.commit_id, self._lives)
+        crash = Crash(named[0][0], checked(named[0][1]))
+        self._lives.add(crash)
+        return crash
+
+    @property
+    def deaths(self) -> int:
+        """How often the worker has died so far."""
+        return self._lives.deaths
+
+    def duplicate(self, what: Activity[..., Any] | str | EllipsisType = ...) -> None:
+        """From now on deliver something twice: the ends of an activity, an event by its name, or everything.
+
+        The second time nothing may change; that it did is an `InvariantBroken` when the environment is closed.
+        """
+        if not isinstance(self._store, RepeatingStore):
+            raise UsageError("duplicates need a store of the environment's own: give it a path, or nothing")
+        if isinstance(what, int):
+            raise UsageError(f"name an activity or an event, or ... for everything, not {what!r}")
+        self._store.repeated.append(checked(what))
+
+    def next_worker(self) -> Worker:
+        """The one that follows a worker that died."""
+        self._worker = self._new_worker()
+        return self._worker
+
+    def goes_on(self) -> None:
+        """A worker has taken over: whoever waits for an end that the dead one could not tell of may look."""
+        self._waiters.look()
+
+    def _new_worker(self) -> Worker:
+        worker = super()._new_worker()
+        self._lives.begin(worker)
+        return worker
+
+    async def _commit_start(self, start: Start, started: Started) -> Outcome:
+        """A start that the worker dies over is made again with the next."""
+        if not self.deaths and self._make_noise is _nothing:
+            return await super()._commit_start(start, started)
+        outcome, _ = await self._lives.outlive(lambda _: Engine._commit_start(self, start, started))  # noqa: SLF001
+        return outcome
+
+    def name_of(self, number: InstanceNumber, execution: int, activity: int) -> str:
+        """The name of an activity, as its attempts have it."""
+        attempts = _at_once(self._store.read_attempts(number, execution))
+        return next((attempt.name for attempt in attempts if attempt.key.activity == activity), "")
+
     async def crash_at_every_commit(self, workflow: Workflow[..., Any], *args: Any) -> CrashReport:
         """Run a workflow again and again, each time with the worker dying before or after another of its commits.
 
@@ -224,6 +300,10 @@ class NoBell:
 
     def notify(self) -> None:
         """Nobody is told."""
+
+
+def _nothing() -> None:
+    """Nobody has asked for a crash."""
 
 
 def _at_once(reading: Coroutine[Any, Any, T]) -> T:
