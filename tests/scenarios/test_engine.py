@@ -192,6 +192,7 @@ def test_an_exception_type_that_is_not_registered_here_keeps_its_name(tmp_path: 
             assert isinstance(cause, hf.RemoteError)
             assert cause.type_name.endswith("test_engine.Declined")
             assert str(cause) == "declined with 3"
+            assert str(caught.value) == f"a failed: {cause.type_name}: declined with 3"
         finally:
             await client.close()
 

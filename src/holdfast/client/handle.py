@@ -16,6 +16,7 @@ from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import (
     InstanceNotFound,
     InvalidOption,
+    RemoteError,
     WorkflowBlocked,
     WorkflowCancelled,
     WorkflowFailed,
@@ -121,7 +122,8 @@ class Handle(Generic[R_co]):
             return value
         if state is InstanceState.FAILED:
             cause = to_exception(_failure.decode(data), self._client.resolve)
-            raise WorkflowFailed(f"{self._id} failed: {type(cause).__name__}: {cause}", cause) from cause
+            name = cause.type_name if isinstance(cause, RemoteError) else type(cause).__name__
+            raise WorkflowFailed(f"{self._id} failed: {name}: {cause}", cause) from cause
         if state is InstanceState.TERMINATED:
             reason: str | None = decode(data)
             said = f": {reason}" if reason else ""

@@ -13,8 +13,10 @@ what ``__init__`` had left behind, even if that took other arguments than it pas
 """
 
 import builtins
+import os
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
@@ -38,6 +40,8 @@ Resolver = Callable[[str], type[BaseException] | None]
 
 _TYPE_NAME_LIMIT: Final = 500
 _NOTES: Final = "__notes__"
+_ENGINE: Final = str(Path(__file__).parents[1]) + os.sep
+"""Where our own code is."""
 _NEVER_RAISED_AGAIN: Final = (StopIteration, StopAsyncIteration, BaseExceptionGroup)
 """Python turns the first two into other errors inside coroutines; a group without members cannot be made."""
 
@@ -147,8 +151,11 @@ def _notes_of(exception: BaseException) -> list[str]:
 
 
 def _traceback_of(exception: BaseException) -> str:
+    """Where it was raised, as seen by the user: how the engine came to call the code is left out."""
     frames = traceback.extract_tb(exception.__traceback__, limit=-TRACEBACK_LIMIT_FRAMES)
-    return _clean("".join(frames.format()).rstrip(), TRACEBACK_LIMIT_CHARACTERS)
+    first = next((at for at, frame in enumerate(frames) if not frame.filename.startswith(_ENGINE)), 0)
+    shown = traceback.StackSummary.from_list(frames[first:])
+    return _clean("".join(shown.format()).rstrip(), TRACEBACK_LIMIT_CHARACTERS)
 
 
 def _storable_arguments(exception: BaseException) -> list[Any] | None:
@@ -183,6 +190,8 @@ def to_exception(failure: Failure, resolve: Resolver) -> Exception:
     """The exception that `failure` records, ready to be raised; its causes hang on ``__cause__``."""
     members = [to_exception(member, resolve) for member in failure.members]
     exception = _rebuild(failure, resolve(failure.type), members)
+    if isinstance(exception, RemoteError) and exception.type_name == failure.type:
+        exception.add_note(f"Its type was {failure.type}, which is not known here")
     for note in failure.notes:
         exception.add_note(note)
     if failure.traceback:

@@ -198,10 +198,10 @@ class AttemptRunner:
         try:
             async with limit:
                 return await self._call(activity, running)
-        except TimeoutError as error:
+        except TimeoutError:
             if not limit.expired():
                 raise  # the body's own
-            raise ActivityTimedOut(_late(activity.name, decode_options(running.attempt.options))) from error
+            raise ActivityTimedOut(_late(activity.name, decode_options(running.attempt.options))) from None
 
     async def _call(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
         if activity.process:

@@ -7,8 +7,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from holdfast.core.lifecycle import AttemptEvent
 from holdfast.core.liveness import WorkerKey, WorkerState
+from holdfast.core.options import decode_options
 from holdfast.errors import ActivityTimedOut
 from holdfast.payloads.failures import Failure, qualified_name
 from holdfast.runtime.committer import Committer
@@ -90,7 +93,7 @@ class Janitor:
         """A5: a deadline has passed and nobody has said so. The one who runs it may have been faster."""
         failure = Failure(
             type=qualified_name(ActivityTimedOut),
-            message=f"{attempt.name} was {attempt.state} beyond its deadline",
+            message=_late(attempt),
         )
         ended = end_by_failure(
             attempt,
@@ -107,17 +110,24 @@ class Janitor:
 
 
 def _by_janitor(ended: Completion | Retry) -> Completion | Retry:
-    if isinstance(ended, Retry):
-        return Retry(ended=ended.ended, next=ended.next, by_owner=False)
-    return Completion(
-        key=ended.key,
-        owner=ended.owner,
-        from_state=ended.from_state,
-        from_ledger=ended.from_ledger,
-        to_state=ended.to_state,
-        entered_ledger=ended.entered_ledger,
-        applied_ledger=ended.applied_ledger,
-        event=ended.event,
-        failure=ended.failure,
-        by_owner=False,
-    )
+    return msgspec.structs.replace(ended, by_owner=False)
+
+
+def _late(attempt: AttemptRecord) -> str:
+    """Which of the four limits it went beyond (A5): the one whose time came first."""
+    options = decode_options(attempt.options)
+    close_ms = options.schedule_to_close_ms
+    limits = [(attempt.scheduled_at_ms, close_ms, "was not done within its schedule_to_close of")]
+    if attempt.started_at_ms is None:
+        limits.append(
+            (attempt.available_at_ms, options.schedule_to_start_ms, "did not begin within its schedule_to_start of")
+        )
+    else:
+        heard_at_ms = attempt.heartbeat_at_ms or attempt.started_at_ms
+        limits.append((attempt.started_at_ms, options.start_to_close_ms, "did not answer within its start_to_close of"))
+        limits.append((heard_at_ms, options.heartbeat_ms, "was silent for longer than its heartbeat of"))
+    passed = [(since + limit, limit, what) for since, limit, what in limits if limit is not None]
+    if not passed:
+        return f"{attempt.name} was {attempt.state} beyond its deadline"
+    _, limit_ms, what = min(passed)
+    return f"{attempt.name} {what} {limit_ms / 1000:g} s"

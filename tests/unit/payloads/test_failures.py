@@ -1,6 +1,7 @@
 """Exceptions as data, and back as what they were."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self, cast
 
 import msgspec
@@ -12,6 +13,7 @@ from holdfast.payloads import (
     decode,
     encode,
     failure_of,
+    failures,
     qualified_name,
     resolve_builtin,
     to_exception,
@@ -127,6 +129,10 @@ def test_an_unknown_type_becomes_a_remote_error_that_keeps_the_name() -> None:
     assert type(back) is RemoteError
     assert back.type_name == "shop.Declined"
     assert str(back) == "no funds"
+    assert back.__notes__ == ["Its type was shop.Declined, which is not known here"]
+    again = to_exception(failure_of(back), {qualified_name(RemoteError): RemoteError}.get)
+    assert isinstance(again, RemoteError)
+    assert (again.type_name, again.__notes__) == (back.type_name, back.__notes__)
 
 
 @pytest.mark.parametrize("name", ["os.system", "builtins.print", "builtins.int", "builtins.__import__", "KeyError", ""])
@@ -196,6 +202,22 @@ def test_the_recorded_traceback_and_notes_are_notes() -> None:
     assert notes[0] == "hint"
     assert notes[1].startswith("Recorded traceback")
     assert "in chain" in notes[1]
+
+
+def test_the_recorded_traceback_begins_with_the_user_s_code() -> None:
+    def ours() -> None:
+        msgspec.json.decode("{}", type=int)
+
+    source = str(Path(failures.__file__).with_name("invented.py"))
+    frames: dict[str, Any] = {"ours": ours}
+    exec(compile("def engine():\n    ours()", source, "exec"), frames)  # noqa: S102 - a frame in our own folder
+    with pytest.raises(msgspec.ValidationError) as caught:
+        frames["engine"]()
+    while caught.value.__traceback__ is not None and caught.value.__traceback__.tb_frame.f_code.co_name != "engine":
+        caught.value.__traceback__ = caught.value.__traceback__.tb_next
+    recorded = failure_of(caught.value).traceback
+    assert "in ours" in recorded
+    assert "invented.py" not in recorded
 
 
 def test_a_cyclic_chain_ends() -> None:
