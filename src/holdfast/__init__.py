@@ -33,6 +33,7 @@ from holdfast.errors import (
     InvalidId,
     InvalidOption,
     MailboxFull,
+    NestedTooDeep,
     NotInMainTask,
     NotInWorkflow,
     NotReadOnly,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from holdfast import testing
     from holdfast.authoring.activity import Activity, StreamActivity, activity
     from holdfast.authoring.activity_context import ActivityInfo, activity_info, heartbeat, idempotency_key
+    from holdfast.authoring.children import ChildHandle, start
     from holdfast.authoring.events import Event, event, events, raise_event
     from holdfast.authoring.handlers import Query, on_query
     from holdfast.authoring.inside import WorkflowInfo, continue_as_new, info, log, now, random, side_effect, uuid4
@@ -70,6 +72,7 @@ __all__ = [
     "Activity",
     "ActivityInfo",
     "ActivityTimedOut",
+    "ChildHandle",
     "Client",
     "DeadlineExceeded",
     "DuplicateName",
@@ -85,6 +88,7 @@ __all__ = [
     "InvalidId",
     "InvalidOption",
     "MailboxFull",
+    "NestedTooDeep",
     "NotInMainTask",
     "NotInWorkflow",
     "NotReadOnly",
@@ -124,6 +128,7 @@ __all__ = [
     "random",
     "set_status",
     "side_effect",
+    "start",
     "state",
     "testing",
     "uuid4",
@@ -134,6 +139,7 @@ __all__ = [
 _WHERE = {
     "Activity": "authoring.activity",
     "ActivityInfo": "authoring.activity_context",
+    "ChildHandle": "authoring.children",
     "Client": "client.client",
     "Engine": "client.engine",
     "Event": "authoring.events",
@@ -159,6 +165,7 @@ _WHERE = {
     "random": "authoring.inside",
     "set_status": "authoring.state",
     "side_effect": "authoring.inside",
+    "start": "authoring.children",
     "state": "authoring.state",
     "uuid4": "authoring.inside",
     "wait_until": "authoring.state",

@@ -130,6 +130,10 @@ class NotReadOnly(WorkflowCodeError):
     """A query or a validator tried to change the workflow. Those may only look; an update may change it."""
 
 
+class NestedTooDeep(WorkflowCodeError):
+    """A workflow would have started a child with more parents above it than are allowed."""
+
+
 class InvalidDelay(WorkflowCodeError, ValueError):
     """A delay or a due time that is no number of seconds."""
 
@@ -171,7 +175,12 @@ class WorkflowFailed(HoldfastError):
 
     def __init__(self, message: str, cause: Exception | None = None) -> None:
         super().__init__(message)
-        self.cause = cause
+        self.__cause__ = cause
+
+    @property
+    def cause(self) -> Exception | None:
+        """The error, also where this one was recorded itself and is raised again."""
+        return self.__cause__ if isinstance(self.__cause__, Exception) else None
 
 
 class MailboxFull(HoldfastError):

@@ -4,6 +4,8 @@ import asyncio
 import gc
 from collections import Counter
 
+import pytest
+
 import holdfast as hf
 
 INSTANCES = 20
@@ -31,16 +33,24 @@ async def adds(steps: int) -> int:
     return number
 
 
-def test_an_instance_leaves_nothing_to_the_collector() -> None:
+@hf.workflow
+async def has_children(steps: int) -> int:
+    handle = await hf.start(adds, steps)
+    return await handle + await adds(steps)
+
+
+@pytest.mark.parametrize("workflow", [adds, has_children])
+def test_an_instance_leaves_nothing_to_the_collector(workflow: hf.Workflow[[int], int]) -> None:
     async def scenario() -> list[object]:
-        async with hf.Engine(":memory:", workflows=[adds], activities=[add, add_in_a_thread]) as engine:
+        known = [adds, has_children]
+        async with hf.Engine(":memory:", workflows=known, activities=[add, add_in_a_thread]) as engine:
             for _ in range(INSTANCES):  # the first turns are watched more closely
-                await engine.run(adds, 2)
+                await engine.run(workflow, 2)
             gc.collect()
             gc.disable()
             try:
                 for _ in range(INSTANCES):
-                    await engine.run(adds, 2)
+                    await engine.run(workflow, 2)
                 gc.set_debug(gc.DEBUG_SAVEALL)
                 gc.collect()
                 return list(gc.garbage)

@@ -83,7 +83,7 @@ def test_info_names_the_execution() -> None:
     async def who() -> list[Any]:
         return list(hf.info())
 
-    assert finish(who) == ["it", "who", 1, 1, False]
+    assert finish(who) == ["it", "who", 1, 1, False, None]
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,24 @@ async def asking(handle: hf.Handle[None]) -> None:
     await handle.query("status", timeout="long")  # type: ignore[call-overload]
 
 
+@hf.workflow
+async def family(order: Order) -> None:
+    assert_type(await checkout(order, gift=True), str)
+    assert_type(await nothing(), None)
+    handle = await hf.start(checkout, order, True, id="b", parent_close="cancel")
+    assert_type(handle, hf.ChildHandle[str])
+    assert_type(await handle, str)
+    assert_type(await handle.result(), str)
+    assert_type(await hf.start(checkout.bind(order=order), detached=True), hf.ChildHandle[str])
+    assert_type(await hf.start("by-name", 1, "two"), hf.ChildHandle[Any])
+    handle.raise_event("approval", 7)
+    handle.cancel("not wanted")
+    await checkout("no order")  # type: ignore[arg-type]
+    await hf.start(nothing, 1)  # type: ignore[arg-type]
+    await hf.start(checkout, order, True, parent_close="kill")  # type: ignore[call-arg, call-overload]
+    handle.cancel(7)  # type: ignore[arg-type]
+
+
 async def outside(engine: hf.Engine, client: hf.Client) -> None:
     order = Order("1234", 300)
     assert_type(await engine.run(checkout, order, True, id="a"), str)

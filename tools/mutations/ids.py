@@ -26,12 +26,16 @@ IDS: Final = (
     in_python(
         "what is closed is ended again",
         "A9",
-        "storage/sqlite/closing",
+        "storage/sqlite/families",
         "if found.state in INSTANCE_FINAL:",
         "if not found:",
     ),
     in_python(
-        "the replaced one goes on", "G3", "storage/sqlite/members", "terminate(transaction, existing, REPLACED)", "pass"
+        "the replaced one goes on",
+        "G3",
+        "storage/sqlite/members",
+        "terminate_family(transaction, existing, REPLACED)",
+        "()",
     ),
     in_python(
         "a closed one is replaced",

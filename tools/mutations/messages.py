@@ -43,8 +43,8 @@ MESSAGES: Final = (
     in_python(
         "a request to end is told to nobody",
         "A9",
-        "storage/sqlite/delivery",
-        "    _put(transaction, found, event, None)\n",
+        "storage/sqlite/cancelling",
+        "    put(transaction, found, event, None)\n",
         "",
     ),
     in_python(

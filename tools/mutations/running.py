@@ -71,7 +71,7 @@ RUNTIME: Final = (
     in_python(
         "a message is taken in twice",
         "L11",
-        "runtime/instances",
+        "runtime/inbox",
         "and row.row > live.last_row",
         "and row.row > 0",
         "tests/scenarios/test_several_engines.py",

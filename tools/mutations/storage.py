@@ -59,7 +59,7 @@ STORE: Final = (
     in_python(
         "a closed instance is ended again",
         "A9",
-        "storage/sqlite/closing",
+        "storage/sqlite/families",
         "if found.state in INSTANCE_FINAL:",
         "if found.state is None:",
     ),

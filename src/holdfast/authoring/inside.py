@@ -28,6 +28,8 @@ class WorkflowInfo(NamedTuple):
     """Events in the history of this execution so far."""
     should_continue: bool = False
     """The history has become long (`@hf.workflow(continue_after=...)`): a good moment for `hf.continue_as_new`."""
+    parent: str | None = None
+    """The instance whose code started this one, if one did."""
 
 
 def now() -> dt.datetime:
@@ -60,7 +62,7 @@ def info() -> WorkflowInfo:
     """Which instance this code runs for."""
     run = looking("hf.info")
     identity = run.identity
-    return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution, *run.length)
+    return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution, *run.length, run.parent or None)
 
 
 def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:

@@ -3,9 +3,11 @@
 import unicodedata
 from typing import Final
 
-from holdfast.errors import InvalidId
+from holdfast.errors import InvalidId, InvalidOption
+from holdfast.payloads.encoding import encode
+from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS
+from holdfast.payloads.limits import NAME_LIMIT_BYTES as LONGEST_BYTES
 
-LONGEST_BYTES: Final = 255
 _CONTROL: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Control, format (bidirectional marks among them), surrogate, private, unassigned, line and paragraph separators."""
 
@@ -25,3 +27,14 @@ def checked_name(name: object, what: str) -> str:
     if length > LONGEST_BYTES:
         raise InvalidId(f"the name of {what} must have at most {LONGEST_BYTES} bytes, not {length}: {name[:40]!r}...")
     return name
+
+
+def checked_reason(reason: object) -> str:
+    """Why something is ended, as it is stored; `InvalidOption` if it is no text, or a long one."""
+    if reason is None:
+        return ""
+    if not isinstance(reason, str) or len(reason) > MESSAGE_LIMIT_CHARACTERS:
+        shown = f"{len(reason):,} characters" if isinstance(reason, str) else type(reason).__name__
+        raise InvalidOption(f"reason must be a text of at most {MESSAGE_LIMIT_CHARACTERS:,} characters, not {shown}")
+    encode(reason, str, what="the reason")
+    return reason

@@ -11,6 +11,8 @@ from holdfast.core.deadlines import DEFAULT_GRACE_MS, Deadline
 from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyWord, Mailbox
 from holdfast.core.words import word
 from holdfast.errors import InvalidOption, UsageError
+from holdfast.replay.children import ChildCall
+from holdfast.replay.run import current_run
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,7 +30,10 @@ class BoundWorkflow(Generic[R_co]):
 
 
 class Workflow(Definition, Generic[P, R]):
-    """A function marked by `workflow`. It knows its name and version; an engine makes it run."""
+    """A function marked by `workflow`. It knows its name and version; an engine makes it run.
+
+    Called in another workflow it runs as a child of that one.
+    """
 
     def __init__(
         self,
@@ -51,11 +56,14 @@ class Workflow(Definition, Generic[P, R]):
         return BoundWorkflow(self, self.signature.encode_arguments(args, kwargs))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        del args, kwargs
-        raise UsageError(
-            f"{self.name} is a workflow: run it with `await engine.run({self.__name__}, ...)`; "
-            f"`{self.__name__}.fn` is the plain function"
-        )
+        run = current_run()
+        if run is None:
+            raise UsageError(
+                f"{self.name} is a workflow: run it with `await engine.run({self.__name__}, ...)`; "
+                f"`{self.__name__}.fn` is the plain function"
+            )
+        encoded = self.signature.encode_arguments(args, kwargs)
+        return run.children.run(ChildCall(self.name, self.version, encoded, self.signature))
 
 
 class WorkflowDecorator(Protocol):

@@ -7,12 +7,13 @@ from typing import Any, TypeVar, TypeVarTuple, overload
 import msgspec
 
 from holdfast.authoring.events import Event, encoded_event
-from holdfast.authoring.names import checked_name
+from holdfast.authoring.names import checked_name, checked_reason
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow
 from holdfast.client.asking import Asking
 from holdfast.client.calls import DeadlineWord, call_of
 from holdfast.client.handle import Handle
+from holdfast.client.telling import is_for_others
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import CancelRequested, EventReceived, Payload, Started, encode_event
 from holdfast.core.gates import EventVerdict, IdPolicy, PolicyWord
@@ -27,20 +28,16 @@ from holdfast.errors import (
     StoreError,
 )
 from holdfast.payloads.canonical import input_hash
-from holdfast.payloads.encoding import encode
 from holdfast.payloads.failures import Resolver
-from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.surroundings import Bell, Surroundings
 from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import (
-    ClaimAttempts,
-    ClaimInstances,
     Deliver,
     Delivered,
+    EndedInstance,
     Failed,
-    HeartbeatAttempt,
     InstanceId,
     InstanceNumber,
     InstanceRecord,
@@ -53,7 +50,6 @@ from holdfast.storage.contract import (
     Store,
     Terminate,
     TerminatedInstance,
-    Turn,
 )
 from holdfast.storage.large import offload
 from holdfast.storage.sqlite.store import SqliteStore
@@ -176,6 +172,7 @@ class Client:
                     self._told(instance_id, outcome.mail, start.mail)
                 if outcome.replaced is not None:
                     self._ended_from_outside(instance_id, outcome.replaced)
+                    self._ended_with_it(outcome.ended)
                 return Handle(self, instance_id, call.signature, is_new=outcome.created, number=number)
             case Rejected():
                 raise InstanceConflict(outcome.reason)
@@ -272,10 +269,11 @@ class Client:
         self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
     ) -> None:
         """Terminate an instance; see `Handle.terminate`."""
-        outcome = await self._committer.commit(Terminate(id=instance_id, number=number, reason=_checked_reason(reason)))
+        outcome = await self._committer.commit(Terminate(id=instance_id, number=number, reason=checked_reason(reason)))
         match outcome:
             case TerminatedInstance(instance=found, was_open=True):
                 self._ended_from_outside(instance_id, found.number)
+                self._ended_with_it(outcome.ended)
             case TerminatedInstance(instance=found):
                 raise InstanceClosed(f"{instance_id!r} is {found.state}, so it cannot be terminated any more")
             case Rejected():
@@ -287,12 +285,13 @@ class Client:
 
     async def request_cancel(self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None) -> None:
         """Ask an instance to end; see `Handle.cancel`."""
-        event = CancelRequested(time_ms=self._store.now_ms(), reason=_checked_reason(reason))
+        event = CancelRequested(time_ms=self._store.now_ms(), reason=checked_reason(reason))
         told = await self._deliver(Deliver(id=instance_id, number=number, event=event))
         if told.verdict is EventVerdict.CLOSED:
             raise InstanceClosed(f"{instance_id!r} is {told.instance.state}, so it cannot be cancelled any more")
         if told.instance.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
             self._ended_from_outside(instance_id, told.instance.number)
+            self._ended_with_it(told.ended)
 
     async def deliver_event(
         self,
@@ -363,36 +362,18 @@ class Client:
         """An instance was ended by this process, and not by its own code."""
         self._waiters.ended(instance_id, number)
 
+    def _ended_with_it(self, children: Sequence[EndedInstance]) -> None:
+        """An instance was ended by this process, and these with it; its parent may have to be told."""
+        for child in children:
+            self._ended_from_outside(*child)
+        self._woken()
+
     def _committed(self, members: Sequence[Member]) -> None:
         """A group is on disk: tell other processes if it has something for them."""
         self.asking.changes.ring()
-        if self._bell is not None and any(_is_for_others(member) for member in members):
+        if self._bell is not None and any(is_for_others(member) for member in members):
             self._bell.notify()
 
     def _woken(self) -> None:
         self._waiters.look()
         self.asking.changes.ring()
-
-
-def _checked_reason(reason: object) -> str:
-    if reason is None:
-        return ""
-    if not isinstance(reason, str) or len(reason) > MESSAGE_LIMIT_CHARACTERS:
-        shown = f"{len(reason):,} characters" if isinstance(reason, str) else type(reason).__name__
-        raise InvalidOption(f"reason must be a text of at most {MESSAGE_LIMIT_CHARACTERS:,} characters, not {shown}")
-    encode(reason, str, what="the reason")
-    return reason
-
-
-def _is_for_others(member: Member) -> bool:
-    match member:
-        case Turn():
-            return member.close is not None or member.release or len(member.attempts) > 0
-        case Start():
-            first = member.first
-            ends_another = member.policy is IdPolicy.TERMINATE_EXISTING
-            return first is None or first.close is not None or len(first.attempts) > 0 or ends_another
-        case ClaimAttempts() | ClaimInstances() | HeartbeatAttempt():
-            return False
-        case _:
-            return True

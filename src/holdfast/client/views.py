@@ -111,4 +111,4 @@ def read_key(events: list[HistoryEvent]) -> tuple[str, list[str]]:
 def _waits_for(step: Step) -> str:
     if step.due_at_ms is not None:
         return f"timer {step.number}, due {moment(step.due_at_ms):%Y-%m-%d %H:%M:%S} UTC"
-    return f"{step.kind} {step.name}"
+    return f"{step.kind} {step.name} {step.id}".rstrip()

@@ -39,6 +39,10 @@ class Started(Event, frozen=True, tag="started"):
     execution: int = 1
     kept: dict[str, msgspec.Raw] | None = None
     """What the execution before it kept in `hf.state`, and its status: replay begins with them (G4)."""
+    parent: str = ""
+    """The id of the instance whose code started this one; empty if a client did."""
+    depth: int = 0
+    """How many parents are above it."""
 
 
 class ActivityCompleted(Event, frozen=True, tag="activity_completed"):
@@ -105,6 +109,46 @@ class ActivityYielded(Event, frozen=True, tag="activity_yielded"):
     def numbers(self) -> range:
         """The numbers of the values."""
         return range(self.number, self.number + 1 + len(self.more))
+
+
+class ChildStarted(Event, frozen=True, tag="child_started"):
+    """A child whose id the code chose was created. Told to those only: any other id is free."""
+
+    time_ms: int
+    child: int
+
+
+class ChildRefused(Event, frozen=True, tag="child_refused"):
+    """A child was not created: its id is taken."""
+
+    time_ms: int
+    child: int
+    reason: str
+
+
+class ChildCompleted(Event, frozen=True, tag="child_completed"):
+    """A child gave its result."""
+
+    time_ms: int
+    child: int
+    result: Payload
+
+
+class ChildFailed(Event, frozen=True, tag="child_failed"):
+    """A child ended with an error."""
+
+    time_ms: int
+    child: int
+    failure: Payload
+
+
+class ChildStopped(Event, frozen=True, tag="child_stopped"):
+    """A child ended without a result of its own: `state` is CANCELLED or TERMINATED."""
+
+    time_ms: int
+    child: int
+    state: str
+    reason: str = ""
 
 
 # ---------------------------------------------------------------- commands
@@ -188,6 +232,23 @@ class ContinuedAsNew(Event, frozen=True, tag="continued_as_new"):
     input: Payload
 
 
+class ChildScheduled(Event, frozen=True, tag="child_scheduled"):
+    """The code started another workflow. Its input is kept with its own instance."""
+
+    child: int
+    name: str
+    id: str
+    named: bool = False
+    """Whether the code chose the id."""
+
+
+class ChildAskedToEnd(Event, frozen=True, tag="child_asked_to_end"):
+    """The code cancelled a child, or stopped waiting for it."""
+
+    child: int
+    reason: str = ""
+
+
 # ---------------------------------------------------------------- the end from outside
 
 
@@ -212,7 +273,21 @@ class DeadlinePassed(Event, frozen=True, tag="deadline_passed"):
     failure: Payload
 
 
-Input = Started | ActivityCompleted | ActivityFailed | TimerFired | EventReceived | CancelRequested | ActivityYielded
+ChildAnswer = ChildStarted | ChildRefused | ChildCompleted | ChildFailed | ChildStopped
+Input = (
+    Started
+    | ActivityCompleted
+    | ActivityFailed
+    | TimerFired
+    | EventReceived
+    | CancelRequested
+    | ActivityYielded
+    | ChildStarted
+    | ChildRefused
+    | ChildCompleted
+    | ChildFailed
+    | ChildStopped
+)
 Command = (
     ActivityScheduled
     | ActivityAbandoned
@@ -226,6 +301,8 @@ Command = (
     | EventRaised
     | WorkflowCancelled
     | ContinuedAsNew
+    | ChildScheduled
+    | ChildAskedToEnd
 )
 FromOutside = WorkflowTerminated | InstanceCancelled | DeadlinePassed
 HistoryEvent = Input | Command | FromOutside
@@ -238,8 +315,15 @@ INPUTS: Final = (
     EventReceived,
     CancelRequested,
     ActivityYielded,
+    ChildStarted,
+    ChildRefused,
+    ChildCompleted,
+    ChildFailed,
+    ChildStopped,
 )
-ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded)
+CHILD_ENDS: Final = (ChildRefused, ChildCompleted, ChildFailed, ChildStopped)
+"""A child has one of them at most."""
+ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded, ChildStarted, *CHILD_ENDS)
 """Inputs that answer what one execution asked for: they end with it, and never reach the next (G4)."""
 FROM_OUTSIDE: Final = (WorkflowTerminated, InstanceCancelled, DeadlinePassed)
 
@@ -282,9 +366,9 @@ def payload_of(event: HistoryEvent) -> Payload | None:
     match event:
         case Started() | ContinuedAsNew():
             return event.input
-        case ActivityCompleted() | WorkflowCompleted():
+        case ActivityCompleted() | WorkflowCompleted() | ChildCompleted():
             return event.result
-        case ActivityFailed() | WorkflowFailed() | DeadlinePassed():
+        case ActivityFailed() | WorkflowFailed() | ChildFailed() | DeadlinePassed():
             return event.failure
         case SideEffectRecorded() | EventReceived() | ActivityYielded():
             return event.value

@@ -1,7 +1,7 @@
 """The steps of a workflow written as code, read off its history, and its key (K9).
 
-One digit for each activity, timer and wait for an event, in the order in which they were first scheduled; derived on
-reading, never stored.
+One digit for each activity, timer, wait for an event and child, in the order in which they were first scheduled;
+derived on reading, never stored.
 """
 
 from collections import defaultdict, deque
@@ -21,6 +21,7 @@ _BEGINS: Final[dict[type[object], tuple[str, str, str]]] = {
     ev.ActivityScheduled: ("activity", "activity", STARTED),
     ev.TimerStarted: ("timer", "timer", PAUSED),
     ev.EventAwaited: ("event", "wait", PAUSED),
+    ev.ChildScheduled: ("child", "child", STARTED),
 }
 """Which events begin a step: its kind, the field with its number, its digit."""
 _ENDS: Final[dict[type[object], tuple[str, str, str]]] = {
@@ -30,6 +31,10 @@ _ENDS: Final[dict[type[object], tuple[str, str, str]]] = {
     ev.TimerFired: ("timer", "timer", "4"),
     ev.TimerCancelled: ("timer", "timer", "3"),
     ev.EventWaitEnded: ("event", "wait", "3"),
+    ev.ChildCompleted: ("child", "child", "6"),
+    ev.ChildFailed: ("child", "child", ERRORED),
+    ev.ChildStopped: ("child", "child", ERRORED),
+    ev.ChildRefused: ("child", "child", ERRORED),
 }
 """Which events end one, and what its digit is then."""
 
@@ -46,6 +51,8 @@ class Step:
     ended_by: type[object] | None = None
     """The kind of event that ended it."""
     ended_at_ms: int | None = None
+    id: str = ""
+    """The instance, of a child."""
 
     @property
     def is_open(self) -> bool:
@@ -62,6 +69,7 @@ def read_steps(events: Iterable[HistoryEvent]) -> list[Step]:
             what, field, digit = _BEGINS[kind]
             number: int = getattr(event, field)
             step = Step(what, number, getattr(event, "name", what), digit, getattr(event, "due_at_ms", None))
+            step.id = getattr(event, "id", "")
             steps[what, number] = step
             if what == "event":
                 waits[step.name].append(step)

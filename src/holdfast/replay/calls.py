@@ -79,6 +79,7 @@ class WorkflowCalls:
     def __init__(self, code: WorkflowCode, identity: Identity, payloads: dict[str, bytes] | None) -> None:
         self.identity = identity
         self.replaying = False
+        self.parent, self.depth = "", 0
         self._code = code
         self._payloads = dict(payloads or {})
         self._main: asyncio.Task[Any] | None = None

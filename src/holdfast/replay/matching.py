@@ -26,6 +26,8 @@ def is_same(recorded: HistoryEvent, produced: HistoryEvent) -> bool:
     kind = type(recorded)
     if type(produced) is not kind:
         return False
+    if isinstance(recorded, ev.ChildScheduled) and recorded.named and recorded.id != getattr(produced, "id", ""):
+        return False
     return all(getattr(recorded, name) == getattr(produced, name) for name in _IDENTITY.get(kind, ()))
 
 
@@ -46,6 +48,8 @@ _IDENTITY: Final[dict[type[Any], tuple[str, ...]]] = {
     ev.EventAwaited: ("wait", "name"),
     ev.EventWaitEnded: ("wait",),
     ev.EventRaised: ("number", "name"),
+    ev.ChildScheduled: ("child", "name", "named"),
+    ev.ChildAskedToEnd: ("child",),
 }
 """What must be equal in two commands of one kind."""
 
@@ -62,6 +66,10 @@ _SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
     ev.EventAwaited: lambda event: f"a wait for event {event.name!r} (number {event.wait})",
     ev.EventWaitEnded: lambda event: f"the end of wait number {event.wait} for an event",
     ev.EventRaised: lambda event: f"an event {event.name!r} raised to {event.target!r}",
+    ev.ChildScheduled: lambda event: (
+        f"the start of a child of workflow {event.name!r} (number {event.child}, id {event.id!r})"
+    ),
+    ev.ChildAskedToEnd: lambda event: f"a request to child number {event.child} to end",
     ev.WorkflowCancelled: lambda _: "the end of the workflow by cancellation",
     ev.ContinuedAsNew: lambda _: "the end of this execution, to be continued as new",
     ev.WorkflowTerminated: lambda _: "the end of the workflow from outside",

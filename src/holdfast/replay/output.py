@@ -8,6 +8,7 @@ from holdfast.core.options import ActivityOptions
 if TYPE_CHECKING:
     from holdfast.core import events as ev
     from holdfast.core.events import HistoryEvent
+    from holdfast.replay.children import AskedChild, ScheduledChild
 
 Item = TypeVar("Item")
 Ending: TypeAlias = "ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowCancelled | ev.ContinuedAsNew"
@@ -49,6 +50,8 @@ class Output:
 
     __slots__ = (
         "abandoned",
+        "children",
+        "children_asked",
         "events",
         "kept",
         "logs",
@@ -70,6 +73,8 @@ class Output:
         self.sent: Sequence[SentEvent] = ()
         self.waits_changed = False
         self.kept: dict[str, bytes | None] | None = None
+        self.children: Sequence[ScheduledChild] = ()
+        self.children_asked: Sequence[AskedChild] = ()
         self.outcome: Ending | None = None
 
 

@@ -21,6 +21,7 @@ from holdfast.core.events import HistoryEvent, Payload
 from holdfast.errors import PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
 from holdfast.replay.calls import MILLISECONDS, Identity, WorkflowCalls, WorkflowCode
+from holdfast.replay.children import Above, AskedChild, Children, ScheduledChild
 from holdfast.replay.continuing import asked_to_continue
 from holdfast.replay.loop import WorkflowLoop
 from holdfast.replay.matching import is_same, mismatch
@@ -54,6 +55,7 @@ class WorkflowRun(WorkflowCalls):
         self._new_deadline = new_deadline
         self._cancel_reason: str | None = None
         self._is_overdue = False
+        self._children: Children | None = None
         self.version = ""
 
     # ------------------------------------------------------------ driven by the owner
@@ -111,9 +113,27 @@ class WorkflowRun(WorkflowCalls):
         finally:
             self.replaying = False
 
+    @property
+    def children(self) -> Children:
+        """The children of this execution, made when the first one is started."""
+        self._loop.check_evicted()
+        if self._children is None:
+            above = Above(self.identity.instance_id, self.identity.execution, self.seed, self.depth)
+            self._children = Children(self._loop, above, self, self._data, self._resolve)
+        return self._children
+
+    @property
+    def has_family(self) -> bool:
+        """Whether the end of this execution concerns a parent or children."""
+        return self.depth > 0 or self._children is not None
+
     def evict(self) -> list[str]:
         """Tear the coroutines down without any effect."""
-        return self._loop.evict()
+        stuck = self._loop.evict()
+        if self._children is not None:
+            self._children.let_go()
+            self._children = None  # so that nothing is left to the collector
+        return stuck
 
     def _feed(self, event: ev.Input) -> None:
         self._loop.advance_to(event.time_ms / MILLISECONDS)
@@ -128,6 +148,7 @@ class WorkflowRun(WorkflowCalls):
 
     def _started(self, started: ev.Started) -> None:
         self._seed, self.version = started.seed, started.version
+        self.parent, self.depth = started.parent, started.depth
         if started.kept:
             self.shown.carry_over(started.kept)
         args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
@@ -204,6 +225,16 @@ class WorkflowRun(WorkflowCalls):
         self._output.outcome = outcome
         self._output.events.append(outcome)
 
+    # ------------------------------------------------------------ told by the children
+
+    def child_scheduled(self, command: ev.ChildScheduled, child: ScheduledChild) -> None:
+        self._output.events.append(command)
+        self._output.children = with_one_more(self._output.children, child)
+
+    def child_asked(self, command: ev.ChildAskedToEnd, child: AskedChild) -> None:
+        self._output.events.append(command)
+        self._output.children_asked = with_one_more(self._output.children_asked, child)
+
     # ------------------------------------------------------------ told by the loop
 
     def timer_started(self, number: int, due_at: float) -> None:
@@ -242,5 +273,10 @@ _HOW: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.EventReceived: WorkflowRun._event_received,  # noqa: SLF001
     ev.CancelRequested: WorkflowRun._cancel_requested,  # noqa: SLF001
     ev.ActivityYielded: lambda run, event: run.streams.yielded(event),
+    ev.ChildStarted: lambda run, event: run.children.told(event),
+    ev.ChildRefused: lambda run, event: run.children.told(event),
+    ev.ChildCompleted: lambda run, event: run.children.told(event),
+    ev.ChildFailed: lambda run, event: run.children.told(event),
+    ev.ChildStopped: lambda run, event: run.children.told(event),
 }
 """How each input is applied."""

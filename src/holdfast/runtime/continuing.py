@@ -19,6 +19,8 @@ def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[Lar
         seed=seed_after(live.run.seed, live.execution),
         input=asked.input,
         execution=live.execution + 1,
+        parent=live.run.parent,
+        depth=live.run.depth,
         kept={key: msgspec.Raw(value) for key, value in live.run.kept.items()} or None,
     )
     kept: list[LargePayload] = []

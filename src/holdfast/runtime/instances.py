@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.authoring.registry import Registry
-from holdfast.core.events import Input, Started, decode_event
+from holdfast.core.events import Started
 from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
 from holdfast.core.liveness import WorkerKey
 from holdfast.errors import HoldfastError, StoreError, WorkerFenced
@@ -19,9 +19,10 @@ from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.due import DueTimes
 from holdfast.runtime.entries import tell_entries
+from holdfast.runtime.inbox import take_in
 from holdfast.runtime.live import LiveInstance, LiveInstances, Message
 from holdfast.runtime.runs import RunMaker
-from holdfast.runtime.turns import BuiltTurn, build_turn, exit_of, running_record
+from holdfast.runtime.turns import BuiltTurn, build_turn, running_record
 from holdfast.storage.contract import (
     Applied,
     AttemptKey,
@@ -165,15 +166,8 @@ class InstanceOwner:
                 self._go_on(self._live[number])
 
     def _take_in(self, live: LiveInstance, rows: Iterable[InboxRow], attempts: Iterable[AttemptRecord]) -> bool:
-        by_key = {(attempt.key.activity, attempt.key.attempt): attempt for attempt in attempts}
         try:
-            for row in rows:
-                event = decode_event(row.event)
-                if isinstance(event, Input) and row.row > live.last_row:
-                    live.last_row = row.row
-                    message = Message(event, row=row.row, response=exit_of(event, by_key))
-                    # A start goes before what the last execution left in the mailbox (G4).
-                    (live.queue.appendleft if type(event) is Started else live.queue.append)(message)
+            take_in(live, rows, attempts)
         except Exception as error:  # noqa: BLE001 - undecodable: it stays in the inbox, and nobody else suffers (G12)
             self._block(live, error)
             return False
@@ -261,6 +255,9 @@ class InstanceOwner:
             tell_entries(messages, outcome)
         match outcome:
             case Applied():
+                for instance_id, number in outcome.ended:
+                    self.drop(number)
+                    self._ended(instance_id, number, None)
                 self._committed(live, built, messages)
             case Rejected():
                 # The store kept the completions of this turn; what waits behind it has to be kept, too. If only a
@@ -289,7 +286,7 @@ class InstanceOwner:
             self._runner.start(running_record(live, attempt))
         if turn.abandoned:
             self._runner.cancel(live.number, live.execution, set(turn.abandoned))
-        if len(built.eager) < len(turn.attempts) or turn.sent:
+        if len(built.eager) < len(turn.attempts) or turn.sent or turn.family:
             self._work_is_waiting()
         if turn.close is not None or turn.next is not None:
             self._end(live, turn)

@@ -1,4 +1,5 @@
-"""Duties that any worker does, safely at the same time as others (C1, C5): lost workers and passed deadlines.
+"""Duties that any worker does, safely at the same time as others (C1, C5): lost workers, passed deadlines, and children
+whose parent has ended.
 
 Everything here ends in conditional updates, so two janitors never harm.
 """
@@ -17,13 +18,26 @@ from holdfast.payloads.failures import Failure, qualified_name
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.host import HostIdentity, decode_identity, is_dead
 from holdfast.runtime.last_words import LastWords
-from holdfast.storage.contract import Applied, AttemptKey, AttemptRecord, Completion, Lose, Retry, Store
+from holdfast.storage.contract import (
+    Applied,
+    AttemptKey,
+    AttemptRecord,
+    CloseChildren,
+    Completion,
+    InstanceId,
+    InstanceNumber,
+    Lose,
+    Retry,
+    Store,
+)
 from holdfast.storage.endings import end_by_failure
 
 logger = logging.getLogger("holdfast")
 
 BATCH: Final = 500
 """W6: what is moved in one commit, so that the death of a busy worker never stalls the store."""
+FAMILIES: Final = 100
+"""Ended executions with children left over that one round goes through."""
 VERIFY_EVERY: Final = 30
 """W8: in the first round and once in so many is looked for what lost workers left behind and nobody moved on."""
 TIMED_OUT_TYPES: Final = tuple(qualified_name(cls) for cls in ActivityTimedOut.__mro__)
@@ -42,6 +56,7 @@ class Janitor:
         *,
         judge_same_host: bool = True,
         expired: Callable[[AttemptKey], None] = lambda _: None,
+        ended: Callable[[InstanceId, InstanceNumber], None] = lambda _, __: None,
     ) -> None:
         self._store = store
         self._committer = committer
@@ -50,6 +65,7 @@ class Janitor:
         self._words = words
         self._judge_same_host = judge_same_host
         self._expired = expired
+        self._ended = ended
         self._rounds = 0
 
     async def look(self, own: WorkerKey) -> bool:
@@ -67,7 +83,20 @@ class Janitor:
         self._rounds += 1
         for attempt in await self._store.expired_attempts(BATCH):
             found |= await self._expire(attempt)
+        for number, execution in await self._store.unfinished_closings(FAMILIES):
+            found |= await self._close_children(number, execution)
         return found
+
+    async def _close_children(self, number: InstanceNumber, execution: int) -> bool:
+        """C1: the end of an execution had more children to go through than one commit may. Go on, a batch at a time."""
+        closed = False
+        while True:
+            outcome = await self._committer.commit(CloseChildren(number=number, execution=execution, limit=BATCH))
+            if not isinstance(outcome, Applied) or outcome.changed == 0:
+                return closed
+            closed = True
+            for ended in outcome.ended:
+                self._ended(*ended)
 
     async def lose(self, key: WorkerKey, *, at_deadline: bool, is_clean: bool = False) -> bool:
         """W6, W10: end a worker's lease and move what it had, a batch at a time."""

@@ -3,7 +3,7 @@
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,10 +22,7 @@ from holdfast.storage.contract import (
     Store,
     Transition,
 )
-from holdfast.storage.large import references_in
-
-REFERENCE: Final = b'"reference":'
-"""Stands in a stored message whose payload is large and has to be fetched (or, rarely, in a small one's data)."""
+from holdfast.storage.large import REFERENCE, references_in
 
 
 class Message(NamedTuple):

@@ -10,13 +10,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from holdfast.core.events import (
-    ActivityCompleted,
-    ActivityFailed,
-    ActivityYielded,
     ContinuedAsNew,
     EventReceived,
     HistoryEvent,
-    Input,
     Payload,
     TimerFired,
     WorkflowCancelled,
@@ -25,15 +21,17 @@ from holdfast.core.events import (
     encode_events,
     payload_of,
 )
-from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, exit_leg2, read
+from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.replay.output import Ending, LogLine, Output, ScheduledActivity, SentEvent
+from holdfast.runtime.children import new_children
 from holdfast.runtime.continuing import next_execution
 from holdfast.runtime.entries import Entry
 from holdfast.runtime.live import LiveInstance, Message
 from holdfast.storage.contract import (
+    AskChild,
     AttemptKey,
     AttemptRecord,
     Close,
@@ -54,8 +52,6 @@ from holdfast.storage.large import offload
 
 EAGER_LEDGER: Final = conclude_leg1(enter_leg1(SEED)[0])
 """A8: entry and conclusion in one commit, because the one who schedules runs it at once."""
-ANSWERED: Final = (AttemptState.COMPLETED, AttemptState.FAILED)
-"""The states of an attempt whose body had the last word."""
 
 
 class BuiltTurn(NamedTuple):
@@ -144,6 +140,9 @@ def build_turn(
         entries=taken.entries,
         kept=() if output.kept is None else _kept(output.kept),
         next=following,
+        children=new_children(live, output.children) if output.children else (),
+        children_asked=tuple(AskChild(child=child, reason=why) for child, why in output.children_asked),
+        family=live.run.has_family if output.outcome else bool(output.children or output.children_asked),
     )
     return BuiltTurn(turn, eager, output.logs)
 
@@ -246,28 +245,3 @@ def running_record(live: LiveInstance, new: NewAttempt) -> AttemptRecord:
         instance_id=live.id,
         workflow=live.workflow,
     )
-
-
-def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Transition | PendingExit | None:
-    """The leg 2 exit of a response that waited in the inbox (L5, L6).
-
-    That an attempt timed out is no response of it, also while values that it yielded before are unapplied (A8).
-    """
-    match event:
-        case ActivityCompleted() | ActivityFailed():
-            attempt = attempts.get((event.activity, event.attempt))
-            if attempt is None or attempt.state not in ANSWERED or not read(attempt.ledger).unapplied_responses:
-                return None
-            return Transition(
-                key=attempt.key,
-                owner=attempt.owner,
-                from_state=attempt.state,
-                from_ledger=attempt.ledger,
-                to_state=attempt.state,
-                to_ledger=exit_leg2(attempt.ledger, final=True),
-            )
-        case ActivityYielded():
-            attempt = attempts.get((event.activity, event.attempt))
-            return None if attempt is None else PendingExit(key=attempt.key, count=len(event.numbers))
-        case _:
-            return None

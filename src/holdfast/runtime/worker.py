@@ -141,6 +141,7 @@ class Worker:
             self.runs.words,
             judge_same_host=self._surroundings.judge_same_host,
             expired=self.runner.request_cancel,
+            ended=self._overdue,
         )
 
     @property

@@ -8,6 +8,7 @@ from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityYiel
 from holdfast.core.gates import EventVerdict, IdPolicy, Mailbox
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
+from holdfast.storage.children import AskChild, CloseChildren, EndedInstance, NewChild
 from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
@@ -17,17 +18,11 @@ from holdfast.storage.records import (
     InstanceId,
     InstanceNumber,
     InstanceRecord,
+    LargePayload,
     NewAttempt,
     Record,
     TimerRow,
 )
-
-
-class LargePayload(Record, frozen=True):
-    """A payload for the side table."""
-
-    reference: str
-    data: bytes
 
 
 class Transition(Record, frozen=True):
@@ -156,6 +151,10 @@ class Turn(Record, frozen=True):
     yields: tuple[PendingExit, ...] = ()
     entries: tuple[Responses, ...] = ()
     """Values that this turn applied and that are not stored yet. If one is stale, so is the turn."""
+    children: tuple[NewChild, ...] = ()
+    children_asked: tuple[AskChild, ...] = ()
+    family: bool = False
+    """It starts children or asks them to end, or it ends an execution that has a parent or has started children."""
 
 
 class Start(Record, frozen=True):
@@ -295,6 +294,7 @@ Member = (
     | Responses
     | SetDeadline
     | Expire
+    | CloseChildren
 )
 
 
@@ -302,6 +302,8 @@ class Applied(Record, frozen=True):
     """The change is on disk."""
 
     changed: int = 1
+    ended: tuple[EndedInstance, ...] = ()
+    """Children that ended with it, without having been asked."""
 
 
 class Rejected(Record, frozen=True):
@@ -325,6 +327,8 @@ class StartedInstance(Record, frozen=True):
     """The open instance that was terminated for it, by the policy `terminate_existing`."""
     mail: "Delivered | None" = None
     """What became of the event that came with the start."""
+    ended: tuple[EndedInstance, ...] = ()
+    """Children of the one that was replaced, which ended with it."""
 
 
 class TerminatedInstance(Record, frozen=True):
@@ -332,6 +336,8 @@ class TerminatedInstance(Record, frozen=True):
 
     instance: InstanceRecord
     was_open: bool
+    ended: tuple[EndedInstance, ...] = ()
+    """Children that ended with it."""
 
 
 class ClaimedInstances(Record, frozen=True):
@@ -351,6 +357,8 @@ class Delivered(Record, frozen=True):
 
     instance: InstanceRecord
     verdict: EventVerdict
+    ended: tuple[EndedInstance, ...] = ()
+    """Children that ended with it, where an instance was cancelled at once."""
 
 
 class Expired(Record, frozen=True):
@@ -358,6 +366,8 @@ class Expired(Record, frozen=True):
 
     instance: InstanceRecord
     verdict: DeadlineVerdict
+    ended: tuple[EndedInstance, ...] = ()
+    """Children that ended with it."""
 
 
 Outcome = (

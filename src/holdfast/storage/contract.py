@@ -30,7 +30,6 @@ from holdfast.storage.changes import (
     Failed,
     HeartbeatAttempt,
     KeptValue,
-    LargePayload,
     Lose,
     Member,
     NextExecution,
@@ -48,6 +47,7 @@ from holdfast.storage.changes import (
     Transition,
     Turn,
 )
+from holdfast.storage.children import AskChild, CloseChildren, EndedInstance, Family, NewChild, Parent
 from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
@@ -62,6 +62,7 @@ from holdfast.storage.records import (
     InstanceId,
     InstanceNumber,
     InstanceRecord,
+    LargePayload,
     Loaded,
     NewAttempt,
     Record,
@@ -71,6 +72,7 @@ from holdfast.storage.records import (
 
 __all__ = [
     "Applied",
+    "AskChild",
     "AttemptKey",
     "AttemptRecord",
     "Block",
@@ -79,15 +81,18 @@ __all__ = [
     "ClaimedAttempts",
     "ClaimedInstances",
     "Close",
+    "CloseChildren",
     "CommitId",
     "Completion",
     "DeadlineRecord",
     "Deliver",
     "Delivered",
     "Disown",
+    "EndedInstance",
     "Expire",
     "Expired",
     "Failed",
+    "Family",
     "Fence",
     "HeartbeatAttempt",
     "Held",
@@ -104,8 +109,10 @@ __all__ = [
     "Lose",
     "Member",
     "NewAttempt",
+    "NewChild",
     "NextExecution",
     "Outcome",
+    "Parent",
     "PendingExit",
     "Record",
     "Registration",
@@ -230,9 +237,23 @@ class Store(Protocol):
         ...
 
     async def list_instances(
-        self, *, before: int, limit: int, state: InstanceState | None = None, workflow: str | None = None
+        self,
+        *,
+        before: int,
+        limit: int,
+        state: InstanceState | None = None,
+        workflow: str | None = None,
+        parent: InstanceNumber | None = None,
     ) -> list[InstanceRecord]:
-        """A page of instances, newest first, of numbers below `before`."""
+        """A page of instances, newest first, of numbers below `before`; with `parent` only its children."""
+        ...
+
+    async def read_family(self, number: InstanceNumber) -> Family:
+        """The parent and the children of an instance."""
+        ...
+
+    async def unfinished_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
+        """Executions that have ended, and whose children still have to learn it (C1)."""
         ...
 
     async def workers(self) -> list[WorkerRow]:

@@ -15,6 +15,8 @@ from holdfast.core.events import (
     ActivityCompleted,
     ActivityFailed,
     ActivityYielded,
+    ChildCompleted,
+    ChildFailed,
     ContinuedAsNew,
     EventReceived,
     HistoryEvent,
@@ -27,10 +29,12 @@ from holdfast.core.events import (
     payloads_of,
 )
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.storage.changes import LargePayload
+from holdfast.storage.records import LargePayload
 
 Event = TypeVar("Event", bound=HistoryEvent)
 
+REFERENCE: Final = b'"reference":'
+"""Stands in a stored message whose payload is large and has to be fetched (or, rarely, in a small one's data)."""
 _REFERENCE: Final = re.compile(rb'"reference":"([0-9a-f]{64})"')
 
 MARK: Final = b"@"
@@ -46,6 +50,8 @@ _PAYLOAD_FIELD: Final[dict[type[object], str]] = {
     WorkflowFailed: "failure",
     ActivityYielded: "value",
     ContinuedAsNew: "input",
+    ChildCompleted: "result",
+    ChildFailed: "failure",
 }
 
 

@@ -17,6 +17,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A value that goes into a store or comes out of it. It cannot be part of a cycle, and the collector skips it."""
 
 
+class LargePayload(Record, frozen=True):
+    """A payload for the side table."""
+
+    reference: str
+    data: bytes
+
+
 class AttemptKey(msgspec.Struct, frozen=True, gc=False):
     """Names one attempt for ever: instance numbers are never reused (G1)."""
 
@@ -98,6 +105,8 @@ class InstanceRecord(Record, frozen=True):
     """G3: when its id was given to a new instance. None while it has the id, and where that was not asked."""
     custom_status: bytes | None = None
     """What its code says of itself, encoded. Told where instances are listed."""
+    parent_id: InstanceId | None = None
+    """The instance whose code started it. Told where instances are listed."""
 
 
 class DeadlineRecord(Record, frozen=True):

@@ -88,7 +88,7 @@ def identity_of(member: Member) -> tuple[object, ...] | None:
         case Retry():
             return ("end", member.ended.key.number, member.ended.key.execution, member.ended.key.activity)
         case Responses():
-            return ("yield", member.key.number, member.key.activity, member.events[0].number)
+            return ("yield", member.key.number, member.key.activity, member.event.number)
         case Deliver():
             return ("message", member.id, member.message_id)
         case Terminate():

@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 
+from holdfast.core.children import ParentEnd
 from holdfast.core.events import (
     DeadlinePassed,
     FromOutside,
     HistoryEvent,
+    InstanceCancelled,
     Payload,
     Started,
     WorkflowTerminated,
@@ -18,10 +20,11 @@ from holdfast.core.events import (
     encode_events,
 )
 from holdfast.core.gates import stamp_ms
-from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
+from holdfast.core.lifecycle import InstanceEvent, InstanceState, next_state
 from holdfast.core.require import require
-from holdfast.storage.contract import InstanceNumber, InstanceRecord, Outcome, Rejected, Terminate, TerminatedInstance
-from holdfast.storage.sqlite.rows import inbox_of, instance_of
+from holdfast.storage.contract import InstanceNumber, InstanceRecord
+from holdfast.storage.sqlite.answers import answer_parent
+from holdfast.storage.sqlite.rows import inbox_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
 
@@ -44,21 +47,6 @@ def leave_nothing_pending(transaction: Transaction, number: InstanceNumber) -> N
         change(sql.cancel_activities, transaction.now_ms, number)
 
 
-def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
-    """A9: TERMINATED in one commit, unless it is closed already."""
-    if member.number is None:
-        rows = transaction.rows(sql.find_instance, member.id)
-    else:
-        rows = transaction.rows(sql.read_instance, member.number)
-    if not rows:
-        return Rejected(reason=f"no instance has the id {member.id!r}")
-    found = instance_of(rows[0])
-    if found.state in INSTANCE_FINAL:
-        return TerminatedInstance(instance=found, was_open=False)
-    terminate(transaction, found, member.reason)
-    return TerminatedInstance(instance=found, was_open=True)
-
-
 def terminate(transaction: Transaction, found: InstanceRecord, reason: str) -> None:
     """End an instance that was read in this transaction and is open."""
     ended = WorkflowTerminated(time_ms=stamp_ms(found.stamp_ms, transaction.now_ms), reason=reason)
@@ -66,7 +54,10 @@ def terminate(transaction: Transaction, found: InstanceRecord, reason: str) -> N
 
 
 def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: FromOutside, state: InstanceState) -> None:
-    """Close an instance of which no code is asked: the end is the last event of its history."""
+    """Close an instance of which no code is asked: the end is the last event of its history. Its parent is told.
+
+    What it means for its children is noted, and is up to the caller, or else to whoever finds the note (C1).
+    """
     number, now_ms = found.number, transaction.now_ms
     events: list[HistoryEvent] = [ended] if found.turn else [*_unread_start(transaction, number), ended]
     why = ended.failure if isinstance(ended, DeadlinePassed) else Payload(msgspec.Raw(_encode(ended.reason or None)))
@@ -75,6 +66,9 @@ def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: Fro
     require(changed == 1, f"instance {number} was not {found.state} any more inside one transaction")
     transaction.change(sql.append_history, number, found.execution, found.turn, encode_events(events))
     leave_nothing_pending(transaction, number)
+    answer_parent(transaction, number, state, outcome)
+    how = ParentEnd.CANCELLED if isinstance(ended, InstanceCancelled) else ParentEnd.TERMINATED
+    transaction.change(sql.note_closing, number, found.execution, how)
 
 
 def _unread_start(transaction: Transaction, number: InstanceNumber) -> list[HistoryEvent]:

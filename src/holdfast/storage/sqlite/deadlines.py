@@ -12,6 +12,7 @@ from holdfast.payloads.failures import Failure, qualified_name
 from holdfast.storage.contract import (
     Applied,
     DeadlineRecord,
+    EndedInstance,
     Expire,
     Expired,
     InstanceNumber,
@@ -20,8 +21,9 @@ from holdfast.storage.contract import (
     Rejected,
     SetDeadline,
 )
+from holdfast.storage.sqlite.cancelling import ask_to_end
 from holdfast.storage.sqlite.closing import end_from_outside
-from holdfast.storage.sqlite.delivery import ask_to_end
+from holdfast.storage.sqlite.families import close_children
 from holdfast.storage.sqlite.rows import deadline_of, instance_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
@@ -50,18 +52,20 @@ def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
     found = instance_of(transaction.rows(sql.read_instance, member.number)[0])
     over = deadline.is_in_grace
     verdict = deadlines.at_deadline(found.state, grace_ms=deadline.grace_ms, is_grace_over=over)
+    children: tuple[EndedInstance, ...] = ()
     match verdict:
         case DeadlineVerdict.NOTHING:
             return Rejected(reason=f"instance {member.number} has ended")
         case DeadlineVerdict.END:
             _end(transaction, found, deadline)
+            children = close_children(transaction, found.number, found.execution)
         case DeadlineVerdict.ASK:
             why = deadlines.reason(deadline.at_ms - found.created_at_ms)
             ask_to_end(transaction, found, CancelRequested(time_ms=0, reason=why, by_deadline=True))
             _begin_grace(transaction, found, deadline)
         case DeadlineVerdict.WAIT:
             _begin_grace(transaction, found, deadline)
-    return Expired(instance=found, verdict=verdict)
+    return Expired(instance=found, verdict=verdict, ended=children)
 
 
 def _begin_grace(transaction: Transaction, found: InstanceRecord, deadline: DeadlineRecord) -> None:

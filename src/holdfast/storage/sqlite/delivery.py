@@ -3,25 +3,19 @@
 import json
 import logging
 
-import msgspec
-
-from holdfast.core.events import CancelRequested, EventReceived, InstanceCancelled, encode_event
-from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventVerdict, decide_event, stamp_ms
-from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
-from holdfast.core.require import require
+from holdfast.core.events import CancelRequested, EventReceived
+from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventVerdict, decide_event
 from holdfast.storage.contract import (
     Deliver,
     Delivered,
     InstanceNumber,
     InstanceRecord,
-    LargePayload,
     Outcome,
     Rejected,
     Turn,
 )
-from holdfast.storage.large import offload
-from holdfast.storage.sqlite.attempts import insert_payloads
-from holdfast.storage.sqlite.closing import end_from_outside
+from holdfast.storage.sqlite.cancelling import cancel, put
+from holdfast.storage.sqlite.families import close_children
 from holdfast.storage.sqlite.rows import instance_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
@@ -40,7 +34,9 @@ def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
     found = instance_of(rows[0])
     event = message.event
     if isinstance(event, CancelRequested):
-        return Delivered(instance=found, verdict=_cancel(transaction, found, event))
+        verdict, at_once = cancel(transaction, found, event)
+        ended = close_children(transaction, found.number, found.execution) if at_once else ()
+        return Delivered(instance=found, verdict=verdict, ended=ended)
     return Delivered(instance=found, verdict=_raise(transaction, found, event, message.message_id))
 
 
@@ -89,41 +85,7 @@ def _raise(transaction: Transaction, found: InstanceRecord, event: EventReceived
         if message_id:
             transaction.change(sql.note_received, number, message_id)
         transaction.change(sql.add_mail, number)
-        _put(transaction, found, event, event.name)
+        put(transaction, found, event, event.name)
         if verdict is EventVerdict.DELIVER:
             transaction.change(sql.wake_instance, number)
     return verdict
-
-
-def _cancel(transaction: Transaction, found: InstanceRecord, event: CancelRequested) -> EventVerdict:
-    """A9: the code is asked, except where there is none to ask. Twice is the same as once."""
-    if found.state in INSTANCE_FINAL:
-        return EventVerdict.CLOSED
-    if found.state is InstanceState.CANCEL_REQUESTED:
-        return EventVerdict.DUPLICATE
-    if found.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
-        ended = InstanceCancelled(time_ms=stamp_ms(found.stamp_ms, transaction.now_ms), reason=event.reason)
-        end_from_outside(transaction, found, ended, next_state(found.state, InstanceEvent.CANCEL))
-        return EventVerdict.DELIVER
-    ask_to_end(transaction, found, event)
-    return EventVerdict.DELIVER
-
-
-def ask_to_end(transaction: Transaction, found: InstanceRecord, event: CancelRequested) -> None:
-    """A9: there is code, and it is told. The instance was read in this transaction."""
-    state = next_state(found.state, InstanceEvent.REQUEST_CANCEL)
-    changed = transaction.change(sql.request_cancel, state, found.number, found.state)
-    require(changed == 1, f"instance {found.number} was not {found.state} any more inside one transaction")
-    _put(transaction, found, event, None)
-    transaction.change(sql.wake_instance, found.number)
-
-
-def _put(
-    transaction: Transaction, found: InstanceRecord, event: EventReceived | CancelRequested, name: str | None
-) -> None:
-    """Into the inbox, stamped now (G10)."""
-    now_ms = transaction.now_ms
-    payloads: list[LargePayload] = []
-    stamped = msgspec.structs.replace(offload(event, payloads), time_ms=stamp_ms(event.time_ms, now_ms))
-    insert_payloads(transaction, found.number, payloads)
-    transaction.change(sql.insert_message, found.number, found.execution, now_ms, encode_event(stamped), name)

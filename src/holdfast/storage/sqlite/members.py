@@ -22,10 +22,12 @@ from holdfast.storage.contract import (
     ClaimAttempts,
     ClaimedInstances,
     ClaimInstances,
+    CloseChildren,
     Completion,
     Deliver,
     Delivered,
     Disown,
+    EndedInstance,
     Expire,
     Fence,
     HeartbeatAttempt,
@@ -47,10 +49,12 @@ from holdfast.storage.contract import (
 from holdfast.storage.endings import end_by_loss, transition
 from holdfast.storage.large import large_payload, marked
 from holdfast.storage.sqlite import attempts
-from holdfast.storage.sqlite.closing import REPLACED, apply_terminate, leave_nothing_pending, terminate
+from holdfast.storage.sqlite.children import end_family, write_children
+from holdfast.storage.sqlite.closing import REPLACED, leave_nothing_pending
 from holdfast.storage.sqlite.continuing import begin_next
 from holdfast.storage.sqlite.deadlines import apply_expire, apply_set_deadline, set_deadline
 from holdfast.storage.sqlite.delivery import apply_deliver, write_mail
+from holdfast.storage.sqlite.families import apply_close_children, apply_terminate, terminate_family
 from holdfast.storage.sqlite.keeping import keep
 from holdfast.storage.sqlite.rows import attempt_of, instance_of
 from holdfast.storage.sqlite.statements import statements as sql
@@ -84,7 +88,7 @@ def _actor(member: Member) -> WorkerKey | None:
             return member.owner
         case Start():
             return member.first.owner if member.first else None
-        case Lose() | Terminate() | Deliver() | Expire():
+        case Lose() | Terminate() | Deliver() | Expire() | CloseChildren():
             return None
         case Retry():
             return member.ended.owner if member.by_owner else None
@@ -118,8 +122,8 @@ def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
     if not stale and entered and _advance(transaction, turn):
         for left in turn.yields:
             exit_pending(transaction, left)
-        _write_turn(transaction, turn, turn.number)
-        return APPLIED
+        ended = _write_turn(transaction, turn, turn.number)
+        return Applied(ended=ended) if ended else APPLIED
     if turn.entries and entered:
         take_back(transaction, turn.entries)
     for completion in turn.completions:
@@ -136,8 +140,10 @@ def _advance(transaction: Transaction, turn: Turn) -> bool:
     )
 
 
-def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> None:
+def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
+    """What the turn did. Which of its children ended with it."""
     execution = turn.execution
+    ended: tuple[EndedInstance, ...] = ()
     change = transaction.change
     if turn.events:
         change(sql.append_history, number, execution, turn.turn, turn.events)
@@ -153,24 +159,36 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
         change(sql.cancel_activity, transaction.now_ms, number, execution, activity)
     for timer in turn.timers_started:
         change(sql.start_timer, number, execution, timer.timer, timer.due_at_ms)
-    for ended in turn.timers_ended:
-        change(sql.end_timer, number, execution, ended)
+    for fired in turn.timers_ended:
+        change(sql.end_timer, number, execution, fired)
+    if turn.has_mail or turn.family:
+        ended = _tell_others(transaction, turn, number)
+    keep(transaction, number, turn.kept)
+    if turn.close is not None or turn.next is not None or turn.release:
+        ended += _leave(transaction, turn, number)
+    return ended
+
+
+def _tell_others(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
+    """Children first: an event may be for one that this turn starts."""
+    ended = write_children(transaction, turn, number) if turn.family else ()
     if turn.has_mail:
         write_mail(transaction, turn, number)
-    keep(transaction, number, turn.kept)
+    return ended
+
+
+def _leave(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
+    """The instance ends, or its execution does and the next begins (G4), or the instance is let go of (G2)."""
     if turn.close is not None:
         leave_nothing_pending(transaction, number)
-        change(sql.close_instance, turn.close.state, turn.close.outcome, transaction.now_ms, number)
-    elif turn.next is not None or turn.release:
-        _leave(transaction, turn, number)
-
-
-def _leave(transaction: Transaction, turn: Turn, number: InstanceNumber) -> None:
-    """The execution ends and the next begins (G4), or the instance is let go of (G2)."""
-    if turn.next is not None:
+        close = turn.close
+        transaction.change(sql.close_instance, close.state, close.outcome, transaction.now_ms, number)
+    elif turn.next is not None:
         begin_next(transaction, turn, number, turn.next)
     else:
         transaction.change(sql.release_instance, number, turn.fence, turn.owner)
+        return ()
+    return end_family(transaction, turn, number) if turn.family else ()
 
 
 # ---------------------------------------------------------------- instances
@@ -211,13 +229,14 @@ def _start_again(transaction: Transaction, start: Start) -> Outcome:
         Existing(StartIdentity(existing.workflow, existing.input_hash), existing.state),
         start.policy,
     )
+    ended: tuple[EndedInstance, ...] = ()
     match verdict:
         case StartVerdict.SAME:
             return StartedInstance(instance=existing, created=False)
         case StartVerdict.CONFLICT:
             return Rejected(reason=_conflict(start, existing.workflow))
         case StartVerdict.REPLACE:
-            terminate(transaction, existing, REPLACED)
+            ended = terminate_family(transaction, existing, REPLACED)
         case StartVerdict.CREATE:
             pass
     transaction.change(sql.supersede_instance, transaction.now_ms, existing.number)
@@ -225,7 +244,7 @@ def _start_again(transaction: Transaction, start: Start) -> Outcome:
     require(number is not None, f"the id {start.id!r} is still taken after instance {existing.number} gave it up")
     begun = _begin(transaction, start, InstanceNumber(number or 0))
     replaced = existing.number if verdict is StartVerdict.REPLACE else None
-    return msgspec.structs.replace(begun, replaced=replaced)
+    return msgspec.structs.replace(begun, replaced=replaced, ended=ended)
 
 
 def _conflict(start: Start, workflow: str) -> str:
@@ -365,5 +384,6 @@ HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
     Responses: apply_responses,
     SetDeadline: apply_set_deadline,
     Expire: apply_expire,
+    CloseChildren: apply_close_children,
 }
 """How each kind of member is applied. A test compares it with the members there are."""

@@ -5,12 +5,14 @@ from holdfast.storage.contract import (
     AttemptKey,
     AttemptRecord,
     DeadlineRecord,
+    Family,
     Held,
     HeldAttempt,
     HeldInstance,
     HistoryRow,
     InboxRow,
     InstanceRecord,
+    Parent,
     TimerRow,
     WorkerRow,
 )
@@ -44,6 +46,7 @@ def instance_of(row: Row) -> InstanceRecord:
         superseded_at_ms=row[17] if len(row) > COLUMNS_IN_USE else None,
         losses=row[18] if len(row) > COLUMNS_IN_USE + 1 else 0,
         custom_status=row[19] if len(row) > COLUMNS_IN_USE + 2 else None,
+        parent_id=row[20] if len(row) > COLUMNS_IN_USE + 3 else None,
     )
 
 
@@ -84,6 +87,13 @@ def held_of(attempts: list[Row], instances: list[Row]) -> Held:
         ],
         instances=[HeldInstance(number=number, fence=fence) for number, fence in instances],
     )
+
+
+def family_of(parents: list[Row], counts: list[Row]) -> Family:
+    parent = None
+    for above, number, execution, child in parents:
+        parent = Parent(id=above, number=number, execution=execution, child=child)
+    return Family(parent=parent, children={InstanceState(state): count for state, count in counts})
 
 
 def inbox_of(row: Row) -> InboxRow:

@@ -24,6 +24,7 @@ from holdfast.storage.contract import (
     AttemptRecord,
     CommitId,
     DeadlineRecord,
+    Family,
     Held,
     HistoryRow,
     InboxRow,
@@ -42,6 +43,7 @@ from holdfast.storage.sqlite.connection import open_read_only, open_reader
 from holdfast.storage.sqlite.rows import (
     attempt_of,
     deadline_of,
+    family_of,
     held_of,
     history_of,
     inbox_of,
@@ -244,10 +246,25 @@ class SqliteStore:
         return bool(self._read(sql.blocked_elsewhere, json.dumps(workflows), build))
 
     async def list_instances(
-        self, *, before: int, limit: int, state: InstanceState | None = None, workflow: str | None = None
+        self,
+        *,
+        before: int,
+        limit: int,
+        state: InstanceState | None = None,
+        workflow: str | None = None,
+        parent: InstanceNumber | None = None,
     ) -> list[InstanceRecord]:
-        rows = self._read(sql.list_instances, before, None if state is None else state.value, workflow, limit)
-        return [instance_of(row) for row in rows]
+        asked = (before, None if state is None else state.value, workflow, limit)
+        found = (
+            self._read(sql.list_instances, *asked) if parent is None else self._read(sql.list_children, *asked, parent)
+        )
+        return [instance_of(row) for row in found]
+
+    async def read_family(self, number: InstanceNumber) -> Family:
+        return family_of(self._read(sql.read_parent, number), self._read(sql.count_children, number))
+
+    async def unfinished_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
+        return [(InstanceNumber(number), execution) for number, execution in self._read(sql.unfinished_closings, limit)]
 
     async def workers(self) -> list[WorkerRow]:
         return [worker_of(row) for row in self._read(sql.read_workers)]

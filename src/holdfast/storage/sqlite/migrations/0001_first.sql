@@ -27,7 +27,11 @@ CREATE TABLE instances (
     superseded_at_ms INTEGER,                           -- when its id was given to a new instance; null: it has it
     deadline_at_ms  INTEGER,                            -- until when it has to end; null: it has no deadline
     grace_ms        INTEGER,                            -- for its clean-up after that; null: nobody has said anything yet
-    expires_at_ms   INTEGER                             -- its deadline, and once that was acted upon the end of its grace
+    expires_at_ms   INTEGER,                            -- its deadline, and once that was acted upon the end of its grace
+    parent          INTEGER,                            -- the number of the instance whose code started it
+    parent_execution INTEGER,                           -- the execution of it that did: only that one is answered (G4)
+    parent_step     INTEGER,                            -- the number of the child in that execution
+    parent_close    TEXT                                -- what the end of that execution does to it
 );
 
 CREATE INDEX instances_claimable ON instances (workflow, claimable_at_ms) WHERE claimable_at_ms IS NOT NULL;
@@ -36,6 +40,18 @@ CREATE INDEX instances_earlier ON instances (id) WHERE superseded_at_ms IS NOT N
 CREATE INDEX instances_blocked ON instances (workflow) WHERE state = 'BLOCKED';
 CREATE INDEX instances_expiring ON instances (expires_at_ms) WHERE expires_at_ms IS NOT NULL AND closed_at_ms IS NULL;
 CREATE INDEX instances_owned ON instances (owner) WHERE owner IS NOT NULL;
+CREATE INDEX instances_children ON instances (parent, number) WHERE parent IS NOT NULL;
+CREATE UNIQUE INDEX instances_steps ON instances (parent, parent_execution, parent_step) WHERE parent IS NOT NULL;
+CREATE INDEX instances_open_children ON instances (parent, parent_execution)
+    WHERE parent IS NOT NULL AND closed_at_ms IS NULL;
+
+-- Executions that have ended, and whose children still have to learn it: what is left of a large family (C1).
+CREATE TABLE closings (
+    number    INTEGER NOT NULL,
+    execution INTEGER NOT NULL,
+    how       TEXT    NOT NULL,
+    PRIMARY KEY (number, execution)
+) WITHOUT ROWID;
 
 CREATE TABLE history (
     number    INTEGER NOT NULL,

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.core.events import ActivityFailed, ActivityYielded, Payload
 from holdfast.core.lifecycle import AttemptState
-from holdfast.runtime.turns import exit_of
+from holdfast.runtime.inbox import exit_of
 from holdfast.storage.contract import AttemptKey, AttemptRecord, InstanceId, InstanceNumber, PendingExit, Transition
 
 KEY = AttemptKey(InstanceNumber(1), 1, 4, 6)

@@ -1,0 +1,127 @@
+"""Children: other workflows that workflow code starts.
+
+``await pack(order)`` runs one and waits for it. ``handle = await hf.start(pack, order)`` starts one and goes on: it is
+waited for with ``await handle``, or not at all.
+"""
+
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, TypeVar, TypeVarTuple, overload
+
+from holdfast.authoring.events import Event, raise_event
+from holdfast.authoring.inside import current
+from holdfast.authoring.names import checked_name, checked_reason
+from holdfast.authoring.workflow import BoundWorkflow, Workflow
+from holdfast.core.children import ParentClose, ParentCloseWord
+from holdfast.core.words import word
+from holdfast.errors import NotInWorkflow, UsageError
+from holdfast.payloads.encoding import encode
+from holdfast.replay.children import Child, ChildCall, ChildTies
+from holdfast.replay.run import current_run
+
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+
+class ChildHandle(Generic[R_co]):
+    """A child, for the code that started it. ``await handle`` waits for its result."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    @property
+    def id(self) -> str:
+        """The id of its instance."""
+        return self._child.id
+
+    def __await__(self) -> Generator[Any, Any, R_co]:
+        return self.result().__await__()
+
+    async def result(self) -> R_co:
+        """Wait for its result; see the guide for the errors. Who stops waiting asks an attached child to end."""
+        result: R_co = await self._child.result()
+        return result
+
+    @overload
+    def raise_event(self, event: Event[T], value: T) -> None: ...
+    @overload
+    def raise_event(self, event: str, value: Any = None) -> None: ...
+    def raise_event(self, event: "str | Event[Any]", value: Any = None) -> None:
+        """Raise an event to it, with the commit of this turn. Nobody waits for it to arrive."""
+        raise_event(self.id, event, value)
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Ask it to end, with the commit of this turn: its code may clean up. Nothing happens if it has ended."""
+        current("a child's handle")
+        self._child.cancel(checked_reason(reason))
+
+    def __repr__(self) -> str:
+        return f"<child {self.id}>"
+
+
+@overload
+async def start(
+    workflow: Callable[[*Ts], Coroutine[Any, Any, R]],
+    *args: *Ts,
+    id: str | None = None,
+    parent_close: ParentCloseWord | None = None,
+    detached: bool = False,
+) -> ChildHandle[R]: ...
+@overload
+async def start(
+    workflow: BoundWorkflow[R],
+    *,
+    id: str | None = None,
+    parent_close: ParentCloseWord | None = None,
+    detached: bool = False,
+) -> ChildHandle[R]: ...
+@overload
+async def start(
+    workflow: str,
+    *args: Any,
+    id: str | None = None,
+    parent_close: ParentCloseWord | None = None,
+    detached: bool = False,
+) -> ChildHandle[Any]: ...
+async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
+    workflow: Any,
+    *args: Any,
+    id: str | None = None,  # noqa: A002
+    parent_close: ParentCloseWord | None = None,
+    detached: bool = False,
+) -> ChildHandle[Any]:
+    """Start another workflow as a child of this one, with the commit of this turn.
+
+    Without `id` the child has one made of its parent's, and the call returns at once. With one it returns when the
+    child is created, or raises `InstanceConflict` if the id is taken. `parent_close` says what happens to a child that
+    is open when this execution ends: "terminate" (as usual), "cancel" or "abandon". A `detached` one has a life of its
+    own: it is abandoned unless `parent_close` says otherwise, and who stops waiting for it does not ask it to end.
+    """
+    run = current_run()
+    if run is None:
+        raise NotInWorkflow("hf.start starts a child from workflow code; anywhere else `await client.start(...)` does")
+    usual = ParentClose.ABANDON if detached else ParentClose.TERMINATE
+    policy = usual if parent_close is None else word(ParentClose, parent_close, "policy for the end of the parent")
+    named = "" if id is None else checked_name(id, "an instance")
+    child = run.children.start(_call(workflow, args), ChildTies(policy, not detached, named))
+    if named:
+        await child.confirmed()
+    return ChildHandle(child)
+
+
+def _call(workflow: Any, args: tuple[Any, ...]) -> ChildCall:
+    match workflow:
+        case Workflow():
+            signature = workflow.signature
+            return ChildCall(workflow.name, workflow.version, signature.encode_arguments(args), signature)
+        case BoundWorkflow():
+            if args:
+                raise UsageError("the arguments are bound already; give none besides")
+            bound = workflow.workflow
+            return ChildCall(bound.name, bound.version, workflow.encoded, bound.signature)
+        case str():
+            encoded = encode(list(args), what="the arguments")
+            return ChildCall(checked_name(workflow, "a workflow"), "", encoded, None)
+        case _:
+            raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")
