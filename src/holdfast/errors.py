@@ -57,10 +57,6 @@ class LeaseError(HoldfastError):
     """A lease duration that cannot be granted, or a worker that beats twice at once (W1, W9)."""
 
 
-class RetryPolicyError(HoldfastError):
-    """A retry policy, or a question about one, whose numbers make no sense."""
-
-
 class InstanceConflict(HoldfastError):
     """The id is taken by an instance of another workflow or with another input (G3)."""
 
@@ -148,6 +144,10 @@ class HistoryMismatch(WorkflowCodeError):
 
 class InvalidOption(HoldfastError):
     """An option whose value makes no sense."""
+
+
+class RetryPolicyError(InvalidOption):
+    """A retry policy, or a question about one, whose numbers make no sense."""
 
 
 class InvalidId(HoldfastError):

@@ -91,7 +91,9 @@ def test_an_odd_but_harmless_id_is_only_an_id(tmp_path: Path, name: str) -> None
     together(scenario())
 
 
-@pytest.mark.parametrize("name", [value for value in BAD_NAMES.values() if value], ids=lambda value: ascii(value)[:20])
+@pytest.mark.parametrize(
+    "name", [value for value in BAD_NAMES.values() if value is not None], ids=lambda value: ascii(value)[:20]
+)
 def test_bad_names_of_definitions_and_queues_are_refused_where_they_are_written(name: Any) -> None:
     async def body() -> None: ...
 
@@ -235,22 +237,123 @@ def test_a_time_out_of_zero_is_refused(option: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"attempts": 0}, {"attempts": -1}, {"backoff": 0.5}, {"backoff": math.nan}, {"initial": 10, "maximum": 1}],
+    [
+        {"attempts": 0},
+        {"attempts": -1},
+        {"attempts": 1.5},
+        {"attempts": True},
+        {"attempts": "3"},
+        {"attempts": 2**40},
+        {"backoff": 0.5},
+        {"backoff": math.nan},
+        {"backoff": "2"},
+        {"initial": 10, "maximum": 1},
+        {"initial": 100},
+        {"jitter": "no"},
+        {"non_retryable": ValueError},
+        {"non_retryable": "ValueError"},
+        {"non_retryable": ("ValueError",)},
+        {"non_retryable": (int,)},
+    ],
     ids=str,
 )
 def test_a_senseless_retry_policy_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(hf.HoldfastError):
+    with pytest.raises(hf.InvalidOption, match="|".join(options)):
         hf.Retry(**options)
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"max_activities": 0}, {"cache_size": -1}, {"durability": "none"}, {"lease": 0}, {"lease": None}],
+    [
+        {"retry": 3},
+        {"max_losses": -1},
+        {"max_losses": "5"},
+        {"max_losses": 2**40},
+        {"rerun_after_loss": "no"},
+        {"process": 1},
+        {"resumable": "yes"},
+    ],
+    ids=str,
+)
+def test_senseless_options_of_an_activity_are_refused_where_they_are_written(options: dict[str, Any]) -> None:
+    """What is stored with an attempt must be readable when the attempt ends."""
+    with pytest.raises(hf.InvalidOption, match="|".join(options)):
+        hf.activity(**options)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, "7", None, True, 2**40])
+def test_senseless_options_of_a_workflow_are_refused_where_they_are_written(number: Any) -> None:
+    for option in ("mailbox_limit", "continue_after"):
+        with pytest.raises(hf.InvalidOption, match=option):
+            hf.workflow(**{option: number})
+    versions: tuple[Any, ...] = (3, None, "a\0b", "x" * 300, " ")
+    for version in versions:
+        with pytest.raises(hf.InvalidId, match="version"):
+            hf.workflow(version=version)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_activities": 0},
+        {"max_activities": "7"},
+        {"cache_size": -1},
+        {"cache_size": None},
+        {"durability": "none"},
+        {"lease": 0},
+        {"lease": None},
+        {"queues": "default"},
+        {"queues": 7},
+        {"workflows": keeps},
+        {"activities": echo},
+        {"modules": math},
+        {"store": ""},
+        {"store": "a\0b"},
+        {"store": None},
+        {"store": b"shop.db"},
+    ],
     ids=str,
 )
 def test_senseless_engine_options_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(hf.InvalidOption):
-        hf.Engine(":memory:", **options)
+    arguments: dict[str, Any] = {"store": ":memory:"} | options
+    with pytest.raises(hf.InvalidOption, match="|".join(options)):
+        hf.Engine(**arguments)
+
+
+def test_an_engine_that_runs_is_not_entered_again() -> None:
+    async def scenario() -> None:
+        async with engine_of(":memory:", *ALL) as engine:
+            with pytest.raises(hf.UsageError, match="runs already"):
+                await engine.__aenter__()
+            assert await engine.run(keeps, 1) == 1
+
+    together(scenario())
+
+
+@pytest.mark.parametrize("event", ["go", ("go",), ("go", 1, 2), ["go", 1], 7], ids=str)
+def test_an_event_with_the_start_that_is_no_pair_is_refused(tmp_path: Path, event: Any) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *ALL) as engine:
+            with pytest.raises(hf.InvalidOption, match="event"):
+                await engine.start(keeps, 1, id="a", event=event)
+            nothing_is_stored(tmp_path / "shop.db")
+
+    together(scenario())
+
+
+@pytest.mark.parametrize(
+    "options", [{"limit": "7"}, {"limit": 1.5}, {"before": None}, {"before": "1"}, {"before": -1}], ids=str
+)
+def test_a_page_that_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        async with engine_of(":memory:", *ALL) as engine:
+            with pytest.raises(hf.InvalidOption, match="|".join(options)):
+                await engine.list(**options)
+            for name in ("", 7, "a\ud800"):
+                with pytest.raises(hf.InvalidId, match="workflow"):
+                    await engine.list(workflow=name)  # type: ignore[arg-type]  # wrong on purpose
+
+    together(scenario())
 
 
 def test_what_is_no_definition_is_refused_by_the_registry(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_G4_every_execution_has_a_history_of_its_own_that_can_be_read() -> None:
             first = (await handle.history(execution=2))[0]
             assert (first.kind, first.fields["execution"]) == ("started", 2)
             assert [entry.kind for entry in await handle.history()][-1] == "workflow_completed"
-            with pytest.raises(hf.InvalidOption, match="executions 1 to 3"):
+            with pytest.raises(hf.InvalidOption, match="from 1 to 3"):
                 await handle.history(execution=4)
 
     together(scenario())

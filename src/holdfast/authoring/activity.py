@@ -13,6 +13,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 from holdfast.authoring.definition import Definition
 from holdfast.authoring.durations import Duration, timeout_milliseconds
 from holdfast.authoring.names import checked_name
+from holdfast.authoring.options import switch, whole_number
 from holdfast.authoring.retry import Retry
 from holdfast.core.options import DEFAULT_QUEUE, ActivityOptions, StreamOptions, encode_options
 from holdfast.core.retry import DEFAULT_MAX_LOSSES
@@ -64,6 +65,12 @@ async def _one_by_one(values: Iterator[T]) -> AsyncIterator[T]:
     end = object()
     while (value := await asyncio.to_thread(next, values, end)) is not end:
         yield cast(T, value)
+
+
+def _checked_retry(retry: object) -> Retry:
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidOption(f"retry takes hf.Retry(...), such as hf.Retry(attempts=3), not {retry!r}")
+    return retry or Retry()
 
 
 class ActivityDecorator(Protocol):
@@ -123,15 +130,17 @@ def activity(
     A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt goes
     on where the one before ended (`hf.activity_info().delivered`); without, the workflow gets `hf.StreamRestarted`.
     """
+    switch(process, "process")
+    switch(resumable, "resumable")
     options = ActivityOptions(
         queue=checked_name(queue, "a queue"),
-        retry=(retry or Retry()).policy(),
+        retry=_checked_retry(retry).policy(),
         schedule_to_start_ms=timeout_milliseconds(schedule_to_start, "schedule_to_start"),
         start_to_close_ms=timeout_milliseconds(start_to_close, "start_to_close"),
         schedule_to_close_ms=timeout_milliseconds(schedule_to_close, "schedule_to_close"),
         heartbeat_ms=timeout_milliseconds(heartbeat, "heartbeat"),
-        rerun_after_loss=rerun_after_loss,
-        max_losses=max_losses,
+        rerun_after_loss=switch(rerun_after_loss, "rerun_after_loss"),
+        max_losses=whole_number(max_losses, "max_losses", least=0),
     )
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
@@ -147,6 +156,7 @@ def activity(
             raise InvalidOption(f"{function.__qualname__}: process=True is for functions that return, not generators")
         else:
             kind, chosen = StreamActivity[Any, Any], replace(options, stream=StreamOptions(resumable=resumable))
-        return kind(function, checked_name(name or function.__name__, "an activity"), chosen, process=process)
+        checked = checked_name(function.__name__ if name is None else name, "an activity")
+        return kind(function, checked, chosen, process=process)
 
     return mark if fn is None else mark(fn)

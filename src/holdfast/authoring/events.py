@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, cast, get_args, overload
 
 from holdfast.authoring.inside import current
 from holdfast.authoring.names import checked_name
+from holdfast.errors import InvalidOption
 from holdfast.payloads.encoding import decode, encode
 
 T = TypeVar("T")
@@ -78,6 +79,14 @@ def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:
     name = checked_name(event, "an event")
     kind = cast(Any, type(value))  # a sender by name says the type with the value
     return name, encode(value, Any if kind in _PLAIN else kind, what=f"the value of event {name!r}")
+
+
+def named_value(event: Any) -> "tuple[str | Event[Any], Any]":
+    """The pair that ``start(..., event=...)`` takes. A text alone would be taken letter by letter."""
+    if not isinstance(event, tuple) or len(cast(Any, event)) != 2:  # noqa: PLR2004 - a pair
+        raise InvalidOption(f'event takes a name and a value, such as event=("approval", value), not {event!r}')
+    name, value = cast("tuple[str | Event[Any], Any]", event)
+    return name, value
 
 
 async def _wait(name: str, annotation: Any) -> Any:

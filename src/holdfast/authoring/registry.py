@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 from holdfast import errors
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.known_errors import known_errors
+from holdfast.authoring.options import several
 from holdfast.authoring.workflow import Workflow
 from holdfast.errors import DuplicateName, UnknownWorkflow, UsageError
 from holdfast.payloads.failures import resolve_builtin
@@ -31,11 +32,11 @@ class Registry:
         self.workflows: dict[str, Workflow[..., Any]] = {}
         self.activities: dict[str, Activity[..., Any]] = {}
         self._modules: set[str] = set()
-        for module in modules:
+        for module in several(modules, "modules"):
             self._add_module(module)
-        for workflow in workflows:
+        for workflow in several(workflows, "workflows"):
             self._add(self.workflows, workflow, Workflow)
-        for activity in activities:
+        for activity in several(activities, "activities"):
             self._add(self.activities, activity, Activity)
         # Annotations that cannot be stored are found now, not at the first call.
         self.signatures = [workflow.signature for workflow in self.workflows.values()]

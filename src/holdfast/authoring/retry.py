@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from holdfast.authoring.durations import Duration, milliseconds
+from holdfast.authoring.options import number, several, switch, whole_number
 from holdfast.core.retry import RetryPolicy
+from holdfast.errors import InvalidOption
 from holdfast.payloads.failures import qualified_name
 
 
@@ -26,11 +28,25 @@ class Retry:
 
     def policy(self) -> RetryPolicy:
         """The same in the core's terms. Numbers that make no sense are refused here."""
+        attempts = None if self.attempts is None else whole_number(self.attempts, "Retry(attempts)", least=1)
+        initial_ms = milliseconds(self.initial, "Retry(initial)")
+        maximum_ms = milliseconds(self.maximum, "Retry(maximum)")
+        if maximum_ms < initial_ms:
+            raise InvalidOption(
+                f"Retry(maximum) must be at least Retry(initial), and {maximum_ms / 1000:g} s is less than "
+                f"{initial_ms / 1000:g} s"
+            )
         return RetryPolicy(
-            attempts=self.attempts,
-            initial_ms=milliseconds(self.initial, "Retry(initial)"),
-            backoff=self.backoff,
-            maximum_ms=milliseconds(self.maximum, "Retry(maximum)"),
-            jitter=self.jitter,
-            non_retryable=frozenset(qualified_name(error) for error in self.non_retryable),
+            attempts=attempts,
+            initial_ms=initial_ms,
+            backoff=number(self.backoff, "Retry(backoff)"),
+            maximum_ms=maximum_ms,
+            jitter=switch(self.jitter, "Retry(jitter)"),
+            non_retryable=frozenset(_name_of(error) for error in several(self.non_retryable, "non_retryable")),
         )
+
+
+def _name_of(error: object) -> str:
+    if not isinstance(error, type) or not issubclass(error, BaseException):
+        raise InvalidOption(f"Retry(non_retryable) takes exception types such as ValueError, not {error!r}")
+    return qualified_name(error)

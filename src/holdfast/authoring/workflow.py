@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 from holdfast.authoring.definition import Definition
 from holdfast.authoring.durations import Duration, milliseconds, timeout_milliseconds
 from holdfast.authoring.names import checked_name
+from holdfast.authoring.options import whole_number
 from holdfast.core.deadlines import DEFAULT_GRACE_MS, Deadline
 from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyWord, Mailbox
 from holdfast.core.words import word
@@ -105,18 +106,17 @@ def workflow(
     by a cancel, and fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`.
     """
     policy = word(EventPolicy, event_policy, "policy for events")
-    if mailbox_limit < 1:
-        raise InvalidOption(f"mailbox_limit must be a number of events above zero, not {mailbox_limit!r}")
-    if continue_after < 1:
-        raise InvalidOption(f"continue_after must be 1 event or more, not {continue_after}")
-    rules = Mailbox(policy, mailbox_limit)
+    whole_number(continue_after, "continue_after", least=1)
+    if version != "":
+        checked_name(version, "a version")
+    rules = Mailbox(policy, whole_number(mailbox_limit, "mailbox_limit", least=1))
     limit = Deadline(timeout_milliseconds(deadline, "deadline"), milliseconds(deadline_grace, "deadline_grace"))
 
     def mark(function: Callable[..., Any]) -> Workflow[Any, Any]:
         if not inspect.iscoroutinefunction(function):
             raise InvalidOption(f"@hf.workflow marks an `async def`, not {function!r}")
         mailbox = None if rules == Mailbox() else rules
-        checked = checked_name(name or function.__name__, "a workflow")
+        checked = checked_name(function.__name__ if name is None else name, "a workflow")
         told = None if limit == Deadline(None) else limit
         return Workflow(function, checked, version, mailbox, continue_after=continue_after, deadline=told)
 

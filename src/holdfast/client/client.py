@@ -6,8 +6,9 @@ from typing import Any, TypeVar, TypeVarTuple, overload
 
 import msgspec
 
-from holdfast.authoring.events import Event, encoded_event
+from holdfast.authoring.events import Event, encoded_event, named_value
 from holdfast.authoring.names import checked_name, checked_reason
+from holdfast.authoring.options import whole_number
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow
 from holdfast.client.asking import Asking
@@ -23,7 +24,6 @@ from holdfast.errors import (
     InstanceClosed,
     InstanceConflict,
     InstanceNotFound,
-    InvalidOption,
     MailboxFull,
     StoreError,
 )
@@ -161,7 +161,7 @@ class Client:
             started=encode_event(offload(started, payloads)),
             policy=word(IdPolicy, policy, "policy for ids"),
             payloads=tuple(payloads),
-            mail=None if event is None else self._event(instance_id, None, *event, None),
+            mail=None if event is None else self._event(instance_id, None, *named_value(event), None),
             deadline=call.deadline_or(deadline),
         )
         outcome = await self._commit_start(start, started)
@@ -240,10 +240,10 @@ class Client:
         before: int = NEWEST,
     ) -> Sequence[InstanceRecord]:
         """Instances, newest first, a page at a time: the next page is `before` the last one's number."""
-        if not 1 <= limit <= LONGEST_PAGE:
-            raise InvalidOption(f"limit must be 1 to {LONGEST_PAGE}, not {limit}; ask for the next page with before=")
-        if not 0 <= before <= NEWEST:
-            raise InvalidOption(f"before must be the number of an instance, not {before}")
+        whole_number(limit, "limit", least=1, most=LONGEST_PAGE)
+        whole_number(before, "before, the number of an instance,", least=0, most=NEWEST)
+        if workflow is not None:
+            checked_name(workflow, "a workflow")
         state = None if status is None else word(InstanceState, status, "state of an instance")
         return await self._store.list_instances(before=before, limit=limit, state=state, workflow=workflow)
 

@@ -9,13 +9,14 @@ from typing import Any, Final, Self
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.durations import Duration, timeout_milliseconds
 from holdfast.authoring.names import checked_name
+from holdfast.authoring.options import several, whole_number
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.client.client import Client
 from holdfast.core.events import Started
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.core.options import DEFAULT_QUEUE
-from holdfast.errors import InvalidOption, WorkerFenced
+from holdfast.errors import InvalidOption, UsageError, WorkerFenced
 from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
@@ -47,24 +48,22 @@ class Engine(Client):
         durability: str = "full",
         surroundings: Surroundings | None = None,
     ) -> None:
-        if max_activities < 1:
-            raise InvalidOption(f"max_activities must be 1 or more, not {max_activities}")
-        if cache_size < 0:
-            raise InvalidOption(f"cache_size must be 0 or more, not {cache_size}")
         lease_ms = timeout_milliseconds(lease, "lease")
         if lease_ms is None:
             raise InvalidOption("lease must be a number of seconds or a timedelta, not None")
         world = surroundings or Surroundings()
         super().__init__(open_store(store, durability, world), Registry(modules, workflows, activities), world)
         self._options: dict[str, Any] = {
-            "queues": tuple(checked_name(queue, "a queue") for queue in queues),
-            "max_activities": max_activities,
-            "cache_size": cache_size,
+            "queues": tuple(checked_name(queue, "a queue") for queue in several(queues, "queues")),
+            "max_activities": whole_number(max_activities, "max_activities", least=1),
+            "cache_size": whole_number(cache_size, "cache_size", least=0),
             "lease_ms": lease_ms,
         }
         self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
+        if self._worker is not None:
+            raise UsageError("this engine runs already; use it as it is, or make another one")
         await self.open()
         self._worker = self._new_worker()
         self._committer = self._worker.committer
@@ -151,10 +150,18 @@ def open_store(store: str | Path | SqliteStore, durability: str, surroundings: S
         raise InvalidOption(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
     if isinstance(store, SqliteStore):
         return store
+    path = checked_path(store)
     if isinstance(store, str) and "://" in store:
         raise InvalidOption(f"{store!r}: only SQLite files are supported so far; give a path")
     providers = surroundings.providers
-    return SqliteStore(store, clock=providers.now_ms, elapsed_ms=providers.elapsed_precise_ms, durability=durability)
+    return SqliteStore(path, clock=providers.now_ms, elapsed_ms=providers.elapsed_precise_ms, durability=durability)
+
+
+def checked_path(store: object) -> str | Path:
+    """`store`, if it can be the path of a file."""
+    if not isinstance(store, str | Path) or store == "" or "\0" in str(store):
+        raise InvalidOption(f"a store is the path of a file, not {store!r}")
+    return store
 
 
 async def connect(

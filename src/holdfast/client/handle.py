@@ -8,6 +8,7 @@ import msgspec
 from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.events import Event
 from holdfast.authoring.handlers import Query
+from holdfast.authoring.options import whole_number
 from holdfast.client.asking import QUERY_SECONDS, Asking
 from holdfast.client.histories import export
 from holdfast.client.views import Description, HistoryEntry, description, moment
@@ -15,7 +16,6 @@ from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_ev
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import (
     InstanceNotFound,
-    InvalidOption,
     RemoteError,
     WorkflowBlocked,
     WorkflowCancelled,
@@ -200,8 +200,8 @@ class Handle(Generic[R_co]):
     async def history(self, execution: int | None = None) -> list[HistoryEntry]:
         """What happened, in order: in the last execution, or in an earlier one (G4)."""
         record = await self._record()
-        if execution is not None and not 1 <= execution <= record.execution:
-            raise InvalidOption(f"{self._id!r} has the executions 1 to {record.execution}, not {execution}")
+        if execution is not None:
+            whole_number(execution, f"the execution of {self._id!r}", least=1, most=record.execution)
         record = record if execution is None else msgspec.structs.replace(record, execution=execution)
         entries: list[HistoryEntry] = []
         for number, (turn, event) in enumerate(await self._whole_events(record)):
