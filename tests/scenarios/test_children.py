@@ -309,6 +309,28 @@ async def starts_hat() -> str:
     return await echo("hat")
 
 
+def test_K9_whoever_looks_sees_the_parent_and_its_children(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *ALL) as engine:
+            handle = await engine.start(ship, ["a", "bb", "ccc"], id="order")
+            await handle.result(timeout=10)
+            described = await handle.describe()
+            assert (described.parent, described.children) == (None, {"COMPLETED": 3})
+            assert described.collation_key == "666"
+            children = await handle.children(limit=2)
+            assert [(child.id, child.parent_id) for child in children] == [
+                ("order/1/2", "order"),
+                ("order/1/1", "order"),
+            ]
+            assert [child.id for child in await handle.children(before=children[-1].number)] == ["order/1/0"]
+            assert (await engine.get("order/1/0").describe()).parent == "order"
+            assert await engine.get("order/1/0").children() == []
+            with pytest.raises(hf.InvalidOption, match="limit must be"):
+                await handle.children(limit=0)
+
+    together(scenario())
+
+
 def test_G12_code_that_starts_another_child_than_recorded_is_parked_with_both(tmp_path: Path) -> None:
     @hf.workflow(name="starts_hat")
     async def changed() -> str:

@@ -8,24 +8,27 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.authoring.names import checked_name
 from holdfast.cli.stores import JsonOption, StoreOption, look_into
 from holdfast.cli.texts import moment_text, print_aligned, safe, seconds_text, state_text, status_line
-from holdfast.client.client import NEWEST
+from holdfast.client.pages import NEWEST
 from holdfast.client.views import moment
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.words import word
-from holdfast.errors import UsageError
-from holdfast.storage.contract import InstanceRecord
+from holdfast.errors import InstanceNotFound, UsageError
+from holdfast.storage.contract import InstanceId, InstanceRecord
 
 DEFAULT_LIMIT: Final = 50
 LARGEST_LIMIT: Final = 10_000
 
 
 def list_instances(
+    *,
     status: Annotated[
         str | None, typer.Option("--status", metavar="STATUS", help="Only these: RUNNING, COMPLETED, FAILED, ...")
     ] = None,
     workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="Only this one's.")] = None,
+    parent: Annotated[str | None, typer.Option("--parent", metavar="ID", help="Only children of this one.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="At most so many.")] = DEFAULT_LIMIT,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -34,7 +37,7 @@ def list_instances(
     if not 1 <= limit <= LARGEST_LIMIT:
         raise UsageError(f"--limit must be from 1 to {LARGEST_LIMIT:,}, not {limit}")
     state = None if status is None else word(InstanceState, status.upper(), "status of an instance")
-    records = asyncio.run(_read(store, state, workflow, limit))
+    records = asyncio.run(_read(store, state, workflow, parent, limit))
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode([_fields(record) for record in records])))
     else:
@@ -42,11 +45,17 @@ def list_instances(
 
 
 async def _read(
-    store: str | None, state: InstanceState | None, workflow: str | None, limit: int
+    store: str | None, state: InstanceState | None, workflow: str | None, parent: str | None, limit: int
 ) -> list[InstanceRecord]:
     opened = look_into(store)
     try:
-        return await opened.list_instances(before=NEWEST, limit=limit, state=state, workflow=workflow)
+        of = None
+        if parent is not None:
+            found = await opened.find(InstanceId(checked_name(parent, "an instance")))
+            if found is None:
+                raise InstanceNotFound(f"no instance has the id {parent!r}")
+            of = found.number
+        return await opened.list_instances(before=NEWEST, limit=limit, state=state, workflow=workflow, parent=of)
     finally:
         await opened.close()
 
@@ -72,6 +81,10 @@ def _show(records: list[InstanceRecord], limit: int) -> None:
         rows[0].append(Text())
         for row, record in zip(rows[1:], records, strict=True):
             row.append(Text("" if record.superseded_at_ms is None else f"earlier, number {record.number}", "dim"))
+    if any(record.parent_id is not None for record in records):
+        rows[0].append(Text("parent"))
+        for row, record in zip(rows[1:], records, strict=True):
+            row.append(Text("" if record.parent_id is None else safe(record.parent_id), "dim"))
     if any(record.custom_status is not None for record in records):
         rows[0].append(Text("says"))
         for row, record in zip(rows[1:], records, strict=True):
@@ -94,5 +107,6 @@ def _fields(record: InstanceRecord) -> dict[str, Any]:
         "created_at": moment(record.created_at_ms),
         "closed_at": moment(record.closed_at_ms),
         "superseded_at": moment(record.superseded_at_ms),
+        "parent": record.parent_id,
         "custom_status": None if record.custom_status is None else msgspec.Raw(record.custom_status),
     }

@@ -22,7 +22,7 @@ from holdfast.cli.steps import (
 )
 from holdfast.cli.stores import JsonOption, StoreOption, look_into
 from holdfast.cli.texts import moment_text, print_aligned, safe, safe_lines, seconds_text, state_text, status_line
-from holdfast.client.client import NEWEST
+from holdfast.client.pages import NEWEST
 from holdfast.client.views import moment, read_key
 from holdfast.core.collation.digits import MEANING, Digit
 from holdfast.core.events import InstanceCancelled, Payload, WorkflowCancelled, WorkflowTerminated
@@ -30,10 +30,11 @@ from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import InstanceId, InstanceNumber, InstanceRecord, Store
+from holdfast.storage.contract import Family, InstanceId, InstanceNumber, InstanceRecord, Store
 
 LONGEST_NOTE: Final = 200
 LONGEST_RESULT: Final = 10_000
+NO_FAMILY: Final = Family(parent=None, children={})
 _payload = msgspec.json.Decoder(Payload)
 _failure = msgspec.json.Decoder(Failure)
 
@@ -52,6 +53,7 @@ class Shown:
     custom_status: bytes | None = None
     """What its code said last."""
     deadline_at_ms: int | None = None
+    family: Family = NO_FAMILY
 
     @property
     def failure(self) -> Failure | None:
@@ -106,7 +108,8 @@ async def _read(instance_id: str, number: int | None, store: str | None) -> Show
         waiting = waiting_for if record.closed_at_ms is None else []
         limit = await opened.read_deadline(record.number)
         deadline_at_ms = None if limit is None else limit.at_ms
-        return Shown(picture, key, waiting, outcome, opened.now_ms(), earlier, status, deadline_at_ms)
+        family = await opened.read_family(record.number)
+        return Shown(picture, key, waiting, outcome, opened.now_ms(), earlier, status, deadline_at_ms, family)
     finally:
         await opened.close()
 
@@ -134,6 +137,8 @@ def _print(shown: Shown, console: Console) -> None:
     console.print(Text(_times(shown), "dim"), soft_wrap=True)
     if note := _others(shown):
         console.print(Text(note, "dim"), soft_wrap=True)
+    for relatives in _family_lines(shown.family):
+        console.print(Text(relatives, "dim"), soft_wrap=True)
     if shown.custom_status is not None:
         console.print(Text.assemble(("says ", "cyan"), status_line(shown.custom_status)), soft_wrap=True)
     if shown.key:
@@ -178,6 +183,16 @@ def _others(shown: Shown) -> str:
     return f"the id had {had}; holdfast list has their numbers, show --number N tells of one"
 
 
+def _family_lines(family: Family) -> Iterator[str]:
+    """Whose child it is, and how many it has, of all its executions."""
+    if (parent := family.parent) is not None:
+        yield f"a child of {safe(parent.id)}, number {parent.child} of its execution {parent.execution}"
+    if family.children:
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(family.children.items()))
+        total = sum(family.children.values())
+        yield f"{total} {'child' if total == 1 else 'children'}: {counts}"
+
+
 def _key_words(key: str) -> str:
     """The key in words: how many steps are at which digit."""
     counts = {digit: key.count(digit.character) for digit in Digit}
@@ -194,10 +209,20 @@ def _timeline(shown: Shown) -> list[list[Text]]:
 
 def _step_row(step: Step, shown: Shown) -> list[Text]:
     began_ms = shown.picture.record.created_at_ms
+    if step.child is not None:
+        return _child_row(step, step.child, shown)
     due = "" if step.due_at_ms is None else f"due {moment_text(step.due_at_ms)} UTC"
     at = "" if step.ended_at_ms is None else _offset(step.ended_at_ms - began_ms)
     state = Text(step.said, "yellow" if step.state is StepState.OPEN else "dim")
     return [Text(at), Text(safe(step.title, LONGEST_NOTE)), Text(), state, Text(), Text(), Text(due, "dim")]
+
+
+def _child_row(step: Step, child: InstanceRecord, shown: Shown) -> list[Text]:
+    at = Text(_offset(child.created_at_ms - shown.picture.record.created_at_ms))
+    end_ms = shown.now_ms if child.closed_at_ms is None else child.closed_at_ms
+    took = Text(seconds_text(max(0, end_ms - child.created_at_ms) / 1000))
+    title, state = Text(safe(step.title, LONGEST_NOTE)), state_text(child.state)
+    return [at, title, Text(), state, Text(), took, Text(safe(child.id), "cyan")]
 
 
 def _attempt_rows(step: Step, shown: Shown) -> list[list[Text]]:
@@ -268,6 +293,8 @@ def _fields(shown: Shown) -> dict[str, Any]:
         "waiting_for": shown.waiting_for,
         "blocked": record.blocked,
         "custom_status": None if shown.custom_status is None else msgspec.Raw(shown.custom_status),
+        "parent": None if shown.family.parent is None else shown.family.parent.id,
+        "children": dict(shown.family.children),
         "steps": [_step_fields(step) for step in shown.picture.steps],
     }
     if (failure := shown.failure) is not None:
@@ -283,6 +310,9 @@ def _step_fields(step: Step) -> dict[str, Any]:
     fields = {"kind": step.kind, "number": step.number}
     if step.kind == "timer":
         return {**fields, "state": step.said, "due_at": moment(step.due_at_ms)}
+    if step.kind == "child":
+        state = step.said if step.child is None else step.child.state
+        return {**fields, "name": step.name, "id": step.id, "state": state, "ended_at": moment(step.ended_at_ms)}
     if step.kind != "activity":
         return {**fields, "name": step.name, "state": step.said, "ended_at": moment(step.ended_at_ms)}
     return {

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.client.pages import LONGEST_PAGE, NEWEST
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, decode_events
 from holdfast.core.lifecycle import AttemptState
@@ -13,7 +14,7 @@ from holdfast.core.steps import Step as RecordedStep
 from holdfast.core.steps import read_steps
 from holdfast.errors import StoreError
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import AttemptRecord, InstanceRecord, Store
+from holdfast.storage.contract import AttemptRecord, InstanceId, InstanceRecord, Store
 
 _failure = msgspec.json.Decoder(Failure)
 
@@ -33,7 +34,7 @@ WORDS: Final = {StepState.OPEN: "waiting", StepState.FAILED: "failed", StepState
 
 @dataclass(slots=True)
 class Step:
-    """One activity, timer or wait for an event."""
+    """One activity, timer, wait for an event, or child."""
 
     kind: str
     number: int
@@ -42,6 +43,9 @@ class Step:
     due_at_ms: int | None = None
     ended_at_ms: int | None = None
     attempts: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
+    id: str = ""
+    """The instance, of a child."""
+    child: InstanceRecord | None = None
 
     @property
     def title(self) -> str:
@@ -84,14 +88,25 @@ async def take_picture(store: Store, record: InstanceRecord) -> Picture:
             raise StoreError(
                 f"turn {row.turn} of {record.id!r} cannot be decoded: {error}; run holdfast verify"
             ) from error
-    return Picture(record, events, steps_of(events, attempts))
+    steps = steps_of(events, attempts)
+    await _find_children(store, record, [step for step in steps if step.kind == "child"])
+    return Picture(record, events, steps)
+
+
+async def _find_children(store: Store, record: InstanceRecord, steps: list[Step]) -> None:
+    """Give the steps their instances. Of more than a page the oldest stay without."""
+    if steps:
+        found = await store.list_instances(before=NEWEST, limit=LONGEST_PAGE, parent=record.number)
+        by_id = {child.id: child for child in reversed(found)}
+        for step in steps:
+            step.child = by_id.get(InstanceId(step.id))
 
 
 def steps_of(events: list[HistoryEvent], attempts: list[AttemptRecord]) -> list[Step]:
     """In the order in which they were first scheduled (K9)."""
     steps = {
         (step.kind, step.number): Step(
-            step.kind, step.number, step.name, _state(step), step.due_at_ms, step.ended_at_ms
+            step.kind, step.number, step.name, _state(step), step.due_at_ms, step.ended_at_ms, id=step.id
         )
         for step in read_steps(events)
     }
@@ -113,6 +128,9 @@ _STATES: dict[type[object], StepState] = {
     ev.ActivityFailed: StepState.FAILED,
     ev.TimerFired: StepState.DONE,
     ev.EventReceived: StepState.DONE,
+    ev.ChildCompleted: StepState.DONE,
+    ev.ChildFailed: StepState.FAILED,
+    ev.ChildRefused: StepState.FAILED,
 }
 """How a step is shown that was ended by this; anything else has cancelled it."""
 

@@ -8,13 +8,13 @@ import msgspec
 
 from holdfast.authoring.events import Event, encoded_event, named_value
 from holdfast.authoring.names import checked_name, checked_reason
-from holdfast.authoring.options import whole_number
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow
 from holdfast.client.asking import Asking
 from holdfast.client.calls import DeadlineWord, call_of
 from holdfast.client.handle import Handle
-from holdfast.client.telling import is_for_others
+from holdfast.client.pages import NEWEST, check_page
+from holdfast.client.telling import ended_with, is_for_others
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import CancelRequested, EventReceived, Payload, Started, encode_event
 from holdfast.core.gates import EventVerdict, IdPolicy, PolicyWord
@@ -36,7 +36,6 @@ from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import (
     Deliver,
     Delivered,
-    EndedInstance,
     Failed,
     InstanceId,
     InstanceNumber,
@@ -60,9 +59,6 @@ logger = logging.getLogger("holdfast")
 
 Raised = tuple[str | Event[Any], Any]
 """An event with its value."""
-
-NEWEST = 2**62
-LONGEST_PAGE = 10_000
 
 
 class Client:
@@ -172,7 +168,6 @@ class Client:
                     self._told(instance_id, outcome.mail, start.mail)
                 if outcome.replaced is not None:
                     self._ended_from_outside(instance_id, outcome.replaced)
-                    self._ended_with_it(outcome.ended)
                 return Handle(self, instance_id, call.signature, is_new=outcome.created, number=number)
             case Rejected():
                 raise InstanceConflict(outcome.reason)
@@ -240,8 +235,7 @@ class Client:
         before: int = NEWEST,
     ) -> Sequence[InstanceRecord]:
         """Instances, newest first, a page at a time: the next page is `before` the last one's number."""
-        whole_number(limit, "limit", least=1, most=LONGEST_PAGE)
-        whole_number(before, "before, the number of an instance,", least=0, most=NEWEST)
+        check_page(limit, before)
         if workflow is not None:
             checked_name(workflow, "a workflow")
         state = None if status is None else word(InstanceState, status, "state of an instance")
@@ -273,7 +267,7 @@ class Client:
         match outcome:
             case TerminatedInstance(instance=found, was_open=True):
                 self._ended_from_outside(instance_id, found.number)
-                self._ended_with_it(outcome.ended)
+                self._woken()
             case TerminatedInstance(instance=found):
                 raise InstanceClosed(f"{instance_id!r} is {found.state}, so it cannot be terminated any more")
             case Rejected():
@@ -291,7 +285,6 @@ class Client:
             raise InstanceClosed(f"{instance_id!r} is {told.instance.state}, so it cannot be cancelled any more")
         if told.instance.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
             self._ended_from_outside(instance_id, told.instance.number)
-            self._ended_with_it(told.ended)
 
     async def deliver_event(
         self,
@@ -362,14 +355,10 @@ class Client:
         """An instance was ended by this process, and not by its own code."""
         self._waiters.ended(instance_id, number)
 
-    def _ended_with_it(self, children: Sequence[EndedInstance]) -> None:
-        """An instance was ended by this process, and these with it; its parent may have to be told."""
-        for child in children:
-            self._ended_from_outside(*child)
-        self._woken()
-
-    def _committed(self, members: Sequence[Member]) -> None:
+    def _committed(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
         """A group is on disk: tell other processes if it has something for them."""
+        for child in ended_with(outcomes):
+            self._ended_from_outside(*child)
         self.asking.changes.ring()
         if self._bell is not None and any(is_for_others(member) for member in members):
             self._bell.notify()

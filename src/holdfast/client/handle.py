@@ -11,6 +11,7 @@ from holdfast.authoring.handlers import Query
 from holdfast.authoring.options import whole_number
 from holdfast.client.asking import QUERY_SECONDS, Asking
 from holdfast.client.histories import export
+from holdfast.client.pages import NEWEST, check_page
 from holdfast.client.views import Description, HistoryEntry, description, moment
 from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payloads_of
 from holdfast.core.lifecycle import InstanceState
@@ -186,11 +187,20 @@ class Handle(Generic[R_co]):
         status = (await store.read_kept(record.number)).get("")
         described = description(record, events, await store.read_attempts(record.number, record.execution))
         limit = await store.read_deadline(record.number)
+        family = await store.read_family(record.number)
         return msgspec.structs.replace(
             described,
             custom_status=None if status is None else decode(status),
             deadline=None if limit is None else moment(limit.at_ms),
+            parent=None if family.parent is None else family.parent.id,
+            children=family.children,
         )
+
+    async def children(self, *, limit: int = 100, before: int = NEWEST) -> list[InstanceRecord]:
+        """The children that its code started, newest first, a page at a time: see `Client.list`."""
+        check_page(limit, before)
+        number = (await self._record()).number
+        return await self._client.store.list_instances(before=before, limit=limit, parent=number)
 
     async def state(self) -> dict[str, Any]:
         """What the workflow keeps in `hf.state`, as of its last commit; also after its end."""

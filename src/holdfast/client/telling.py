@@ -1,7 +1,33 @@
-"""Which commits other processes have to hear of. They are woken, and look; what there is to see is in the store."""
+"""Which commits other processes have to hear of, and which instances ended in them without having been asked.
+
+Other processes are woken, and look; what there is to see is in the store.
+"""
+
+from collections.abc import Iterator, Sequence
 
 from holdfast.core.gates import IdPolicy
-from holdfast.storage.contract import ClaimAttempts, ClaimInstances, HeartbeatAttempt, Member, Start, Turn
+from holdfast.storage.contract import (
+    Applied,
+    ClaimAttempts,
+    ClaimInstances,
+    Delivered,
+    EndedInstance,
+    Expired,
+    HeartbeatAttempt,
+    Member,
+    Outcome,
+    Start,
+    StartedInstance,
+    TerminatedInstance,
+    Turn,
+)
+
+
+def ended_with(outcomes: Sequence[Outcome]) -> Iterator[EndedInstance]:
+    """Children that ended with something else in a group."""
+    for outcome in outcomes:
+        if isinstance(outcome, Applied | TerminatedInstance | Delivered | StartedInstance | Expired) and outcome.ended:
+            yield from outcome.ended
 
 
 def is_for_others(member: Member) -> bool:

@@ -46,6 +46,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """What its code said last with `hf.set_status`."""
     deadline: dt.datetime | None = None
     """Until when it has to end, or had to."""
+    parent: str | None = None
+    """The instance whose code started it, if one did."""
+    children: dict[InstanceState, int] = {}
+    """How many children it has started, in all its executions, by their state."""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ class Committer:
         new_commit_id: Callable[[], int],
         *,
         may_act: Callable[[], bool] = lambda: True,
-        after_group: Callable[[Sequence[Member]], None] = lambda _: None,
+        after_group: Callable[[Sequence[Member], Sequence[Outcome]], None] = lambda _, __: None,
         unsure: Callable[[], None] = lambda: None,
         fault_hook: FaultHook | None = None,
     ) -> None:
@@ -157,7 +157,7 @@ class Committer:
             trouble = error if isinstance(error, StoreError) else StoreError(f"the store failed: {error!r}")
             return [Failed(error=trouble) for _ in members]
         self.groups += 1
-        self._after_group(members)
+        self._after_group(members, outcomes)
         return outcomes
 
     async def _is_on_disk(self, commit_id: CommitId) -> bool:

@@ -40,8 +40,6 @@ class Deadlines:
         for outcome in acted:
             if outcome.verdict is DeadlineVerdict.END:
                 self._ended(outcome.instance.id, outcome.instance.number)
-                for child in outcome.ended:
-                    self._ended(*child)
         return bool(acted)
 
     def say(self, record: InstanceRecord, owner: WorkerKey) -> None:

@@ -255,9 +255,6 @@ class InstanceOwner:
             tell_entries(messages, outcome)
         match outcome:
             case Applied():
-                for instance_id, number in outcome.ended:
-                    self.drop(number)
-                    self._ended(instance_id, number, None)
                 self._committed(live, built, messages)
             case Rejected():
                 # The store kept the completions of this turn; what waits behind it has to be kept, too. If only a

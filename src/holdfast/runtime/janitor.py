@@ -24,7 +24,6 @@ from holdfast.storage.contract import (
     AttemptRecord,
     CloseChildren,
     Completion,
-    InstanceId,
     InstanceNumber,
     Lose,
     Retry,
@@ -56,7 +55,6 @@ class Janitor:
         *,
         judge_same_host: bool = True,
         expired: Callable[[AttemptKey], None] = lambda _: None,
-        ended: Callable[[InstanceId, InstanceNumber], None] = lambda _, __: None,
     ) -> None:
         self._store = store
         self._committer = committer
@@ -65,7 +63,6 @@ class Janitor:
         self._words = words
         self._judge_same_host = judge_same_host
         self._expired = expired
-        self._ended = ended
         self._rounds = 0
 
     async def look(self, own: WorkerKey) -> bool:
@@ -95,8 +92,6 @@ class Janitor:
             if not isinstance(outcome, Applied) or outcome.changed == 0:
                 return closed
             closed = True
-            for ended in outcome.ended:
-                self._ended(*ended)
 
     async def lose(self, key: WorkerKey, *, at_deadline: bool, is_clean: bool = False) -> bool:
         """W6, W10: end a worker's lease and move what it had, a batch at a time."""

@@ -72,7 +72,7 @@ class Worker:
         lease_ms: int,
         words: LastWords,
         ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
-        committed: Callable[[Sequence[Member]], None],
+        committed: Callable[[Sequence[Member], Sequence[Outcome]], None],
     ) -> None:
         self._surroundings, self._providers = surroundings, surroundings.providers
         self._store, self._registry = store, registry
@@ -141,7 +141,6 @@ class Worker:
             self.runs.words,
             judge_same_host=self._surroundings.judge_same_host,
             expired=self.runner.request_cancel,
-            ended=self._overdue,
         )
 
     @property

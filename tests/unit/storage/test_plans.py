@@ -33,6 +33,14 @@ PLANS = {
     "held_attempt": "(number=? AND execution=? AND activity=? AND dimension=? AND attempt=?)",
     "disown_instances": "INDEX instances_owned (owner=?)",
     "has_pending": "INDEX sqlite_autoindex_attempts_1 (number=?)",
+    "find_child": "INDEX instances_steps (parent=? AND parent_execution=? AND parent_step=?)",
+    "open_children": "INDEX instances_open_children (parent=? AND parent_execution=?)",
+    "note_closing": "INDEX instances_open_children (parent=? AND parent_execution=?)",
+    "list_children": "INDEX instances_children (parent=? AND number<?)",
+    "count_children": "INDEX instances_children (parent=?)",
+    "parent_of": "INTEGER PRIMARY KEY (rowid=?)",
+    "read_parent": "INTEGER PRIMARY KEY (rowid=?)",
+    "supersede_child": "INDEX instances_current (id=?)",
     "move_attempt": "(number=? AND execution=? AND activity=? AND dimension=? AND attempt=?)",
 }
 

@@ -8,6 +8,7 @@ Derive from `StoreConformance`, say how a store is made, and let pytest collect 
 """
 
 from holdfast.testing.conformance.attempts import AttemptRules
+from holdfast.testing.conformance.children import ChildRules
 from holdfast.testing.conformance.continuing import ContinuingRules
 from holdfast.testing.conformance.deadlines import DeadlineRules
 from holdfast.testing.conformance.deliveries import DeliveryRules
@@ -37,6 +38,7 @@ class StoreConformance(
     KeepingRules,
     ContinuingRules,
     DeliveryRules,
+    ChildRules,
     DeadlineRules,
 ):
     """All of the rules."""
