@@ -160,3 +160,34 @@ def test_G5_a_message_that_came_before_its_instance_was_live_is_taken_in(tmp_pat
         check_tables(path)
 
     together(scenario())
+
+
+def test_what_is_not_registered_here_waits_and_the_log_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The commonest mistake is to leave one out; it may as well be somebody else's to run."""
+
+    @hf.activity(queue="elsewhere")
+    async def not_ours() -> str:
+        return "done"
+
+    @hf.workflow
+    async def calls_it() -> str:
+        return await not_ours()
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, twice_double, calls_it) as engine:
+            for number in range(3):
+                await engine.start(twice_double, number)
+                await engine.start("chekout", number)
+            waiting = await engine.start(calls_it)
+            said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+            assert [text.partition(":")[0] for text in said] == [
+                "no activity 'double' is registered here, though its queue 'default' is served",
+                "no workflow 'chekout' is registered here (known",
+            ]
+            async with engine_of(path, double, not_ours, queues=["default", "elsewhere"]):
+                assert await waiting.result() == "done"
+
+    together(scenario())

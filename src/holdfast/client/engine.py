@@ -1,6 +1,7 @@
 """The engine: a client and a worker in one process, around one store."""
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -22,6 +23,8 @@ from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
 from holdfast.storage.contract import Failed, InstanceId, InstanceNumber, Outcome, Rejected, Start
 from holdfast.storage.sqlite.store import SqliteStore
+
+logger = logging.getLogger("holdfast")
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
 DURABILITIES: Final = ("full", "relaxed")
@@ -60,6 +63,7 @@ class Engine(Client):
             "lease_ms": lease_ms,
         }
         self._worker: Worker | None = None
+        self._missed: set[str] = set()
 
     async def __aenter__(self) -> Self:
         if self._worker is not None:
@@ -117,7 +121,19 @@ class Engine(Client):
         outcome = await self._committer.commit(start)
         if worker is not None:
             worker.look()
+            self._note_unknown(start.workflow)
         return outcome
+
+    def _note_unknown(self, workflow: str) -> None:
+        """Started for others, or by mistake: nobody knows but who reads the log. Once for each name."""
+        if workflow not in self._registry.workflows and workflow not in self._missed:
+            self._missed.add(workflow)
+            known = ", ".join(sorted(self._registry.workflows)) or "none"
+            logger.warning(
+                "no workflow %r is registered here (known: %s): its instances wait for a worker that has it",
+                workflow,
+                known,
+            )
 
     def _ended_from_outside(self, instance_id: InstanceId, number: InstanceNumber) -> None:
         if self._worker is not None:

@@ -53,6 +53,7 @@ class Claims:
         self._key, self._deadlines = key, deadlines
         self._queues = queues
         self._names, self._workflows = tuple(registry.activities), tuple(registry.workflows)
+        self._missed: set[str] = set()
         self._wake = asyncio.Event()
         self._last_row = self.looked_at_ms = 0
         self.has_backlog = False
@@ -180,4 +181,12 @@ class Claims:
             return False
         if mine and self._runner.free <= 0:
             self.has_backlog = True
+        if not mine and scheduled.options.queue in self._queues and scheduled.name not in self._missed:
+            self._missed.add(scheduled.name)
+            logger.warning(
+                "no activity %r is registered here, though its queue %r is served: it waits for a worker that has it. "
+                "Was it left out of modules= or activities=?",
+                scheduled.name,
+                scheduled.options.queue,
+            )
         return mine
