@@ -44,7 +44,11 @@ from holdfast.errors import (
     StreamRestarted,
     StreamTooLong,
     UnknownQuery,
+    UnknownUpdate,
     UnknownWorkflow,
+    UpdateFailed,
+    UpdateRejected,
+    UpdateUnfinished,
     UsageError,
     WorkerLost,
     WorkflowBlocked,
@@ -59,7 +63,7 @@ if TYPE_CHECKING:
     from holdfast.authoring.activity_context import ActivityInfo, activity_info, heartbeat, idempotency_key
     from holdfast.authoring.children import ChildHandle, start
     from holdfast.authoring.events import Event, event, events, raise_event
-    from holdfast.authoring.handlers import Query, on_query
+    from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
     from holdfast.authoring.inside import WorkflowInfo, continue_as_new, info, log, now, random, side_effect, uuid4
     from holdfast.authoring.retry import Retry
     from holdfast.authoring.state import set_status, state, wait_until
@@ -102,7 +106,12 @@ __all__ = [
     "StreamRestarted",
     "StreamTooLong",
     "UnknownQuery",
+    "UnknownUpdate",
     "UnknownWorkflow",
+    "Update",
+    "UpdateFailed",
+    "UpdateRejected",
+    "UpdateUnfinished",
     "UsageError",
     "WorkerLost",
     "Workflow",
@@ -124,6 +133,7 @@ __all__ = [
     "log",
     "now",
     "on_query",
+    "on_update",
     "raise_event",
     "random",
     "set_status",
@@ -131,6 +141,7 @@ __all__ = [
     "start",
     "state",
     "testing",
+    "updates_finished",
     "uuid4",
     "wait_until",
     "workflow",
@@ -147,6 +158,7 @@ _WHERE = {
     "Query": "authoring.handlers",
     "Retry": "authoring.retry",
     "StreamActivity": "authoring.activity",
+    "Update": "authoring.handlers",
     "Workflow": "authoring.workflow",
     "WorkflowInfo": "authoring.inside",
     "activity": "authoring.activity",
@@ -161,12 +173,14 @@ _WHERE = {
     "log": "authoring.inside",
     "now": "authoring.inside",
     "on_query": "authoring.handlers",
+    "on_update": "authoring.handlers",
     "raise_event": "authoring.events",
     "random": "authoring.inside",
     "set_status": "authoring.state",
     "side_effect": "authoring.inside",
     "start": "authoring.children",
     "state": "authoring.state",
+    "updates_finished": "authoring.handlers",
     "uuid4": "authoring.inside",
     "wait_until": "authoring.state",
     "workflow": "authoring.workflow",

@@ -203,6 +203,34 @@ class QueryFailed(HoldfastError):
         self.cause = cause
 
 
+class UpdateRejected(HoldfastError):
+    """The workflow did not accept an update: its validator raised `cause`. Nothing was changed or recorded."""
+
+    def __init__(self, message: str, cause: Exception | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class UnknownUpdate(UpdateRejected):
+    """The workflow has no update of this name. `handlers` are the names of those that it has."""
+
+    def __init__(self, message: str, handlers: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.handlers = handlers
+
+
+class UpdateFailed(HoldfastError):
+    """The code of an update raised an error, which is its `cause`."""
+
+    def __init__(self, message: str, cause: Exception | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class UpdateUnfinished(UpdateFailed):
+    """The workflow came to its end while the code of an update that it had accepted was still at work."""
+
+
 class WorkflowCancelled(HoldfastError):
     """The workflow was cancelled."""
 

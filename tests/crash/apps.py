@@ -184,6 +184,39 @@ async def overdue() -> list[int]:
     return []
 
 
+@hf.workflow
+async def updating() -> list[int]:
+    """Is changed by its own sender, with activities and timers in between; one change is rejected."""
+    found: list[int] = []
+
+    @hf.on_update
+    async def add(number: int) -> int:
+        found.append(await step(number))
+        await asyncio.sleep(0.001)
+        return len(found)
+
+    @add.validator
+    def check(number: int) -> None:
+        if number < 0:
+            raise ValueError("too small")
+
+    await hf.wait_until(lambda: len(found) == len(SENT))
+    await hf.wait_until(hf.updates_finished)
+    return sorted(found)
+
+
+SENT = (4, 5, 6)
+
+
+async def send(handle: hf.Handle[object]) -> None:
+    """The sender: one who was killed sends the same again, and gets the same answers."""
+    answers = [await handle.update("add", number, id=f"add {number}", returns=int) for number in SENT]
+    assert answers == [1, 2, 3]
+    with contextlib.suppress(hf.UpdateRejected, hf.InstanceClosed):
+        await handle.update("add", -1, id="no")
+        raise AssertionError("it was accepted")
+
+
 EXPECTED = {
     "sequence": 4,
     "fan_out": [0, 1, 4, 9, 16],
@@ -194,6 +227,7 @@ EXPECTED = {
     "continuing": CONTINUED_UNTIL,
     "talking": [1, 0, 10, 20, 1, 2],
     "overdue": [1, 2, 3, 4],
+    "updating": [5, 6, 7],
 }
 WORKFLOWS = {workflow.name: workflow for workflow in (sequence, fan_out, timers)}
 """What the tests with many instances mix."""
@@ -217,9 +251,11 @@ class KillAt:
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Surroundings(fault_hook=hook)
-    workflows = [*WORKFLOWS.values(), cleaning, streaming, keeping, continuing, talking, overdue]
+    workflows = [*WORKFLOWS.values(), cleaning, streaming, keeping, continuing, talking, overdue, updating]
     engine = hf.Engine(store, workflows=workflows, activities=ACTIVITIES, surroundings=world)
     async with engine:
+        if workflow == updating.name:
+            await send(await engine.start(workflow, id="it"))
         return await engine.run(workflow, id="it")
 
 

@@ -70,6 +70,7 @@ async def nothing() -> None:
 
 
 size = hf.Query[int]("size")
+grow = hf.Update[int]("grow")
 
 
 @hf.workflow
@@ -94,13 +95,48 @@ async def answers() -> None:
     def of_another_type() -> str:
         return ""
 
-    del as_typed, of_another_type
+    @hf.on_update
+    async def add(number: int) -> str:
+        return str(number)
+
+    assert_type(await add(1), str)
+
+    @add.validator
+    def check(number: int) -> None: ...
+
+    @add.validator  # type: ignore[arg-type]
+    def check_another(name: str) -> None: ...
+
+    @hf.on_update("other")
+    def change() -> int:
+        return 1
+
+    assert_type(change(), int)
+
+    @hf.on_update(grow)
+    async def later() -> int:
+        return 1
+
+    @hf.on_update(grow)
+    def at_once() -> int:
+        return 1
+
+    @hf.on_update(grow)  # type: ignore[arg-type]
+    def grow_by_text() -> str:
+        return ""
+
+    assert_type(hf.updates_finished(), bool)
+    del as_typed, of_another_type, check, check_another, later, at_once, grow_by_text
 
 
 async def asking(handle: hf.Handle[None]) -> None:
     assert_type(await handle.query("status", "x"), Any)
     assert_type(await handle.query("status", "x", returns=str, timeout=3), str)
     assert_type(await handle.query(size), int)
+    assert_type(await handle.update("add", 1), Any)
+    assert_type(await handle.update("add", 1, id="once", returns=str, timeout=3), str)
+    assert_type(await handle.update(grow, id="once"), int)
+    await handle.update("add", id=7)  # type: ignore[call-overload]
     await handle.query(7)  # type: ignore[call-overload]
     await handle.query("status", timeout="long")  # type: ignore[call-overload]
 

@@ -6,6 +6,7 @@ can be: what is around them may change freely.
 
 from typing import Final
 
+from tools.mutations.asking import ASKING
 from tools.mutations.deadlines import DEADLINES
 from tools.mutations.ids import IDS
 from tools.mutations.messages import MESSAGES
@@ -15,4 +16,6 @@ from tools.mutations.storage import STATEMENTS, STORE
 
 __all__ = ["MUTANTS", "Mutant"]
 
-MUTANTS: Final[tuple[Mutant, ...]] = STATEMENTS + STORE + IDS + MESSAGES + DEADLINES + RUNTIME + REPLAY + CLIENT
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    STATEMENTS + STORE + IDS + MESSAGES + ASKING + DEADLINES + RUNTIME + REPLAY + CLIENT
+)

@@ -65,6 +65,7 @@ class _Auditor:
             attempts=attempts,
             messages=self._readable(row.id, self._tables.messages(number)),
             timers=self._readable(row.id, self._tables.timers(number)),
+            updates=self._readable(row.id, self._tables.updates(number)),
             payloads=self._tables.payloads(number),
         )
         for rule, text in check_instance(tables, workers):

@@ -18,11 +18,12 @@ from holdfast.audit.histories import (
     read_history,
 )
 from holdfast.audit.problems import Rule
+from holdfast.audit.updates import check_updates
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload, decode_event, payloads_of
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.storage.large import reference_of
-from holdfast.storage.sqlite.audit import RawAttempt, RawInstance, RawMessage, RawTimer, RawTurn
+from holdfast.storage.sqlite.audit import RawAttempt, RawInstance, RawMessage, RawTimer, RawTurn, RawUpdate
 
 _S = InstanceState
 CLAIMABLE = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
@@ -45,6 +46,7 @@ class InstanceTables:
     attempts: Sequence[RawAttempt]
     messages: Sequence[RawMessage]
     timers: Sequence[RawTimer]
+    updates: Sequence[RawUpdate]
     payloads: dict[str, bytes]
 
 
@@ -78,6 +80,7 @@ def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Find
         is_open=_is_open(row),
         yielded=[event for event in inbox if isinstance(event, ev.ActivityYielded)],
     )
+    findings += check_updates(tables.turns, tables.updates, inbox, tables.payloads, is_open=_is_open(row))
     findings += _check_pending(tables) if not _is_open(row) else _check_timers(tables, reading)
     return findings + _check_owner(tables, workers)
 

@@ -45,6 +45,8 @@ class Rule(StrEnum):
     """Whoever owns something is a registered worker."""
     CLAIMABLE_AGREES = "claimable-agrees"
     """An instance is claimable exactly when nobody owns it and it has something to do (G2, G5)."""
+    UPDATES_AGREE = "updates-agree"
+    """An update is accepted once, ends before its execution does, and its sender is told what was recorded (G11)."""
     PAYLOADS_THERE = "payloads-there"
     """Every payload that is named by its reference is there and unchanged."""
 

@@ -1,25 +1,27 @@
-"""``@hf.on_query``: functions inside a workflow that answer those who ask it from outside."""
+"""``@hf.on_query`` and ``@hf.on_update``: functions inside a workflow that answer those outside."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload
 
-from holdfast.authoring.inside import current
+from holdfast.authoring.inside import current, looking
 from holdfast.authoring.names import checked_name
 from holdfast.errors import InvalidOption
-from holdfast.replay.handlers import Handler
+from holdfast.replay.handlers import Handler, UpdateHandler
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Query(Generic[R_co]):
-    """The typed name of a query, which the workflow and those who ask it share: ``hf.Query[int]("total")``."""
+class _TypedName(Generic[R_co]):
+    """A name with the type of what comes back."""
+
+    kind = ""
 
     def __init__(self, name: str) -> None:
-        self.name = checked_name(name, "a query")
+        self.name = checked_name(name, self.kind)
 
     @property
     def annotation(self) -> Any:
@@ -27,7 +29,19 @@ class Query(Generic[R_co]):
         return next(iter(get_args(getattr(self, "__orig_class__", None))), Any)
 
     def __repr__(self) -> str:
-        return f"<query {self.name}>"
+        return f"<{self.kind.partition(' ')[2]} {self.name}>"
+
+
+class Query(_TypedName[R_co]):
+    """The typed name of a query, which the workflow and those who ask it share: ``hf.Query[int]("total")``."""
+
+    kind = "a query"
+
+
+class Update(_TypedName[R_co]):
+    """The typed name of an update, which the workflow and those who send it share: ``hf.Update[int]("add")``."""
+
+    kind = "an update"
 
 
 class Keeping(Protocol):
@@ -65,3 +79,67 @@ def _answer(name: str, fn: Callable[P, R]) -> Callable[P, R]:
         raise InvalidOption(f"the query {name!r} must be answered by a plain `def`, which cannot wait, not by {fn!r}")
     current("hf.on_query").handlers.queries[name] = Handler(name, cast(Any, fn))
     return fn
+
+
+class UpdateFunction(Generic[P, R]):
+    """A function that handles an update. It can be called as before, and be given a validator."""
+
+    def __init__(self, name: str, fn: Callable[P, R]) -> None:
+        if not inspect.isfunction(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise InvalidOption(f"the update {name!r} must be handled by a `def` or an `async def`, not by {fn!r}")
+        self._fn: Callable[P, R] = fn
+        self._handler = UpdateHandler(name, fn)
+        current("hf.on_update").handlers.updates[name] = self._handler
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._fn(*args, **kwargs)
+
+    def validator(self, check: Callable[P, object], /) -> Callable[P, object]:
+        """Let a plain ``def`` with the same parameters judge first: what it raises rejects the update, without a trace.
+
+        Like a query it may only look.
+        """
+        name = self._handler.name
+        if not inspect.isfunction(check) or inspect.iscoroutinefunction(check) or inspect.isgeneratorfunction(check):
+            raise InvalidOption(f"the validator of update {name!r} must be a plain `def`, which cannot wait: {check!r}")
+        current("hf.on_update").handlers.updates[name] = self._handler
+        self._handler.validator = check
+        return check
+
+
+class UpdateDecorator(Protocol):
+    """What `on_update(name)` gives."""
+
+    def __call__(self, fn: Callable[P, R], /) -> UpdateFunction[P, R]: ...
+
+
+class UpdateOfType(Protocol[R]):
+    """The same, for functions of one type of result."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> UpdateFunction[P, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> UpdateFunction[P, R]: ...
+
+
+@overload
+def on_update(update: Update[R], /) -> UpdateOfType[R]: ...
+@overload
+def on_update(name: str, /) -> UpdateDecorator: ...
+@overload
+def on_update(fn: Callable[P, R], /) -> UpdateFunction[P, R]: ...
+def on_update(what: Any, /) -> Any:
+    """Let a function inside the workflow handle an update: ``@hf.on_update``, or ``@hf.on_update("name")``.
+
+    It is a ``def`` or an ``async def`` that may change the workflow and call whatever is durable; its result is the
+    answer to the sender. Register it before the first ``await``. A later one of the same name takes its place.
+    """
+    if isinstance(what, str | Update):
+        name = what.name if isinstance(what, Update) else checked_name(what, "an update")
+        return partial(UpdateFunction[..., Any], name)
+    return UpdateFunction[..., Any](checked_name(getattr(what, "__name__", None), "an update"), what)
+
+
+def updates_finished() -> bool:
+    """Whether no handler of an update is at work: ``await hf.wait_until(hf.updates_finished)`` before the end."""
+    return not looking("hf.updates_finished").has_open_updates

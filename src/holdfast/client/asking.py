@@ -1,41 +1,38 @@
 """Asking an instance something from outside: who answers, how long it is waited for, and what comes back."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.authoring.durations import Duration, milliseconds
+from holdfast.authoring.durations import Duration
 from holdfast.authoring.handlers import Query
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
+from holdfast.client.arguments import encoded_arguments, limited
 from holdfast.client.changes import Changes
+from holdfast.client.updating import Updating
 from holdfast.core.answers import Answer, AnswerKind
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
-from holdfast.payloads.encoding import decode, encode
+from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, to_exception
-from holdfast.payloads.limits import check_size
 from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.queries import ask_history, ask_live
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import Worker
-from holdfast.storage.contract import InstanceId, InstanceNumber, InstanceRecord
+from holdfast.storage.contract import Deliver, Delivered, InstanceId, InstanceNumber, InstanceRecord
 from holdfast.storage.sqlite.store import SqliteStore
 
-T = TypeVar("T")
 QUERY_SECONDS: Final = 10.0
 """How long an answer is waited for where nothing else is said."""
-_PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 _failure: Final = msgspec.json.Decoder(Failure)
 
 
 class Asking:
-    """What a client asks instances. `worker` gives that of this process, if it has one."""
+    """What a client asks instances. `worker` gives that of this process, if it has one; `deliver` commits a message."""
 
     def __init__(
         self,
@@ -43,13 +40,16 @@ class Asking:
         registry: Registry,
         surroundings: Surroundings,
         worker: Callable[[], Worker | None],
+        deliver: Callable[[Deliver], Awaitable[Delivered]],
     ) -> None:
         self._store = store
         self._registry = registry
         self._surroundings = surroundings
         self._worker = worker
         self._own_runs: RunMaker | None = None
-        self.changes = Changes()
+        self.changes = changes = Changes()
+        new_id = surroundings.providers.unique_text
+        self.updating = Updating(store, changes, registry.resolve, new_id, deliver)
 
     async def query(
         self,
@@ -115,32 +115,5 @@ class Asking:
                 known: list[str] = msgspec.json.decode(data)
                 said = f"{instance_id!r} answers no query {name!r}; it answers {', '.join(known) or 'none'}"
                 raise UnknownQuery(said, tuple(known))
-            case AnswerKind.REFUSED:
+            case AnswerKind.REFUSED | AnswerKind.REJECTED:
                 raise to_exception(_failure.decode(data), self._registry.resolve)
-
-
-def encoded_arguments(args: tuple[Any, ...], what: str) -> bytes:
-    """Arguments by position, each as the type that it has: whoever asks by name knows no other."""
-    parts = [encode(value, _own_type(value), what=what) for value in args]
-    data = b"[%b]" % b",".join(parts)
-    check_size(data, what)
-    return data
-
-
-def _own_type(value: object) -> Any:
-    kind = cast(Any, type(value))
-    return Any if kind in _PLAIN else kind
-
-
-@asynccontextmanager
-async def limited(duration: Duration | None, otherwise: str) -> AsyncGenerator[None]:
-    """A time-out whose error says what did not happen in time."""
-    seconds = None if duration is None else milliseconds(duration, "timeout") / 1000
-    limit = asyncio.timeout(seconds)
-    try:
-        async with limit:
-            yield
-    except TimeoutError as error:
-        if limit.expired():
-            raise TimeoutError(otherwise) from error
-        raise

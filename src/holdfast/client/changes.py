@@ -16,7 +16,7 @@ class Changes:
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
-        self._is_over = False
+        self._looking: asyncio.Task[None] | None = None
 
     def ring(self) -> None:
         """Something was committed, here or by another process."""
@@ -26,24 +26,34 @@ class Changes:
 
     def stop(self) -> None:
         """Nobody will ring any more: whoever waits is cancelled."""
-        self._is_over = True
+        if self._looking is not None:
+            self._looking.cancel()
         for waiting in self._waiting:
             waiting.cancel()
 
     async def looks(self) -> AsyncGenerator[None]:
         """Comes back when it is time to look: at once, and then after every change that there may be."""
         looked = 0
-        while not self._is_over:
+        while True:
             waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.add(waiting)  # before the look: what changes during it is not missed
             try:
                 yield
-                await asyncio.wait({waiting}, timeout=LOOK_SECONDS)
+                if self._looking is None:
+                    self._looking = asyncio.create_task(self._look_now_and_then(), name="holdfast-changes")
+                await waiting
             finally:
                 self._waiting.discard(waiting)
-            if waiting.cancelled():
-                raise asyncio.CancelledError
             looked += 1
             if looked >= LOOKS_WITHOUT_PAUSE:
                 await asyncio.sleep(PAUSE_SECONDS)
-        raise asyncio.CancelledError
+
+    async def _look_now_and_then(self) -> None:
+        """For changes that no wake-up told of; as long as anybody waits."""
+        try:
+            await asyncio.sleep(LOOK_SECONDS)
+            while self._waiting:
+                self.ring()
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self._looking = None

@@ -71,7 +71,7 @@ class Client:
         self._providers = providers = surroundings.providers
         self._committer = Committer(store, providers.commit_id, after_group=self._committed)
         self._waiters = Waiters(store.read_instance)
-        self.asking = Asking(store, registry, surroundings, lambda: self.worker)
+        self.asking = Asking(store, registry, surroundings, lambda: self.worker, self._deliver)
         self._bell: Bell | None = None
 
     async def open(self) -> None:

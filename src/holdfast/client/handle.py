@@ -7,7 +7,7 @@ import msgspec
 
 from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.events import Event
-from holdfast.authoring.handlers import Query
+from holdfast.authoring.handlers import Query, Update
 from holdfast.authoring.options import whole_number
 from holdfast.client.asking import QUERY_SECONDS, Asking
 from holdfast.client.histories import export
@@ -178,6 +178,50 @@ class Handle(Generic[R_co]):
         its `cause`; `TimeoutError` if nobody answered. An instance that has not begun is waited for.
         """
         return await self._client.asking.query(self._id, self.number, query, args, returns=returns, within=timeout)
+
+    @overload
+    async def update(
+        self,
+        update: Update[T],
+        *args: Any,
+        id: str | None = None,
+        timeout: Limit = None,  # noqa: ASYNC109
+    ) -> T: ...
+    @overload
+    async def update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        returns: type[T],
+        timeout: Limit = None,  # noqa: ASYNC109
+    ) -> T: ...
+    @overload
+    async def update(
+        self,
+        update: str,
+        *args: Any,
+        id: str | None = None,
+        returns: Any = Any,
+        timeout: Limit = None,  # noqa: ASYNC109
+    ) -> Any: ...
+    async def update(
+        self,
+        update: "str | Update[Any]",
+        *args: Any,
+        id: str | None = None,  # noqa: A002
+        returns: Any = Any,
+        timeout: Limit = None,  # noqa: ASYNC109 - the name is part of the design
+    ) -> Any:
+        """Change the workflow by its own function of that name (`hf.on_update`), and wait for the function's result.
+
+        The same `id` is the same update: it is applied once, and answered the same however often it is sent, also after
+        a crash or the end. `UpdateRejected` if its validator said no, `UnknownUpdate` if there is no such function:
+        neither leaves a trace. `UpdateFailed` has the function's error as its `cause`; `UpdateUnfinished` if the
+        workflow ended meanwhile, `InstanceClosed` if it had before. After a `TimeoutError` the update goes on.
+        """
+        sent = self._client.asking.updating.update
+        return await sent(self._id, self.number, update, args, update_id=id, returns=returns, within=timeout)
 
     async def describe(self) -> Description:
         """Where the instance is now."""

@@ -16,6 +16,8 @@ class AnswerKind(StrEnum):
     """There is no handler of that name. The data is a list of those there are."""
     REFUSED = "refused"
     """Nobody could be asked. The data is the failure that says why."""
+    REJECTED = "rejected"
+    """The validator of an update raised. The data is the failure."""
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

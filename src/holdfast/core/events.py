@@ -151,6 +151,15 @@ class ChildStopped(Event, frozen=True, tag="child_stopped"):
     reason: str = ""
 
 
+class UpdateAccepted(Event, frozen=True, tag="update_accepted"):
+    """An update that its validator let through, and whose handler begins. Before that it waits so in the inbox."""
+
+    time_ms: int
+    id: str
+    name: str
+    input: Payload
+
+
 # ---------------------------------------------------------------- commands
 
 
@@ -220,6 +229,20 @@ class EventRaised(Event, frozen=True, tag="event_raised"):
     name: str
 
 
+class UpdateCompleted(Event, frozen=True, tag="update_completed"):
+    """The handler of an update returned."""
+
+    id: str
+    result: Payload
+
+
+class UpdateFailed(Event, frozen=True, tag="update_failed"):
+    """The handler of an update raised, or was cancelled with the workflow."""
+
+    id: str
+    failure: Payload
+
+
 class WorkflowCancelled(Event, frozen=True, tag="workflow_cancelled"):
     """The main function ended as it was asked to."""
 
@@ -282,11 +305,8 @@ Input = (
     | EventReceived
     | CancelRequested
     | ActivityYielded
-    | ChildStarted
-    | ChildRefused
-    | ChildCompleted
-    | ChildFailed
-    | ChildStopped
+    | ChildAnswer
+    | UpdateAccepted
 )
 Command = (
     ActivityScheduled
@@ -299,6 +319,8 @@ Command = (
     | EventAwaited
     | EventWaitEnded
     | EventRaised
+    | UpdateCompleted
+    | UpdateFailed
     | WorkflowCancelled
     | ContinuedAsNew
     | ChildScheduled
@@ -320,6 +342,7 @@ INPUTS: Final = (
     ChildCompleted,
     ChildFailed,
     ChildStopped,
+    UpdateAccepted,
 )
 CHILD_ENDS: Final = (ChildRefused, ChildCompleted, ChildFailed, ChildStopped)
 """A child has one of them at most."""
@@ -364,11 +387,11 @@ def payloads_of(event: HistoryEvent) -> tuple[Payload, ...]:
 def payload_of(event: HistoryEvent) -> Payload | None:
     """The data an event carries, if it carries any; of several values, the first."""
     match event:
-        case Started() | ContinuedAsNew():
+        case Started() | ContinuedAsNew() | UpdateAccepted():
             return event.input
-        case ActivityCompleted() | WorkflowCompleted() | ChildCompleted():
+        case ActivityCompleted() | WorkflowCompleted() | ChildCompleted() | UpdateCompleted():
             return event.result
-        case ActivityFailed() | WorkflowFailed() | ChildFailed() | DeadlinePassed():
+        case ActivityFailed() | WorkflowFailed() | ChildFailed() | DeadlinePassed() | UpdateFailed():
             return event.failure
         case SideEffectRecorded() | EventReceived() | ActivityYielded():
             return event.value

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
 import msgspec
 
 from holdfast.core import events as ev
+from holdfast.core.answers import Answer
 from holdfast.core.events import Payload
 from holdfast.core.gates import EventPolicy, Mailbox
 from holdfast.core.options import ActivityOptions
@@ -26,6 +27,7 @@ from holdfast.replay.read_only import ReadOnlyLoop, is_untouched
 from holdfast.replay.running import Watch
 from holdfast.replay.shown import Shown
 from holdfast.replay.streams import Streams
+from holdfast.replay.updates import Updates
 
 if TYPE_CHECKING:
     from holdfast.replay.futures import WorkflowFuture
@@ -96,11 +98,16 @@ class WorkflowCalls:
         self._waits: Waits | None = None
         self._streams: Streams | None = None
         self._handlers: Handlers | None = None
+        self._updates: Updates | None = None
         self.is_spoiled = False
         """Code that may only look has changed something: this run is not what a replay would give."""
 
     def _data(self, payload: Payload) -> bytes:
         return self._payloads[payload.reference] if payload.reference else bytes(payload.data)
+
+    def data_of(self, payload: Payload) -> bytes:
+        """What a payload holds, wherever it is kept."""
+        return self._data(payload)
 
     async def run_activity(self, activity: ActivityCode, encoded: bytes) -> Any:
         """Schedule an activity and wait for its answer. Cancelling the wait cancels the activity."""
@@ -234,6 +241,34 @@ class WorkflowCalls:
             self.is_spoiled |= not is_untouched(self._loop, output)
             if self.is_spoiled:
                 loop.refuse()
+
+    def keep_logs(self, logs: Sequence[LogLine]) -> None:
+        """Lines of code that only looked, to be written with this turn."""
+        for line in logs:
+            self._output.logs = with_one_more(self._output.logs, line)
+
+    @property
+    def updates(self) -> Updates:
+        """The updates that were sent to this run, made with the first one."""
+        if self._updates is None:
+            self._updates = Updates(self, self._loop)
+        return self._updates
+
+    @property
+    def has_open_updates(self) -> bool:
+        """Whether the handler of an update is at work."""
+        return self._updates is not None and bool(self._updates.open)
+
+    def answer(self, update_id: str, answer: Answer | None) -> None:
+        """Tell the sender of an update how far it has come; None: it was accepted."""
+        if self._output.answers is None:
+            self._output.answers = {}
+        self._output.answers[update_id] = answer
+
+    def finish_update(self, command: ev.UpdateCompleted | ev.UpdateFailed, answer: Answer) -> None:
+        """The handler of an update has come to its end."""
+        self._output.events.append(command)
+        self.answer(command.id, answer)
 
     @property
     def shown(self) -> Shown:

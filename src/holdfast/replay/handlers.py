@@ -1,7 +1,8 @@
-"""The functions by which a workflow answers from outside: queries. Registered by its code, the same in every replay."""
+"""The functions by which a workflow answers those outside: queries and updates, registered by its own code."""
 
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from inspect import isawaitable
 from typing import Any
 
 from holdfast.payloads.signature import Signature
@@ -31,10 +32,28 @@ class Handler:
         return self.context.copy().run(self.fn, *args, **kwargs)
 
 
+class UpdateHandler(Handler):
+    """The function of an update, and the one that judges before it whether the update is accepted."""
+
+    __slots__ = ("validator",)
+
+    def __init__(self, name: str, fn: Callable[..., Any]) -> None:
+        super().__init__(name, fn)
+        self.validator: Callable[..., object] | None = None
+
+    def validate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+        """Ask the validator. What it returns does not count, unless it would have to be awaited."""
+        if self.validator is None:
+            return None
+        found = self.context.copy().run(self.validator, *args, **kwargs)
+        return found if isawaitable(found) else None
+
+
 class Handlers:
     """The handlers of one run by name. One that is registered later takes the place of an earlier one."""
 
-    __slots__ = ("queries",)
+    __slots__ = ("queries", "updates")
 
     def __init__(self) -> None:
         self.queries: dict[str, Handler] = {}
+        self.updates: dict[str, UpdateHandler] = {}

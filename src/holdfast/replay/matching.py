@@ -50,6 +50,8 @@ _IDENTITY: Final[dict[type[Any], tuple[str, ...]]] = {
     ev.EventRaised: ("number", "name"),
     ev.ChildScheduled: ("child", "name", "named"),
     ev.ChildAskedToEnd: ("child",),
+    ev.UpdateCompleted: ("id",),
+    ev.UpdateFailed: ("id",),
 }
 """What must be equal in two commands of one kind."""
 
@@ -70,6 +72,8 @@ _SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
         f"the start of a child of workflow {event.name!r} (number {event.child}, id {event.id!r})"
     ),
     ev.ChildAskedToEnd: lambda event: f"a request to child number {event.child} to end",
+    ev.UpdateCompleted: lambda event: f"the end of update {event.id!r}",
+    ev.UpdateFailed: lambda event: f"the failure of update {event.id!r}",
     ev.WorkflowCancelled: lambda _: "the end of the workflow by cancellation",
     ev.ContinuedAsNew: lambda _: "the end of this execution, to be continued as new",
     ev.WorkflowTerminated: lambda _: "the end of the workflow from outside",

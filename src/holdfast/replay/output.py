@@ -7,6 +7,7 @@ from holdfast.core.options import ActivityOptions
 
 if TYPE_CHECKING:
     from holdfast.core import events as ev
+    from holdfast.core.answers import Answer
     from holdfast.core.events import HistoryEvent
     from holdfast.replay.children import AskedChild, ScheduledChild
 
@@ -50,6 +51,7 @@ class Output:
 
     __slots__ = (
         "abandoned",
+        "answers",
         "children",
         "children_asked",
         "events",
@@ -75,6 +77,7 @@ class Output:
         self.kept: dict[str, bytes | None] | None = None
         self.children: Sequence[ScheduledChild] = ()
         self.children_asked: Sequence[AskedChild] = ()
+        self.answers: dict[str, Answer | None] | None = None
         self.outcome: Ending | None = None
 
 

@@ -65,6 +65,11 @@ class WorkflowRun(WorkflowCalls):
         """Whether the code has come to its end and left nothing over."""
         return self._output.outcome is not None
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether the main function has come to its end, though what it left over may still clean up."""
+        return self._main is not None and self._main.done()
+
     def apply(self, event: ev.Input) -> None:
         """Apply one input and run until the code waits again (G10)."""
         self._output.events.append(event)
@@ -278,5 +283,6 @@ _HOW: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.ChildCompleted: lambda run, event: run.children.told(event),
     ev.ChildFailed: lambda run, event: run.children.told(event),
     ev.ChildStopped: lambda run, event: run.children.told(event),
+    ev.UpdateAccepted: lambda run, event: run.updates.begin(event),
 }
 """How each input is applied."""

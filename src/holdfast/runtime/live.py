@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.core.events import EventReceived, Input, TimerFired
+from holdfast.core.events import EventReceived, Input, TimerFired, UpdateAccepted
 from holdfast.core.gates import Arrival, PendingTimer, apply_order
 from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.entries import Entry, entries_in
@@ -194,11 +194,25 @@ class LiveInstance:
             else:
                 self.keep(message, event.name)
             return
+        if isinstance(event, UpdateAccepted) and not self.takes(message, event, done):
+            return
         run.apply(event)
         done.append(message)
         while self.mail and not run.is_done and (mail := self.next_mail()) is not None:
             run.apply(mail.event)
             done.append(mail)
+
+    def takes(self, message: Message, event: UpdateAccepted, done: list[Message]) -> bool:
+        """Whether an update is accepted. At the end of an execution it is left for the next, or goes with the last."""
+        if self.run.is_ending:
+            self.queue.append(message)
+            return False
+        refusal = self.run.updates.refusal(event)
+        if refusal is None:
+            return True
+        self.run.updates.refuse(event.id, refusal)
+        done.append(message)
+        return False
 
     def keep(self, message: Message, name: str) -> None:
         """Nobody waits for this event now."""

@@ -11,7 +11,8 @@ from holdfast.core.answers import Answer
 from holdfast.core.events import FROM_OUTSIDE, decode_events
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceClosed, WorkflowBlocked
-from holdfast.replay.asking import Asked, ask, refused
+from holdfast.replay.answers import refused
+from holdfast.replay.asking import Asked, ask
 from holdfast.runtime.instances import InstanceOwner, workflow_logger
 from holdfast.runtime.live import LiveInstance
 from holdfast.runtime.runs import RunMaker

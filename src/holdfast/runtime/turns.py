@@ -30,6 +30,7 @@ from holdfast.runtime.children import new_children
 from holdfast.runtime.continuing import next_execution
 from holdfast.runtime.entries import Entry
 from holdfast.runtime.live import LiveInstance, Message
+from holdfast.runtime.updates import answers_of
 from holdfast.storage.contract import (
     AskChild,
     AttemptKey,
@@ -129,6 +130,7 @@ def build_turn(
         abandoned=tuple(output.abandoned),
         timers_started=_change_timers(live, output.timers_started, ended) if ended or output.timers_started else (),
         timers_ended=tuple(ended),
+        answers=() if output.answers is None else answers_of(output.answers, payloads),
         payloads=tuple(payloads),
         close=close,
         release=release,

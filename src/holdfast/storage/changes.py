@@ -4,10 +4,18 @@ A member says which rows it expects and what it makes of them. It is applied as 
 """
 
 from holdfast.core.deadlines import Deadline, DeadlineVerdict
-from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityYielded, CancelRequested, EventReceived
+from holdfast.core.events import (
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityYielded,
+    CancelRequested,
+    EventReceived,
+    UpdateAccepted,
+)
 from holdfast.core.gates import EventVerdict, IdPolicy, Mailbox
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
+from holdfast.core.updates import UpdateState
 from holdfast.storage.children import AskChild, CloseChildren, EndedInstance, NewChild
 from holdfast.storage.records import (
     AttemptKey,
@@ -69,11 +77,11 @@ class PendingExit(Record, frozen=True):
 class Deliver(Record, frozen=True):
     """A message from outside, or from another instance's turn, for the newest instance of an id (G5, G7).
 
-    `message_id` makes it one message however often it is sent. `number` names one instance of the id.
+    `message_id` makes it one message however often it is sent; an update has its own id. `number` names one instance.
     """
 
     id: InstanceId
-    event: EventReceived | CancelRequested
+    event: EventReceived | CancelRequested | UpdateAccepted
     number: InstanceNumber | None = None
     message_id: str = ""
 
@@ -90,6 +98,14 @@ class KeptValue(Record, frozen=True):
 
     key: str
     value: bytes | None
+
+
+class UpdateAnswer(Record, frozen=True):
+    """How far an update has come with a turn. `answer` is an encoded payload, None while there is none."""
+
+    id: str
+    state: UpdateState
+    answer: bytes | None = None
 
 
 class NextExecution(Record, frozen=True):
@@ -142,6 +158,7 @@ class Turn(Record, frozen=True):
     mailbox: Mailbox | None = None
     """With the first turn, where the workflow has other rules for events than the usual."""
     kept: tuple[KeptValue, ...] = ()
+    answers: tuple[UpdateAnswer, ...] = ()
 
     @property
     def has_mail(self) -> bool:

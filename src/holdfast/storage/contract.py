@@ -46,6 +46,7 @@ from holdfast.storage.changes import (
     TerminatedInstance,
     Transition,
     Turn,
+    UpdateAnswer,
 )
 from holdfast.storage.children import AskChild, CloseChildren, EndedInstance, Family, NewChild, Parent
 from holdfast.storage.records import (
@@ -67,6 +68,7 @@ from holdfast.storage.records import (
     NewAttempt,
     Record,
     TimerRow,
+    UpdateRow,
     WorkerRow,
 )
 
@@ -129,6 +131,8 @@ __all__ = [
     "TimerRow",
     "Transition",
     "Turn",
+    "UpdateAnswer",
+    "UpdateRow",
     "WorkerRow",
 ]
 
@@ -196,6 +200,10 @@ class Store(Protocol):
 
     async def read_kept(self, number: InstanceNumber) -> dict[str, bytes]:
         """The committed key-values of an instance; under the empty key its status."""
+        ...
+
+    async def read_update(self, number: InstanceNumber, update_id: str) -> UpdateRow | None:
+        """What became of an update of an instance; None if nobody sent it, or it was rejected long ago."""
         ...
 
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:

@@ -23,6 +23,9 @@ from holdfast.core.events import (
     Payload,
     SideEffectRecorded,
     Started,
+    UpdateAccepted,
+    UpdateCompleted,
+    UpdateFailed,
     WorkflowCompleted,
     WorkflowFailed,
     payload_of,
@@ -52,6 +55,9 @@ _PAYLOAD_FIELD: Final[dict[type[object], str]] = {
     ContinuedAsNew: "input",
     ChildCompleted: "result",
     ChildFailed: "failure",
+    UpdateAccepted: "input",
+    UpdateCompleted: "result",
+    UpdateFailed: "failure",
 }
 
 

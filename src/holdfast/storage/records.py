@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
+from holdfast.core.updates import UpdateState
 
 InstanceId = NewType("InstanceId", str)
 InstanceNumber = NewType("InstanceNumber", int)
@@ -130,6 +131,14 @@ class InboxRow(Record, frozen=True):
     execution: int
     stamp_ms: int
     event: bytes
+
+
+class UpdateRow(Record, frozen=True):
+    """An update as it is stored. `answer` is an encoded payload, None while there is none."""
+
+    id: str
+    state: UpdateState
+    answer: bytes | None
 
 
 class TimerRow(Record, frozen=True):

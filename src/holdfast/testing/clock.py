@@ -16,7 +16,9 @@ from holdfast.runtime.due import DueTimes
 from holdfast.runtime.providers import SystemProviders
 
 MILLISECONDS: Final = 1000
-HOUSEKEEPING: Final = frozenset({"holdfast-worker", "holdfast-janitor", "holdfast-net", "holdfast-waiters"})
+HOUSEKEEPING: Final = frozenset(
+    {"holdfast-worker", "holdfast-janitor", "holdfast-net", "holdfast-waiters", "holdfast-changes"}
+)
 """Tasks whose timers are looks, not waits for something."""
 ATTRIBUTE: Final = "_holdfast_clock"
 

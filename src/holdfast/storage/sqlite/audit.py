@@ -92,6 +92,15 @@ class RawTimer(Raw, frozen=True):
     due_at_ms: int
 
 
+class RawUpdate(Raw, frozen=True):
+    """A row of `updates`."""
+
+    number: int
+    id: str
+    state: str
+    answer: bytes | None
+
+
 class RawWorker(Raw, frozen=True):
     """A row of `workers`."""
 
@@ -151,6 +160,9 @@ class RawTables:
 
     def timers(self, number: int) -> list[RawTimer | Unreadable]:
         return list(self._read("timers", RawTimer, sql.audit_timers, number))
+
+    def updates(self, number: int) -> list[RawUpdate | Unreadable]:
+        return list(self._read("updates", RawUpdate, sql.audit_updates, number))
 
     def payloads(self, number: int) -> dict[str, bytes]:
         return {str(reference): bytes(data) for reference, data in self._rows(sql.read_payloads, number)}

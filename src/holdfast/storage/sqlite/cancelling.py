@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.core.events import CancelRequested, EventReceived, InstanceCancelled, encode_event
+from holdfast.core.events import CancelRequested, EventReceived, InstanceCancelled, UpdateAccepted, encode_event
 from holdfast.core.gates import EventVerdict, stamp_ms
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
 from holdfast.core.require import require
@@ -47,7 +47,10 @@ def ask_to_end(transaction: Transaction, found: InstanceRecord, event: CancelReq
 
 
 def put(
-    transaction: Transaction, found: InstanceRecord, event: EventReceived | CancelRequested, name: str | None
+    transaction: Transaction,
+    found: InstanceRecord,
+    event: EventReceived | CancelRequested | UpdateAccepted,
+    name: str | None,
 ) -> None:
     """Into the inbox, stamped now (G10)."""
     now_ms = transaction.now_ms

@@ -43,6 +43,7 @@ def leave_nothing_pending(transaction: Transaction, number: InstanceNumber) -> N
     if transaction.rows(sql.has_pending, number)[0][0]:
         change(sql.exit_responses, number)
         change(sql.clear_inbox, number)
+        change(sql.forget_asked_updates, number)
         change(sql.clear_timers, number)
         change(sql.cancel_activities, transaction.now_ms, number)
 

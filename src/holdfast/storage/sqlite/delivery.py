@@ -3,7 +3,7 @@
 import json
 import logging
 
-from holdfast.core.events import CancelRequested, EventReceived
+from holdfast.core.events import CancelRequested, EventReceived, UpdateAccepted
 from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventVerdict, decide_event
 from holdfast.storage.contract import (
     Deliver,
@@ -19,6 +19,7 @@ from holdfast.storage.sqlite.families import close_children
 from holdfast.storage.sqlite.rows import instance_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.sqlite.updates import note_update
 
 logger = logging.getLogger("holdfast")
 
@@ -37,6 +38,8 @@ def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
         verdict, at_once = cancel(transaction, found, event)
         ended = close_children(transaction, found.number, found.execution) if at_once else ()
         return Delivered(instance=found, verdict=verdict, ended=ended)
+    if isinstance(event, UpdateAccepted):
+        return Delivered(instance=found, verdict=_update(transaction, found, event))
     return Delivered(instance=found, verdict=_raise(transaction, found, event, message.message_id))
 
 
@@ -88,4 +91,13 @@ def _raise(transaction: Transaction, found: InstanceRecord, event: EventReceived
         put(transaction, found, event, event.name)
         if verdict is EventVerdict.DELIVER:
             transaction.change(sql.wake_instance, number)
+    return verdict
+
+
+def _update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
+    """An update waits in the inbox until the code takes it; there is always something to do with one (G5)."""
+    verdict = note_update(transaction, found, event)
+    if verdict is EventVerdict.DELIVER:
+        put(transaction, found, event, name=None)
+        transaction.change(sql.wake_instance, found.number)
     return verdict

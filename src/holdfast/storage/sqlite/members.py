@@ -60,6 +60,7 @@ from holdfast.storage.sqlite.rows import attempt_of, instance_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.streams import apply_responses, enter_with_turn, exit_pending, take_back
 from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.sqlite.updates import write_answers
 
 NO_DEADLINE_MS = 2**62
 """W10, W11: a worker that left or is seen dead is lost whatever its deadline."""
@@ -164,6 +165,7 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
     if turn.has_mail or turn.family:
         ended = _tell_others(transaction, turn, number)
     keep(transaction, number, turn.kept)
+    write_answers(transaction, number, turn.answers)
     if turn.close is not None or turn.next is not None or turn.release:
         ended += _leave(transaction, turn, number)
     return ended

@@ -35,6 +35,7 @@ from holdfast.storage.contract import (
     Member,
     Outcome,
     Registration,
+    UpdateRow,
     WorkerRow,
 )
 from holdfast.storage.forks import generation
@@ -53,6 +54,7 @@ from holdfast.storage.sqlite.rows import (
 )
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import Connection, Row
+from holdfast.storage.sqlite.updates import update_of
 from holdfast.storage.sqlite.writer import SqliteWriter
 
 IN_MEMORY: Final = ":memory:"
@@ -211,6 +213,10 @@ class SqliteStore:
 
     async def read_kept(self, number: InstanceNumber) -> dict[str, bytes]:
         return dict(self._read(sql.read_kept, number))
+
+    async def read_update(self, number: InstanceNumber, update_id: str) -> UpdateRow | None:
+        rows = self._read(sql.read_update, number, update_id)
+        return update_of(rows[0]) if rows else None
 
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         return [inbox_of(row) for row in self._read(sql.read_inbox_of_owner, owner, after_row)]

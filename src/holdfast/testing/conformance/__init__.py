@@ -20,6 +20,7 @@ from holdfast.testing.conformance.lost_owners import LostOwnerRules
 from holdfast.testing.conformance.policies import PolicyRules
 from holdfast.testing.conformance.streams import StreamRules
 from holdfast.testing.conformance.terminations import TerminationRules
+from holdfast.testing.conformance.updates import UpdateRules
 from holdfast.testing.conformance.workers import WorkerRules
 
 __all__ = ["StoreConformance"]
@@ -40,5 +41,6 @@ class StoreConformance(
     DeliveryRules,
     ChildRules,
     DeadlineRules,
+    UpdateRules,
 ):
     """All of the rules."""

@@ -132,6 +132,20 @@ CREATE TABLE kept (
     PRIMARY KEY (number, key)
 ) WITHOUT ROWID;
 
+-- What was sent to change a workflow, and what came of it: kept as long as its instance, so that the same id is answered
+-- the same again. One that was rejected is only kept until its sender has read it.
+CREATE TABLE updates (
+    number        INTEGER NOT NULL,                     -- not of one execution: the next one may answer (G4)
+    id            TEXT    NOT NULL,
+    state         TEXT    NOT NULL,
+    answer        BLOB,                                 -- null while it is open
+    expires_at_ms INTEGER,                              -- of one that was rejected
+    PRIMARY KEY (number, id)
+) WITHOUT ROWID;
+
+CREATE INDEX updates_open ON updates (number) WHERE answer IS NULL;
+CREATE INDEX updates_expiring ON updates (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
+
 CREATE TABLE workers (
     key              TEXT PRIMARY KEY,
     state            TEXT    NOT NULL,

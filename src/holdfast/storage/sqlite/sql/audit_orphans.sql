@@ -10,3 +10,5 @@ UNION ALL
 SELECT 'payloads', number, count(*) FROM payloads WHERE number NOT IN (SELECT number FROM instances) GROUP BY number
 UNION ALL
 SELECT 'kept', number, count(*) FROM kept WHERE number NOT IN (SELECT number FROM instances) GROUP BY number
+UNION ALL
+SELECT 'updates', number, count(*) FROM updates WHERE number NOT IN (SELECT number FROM instances) GROUP BY number

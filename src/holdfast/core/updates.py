@@ -1,0 +1,48 @@
+"""Updates: what becomes of one that is sent, judged from what is known of its id (G5, G7, G10)."""
+
+from enum import StrEnum
+from typing import Final
+
+from holdfast.core.answers import AnswerKind
+from holdfast.core.gates import EventVerdict
+from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
+from holdfast.core.words import word
+
+MAX_OPEN_UPDATES: Final = 10_000
+"""Updates of one instance that were sent and not answered yet."""
+REJECTION_KEPT_MS: Final = 600_000
+"""How long is kept that an update was rejected: long enough for its sender, who waits for it, to read it."""
+
+
+class UpdateState(StrEnum):
+    """How far an update has come. From ASKED to ACCEPTED or to an answer; from ACCEPTED to an answer."""
+
+    ASKED = "asked"
+    ACCEPTED = "accepted"
+    DONE = "done"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    UNKNOWN = "unknown"
+
+
+REFUSALS: Final = frozenset({UpdateState.REJECTED, UpdateState.UNKNOWN})
+"""These left no trace in the history: the same id may be sent again, and is judged anew."""
+STATE_OF: Final = {
+    AnswerKind.DONE: UpdateState.DONE,
+    AnswerKind.FAILED: UpdateState.FAILED,
+    AnswerKind.REJECTED: UpdateState.REJECTED,
+    AnswerKind.UNKNOWN: UpdateState.UNKNOWN,
+}
+KIND_OF: Final = {state: kind for kind, state in STATE_OF.items()}
+
+
+def decide_update(
+    state: InstanceState | str, *, known: UpdateState | str | None, open_updates: int, limit: int = MAX_OPEN_UPDATES
+) -> EventVerdict:
+    """Judge an update for the newest instance of an id. `known`: what became of one of the same id before."""
+    state = word(InstanceState, state, "state of an instance")
+    if known is not None and word(UpdateState, known, "state of an update") not in REFUSALS:
+        return EventVerdict.DUPLICATE
+    if state in INSTANCE_FINAL:
+        return EventVerdict.CLOSED
+    return EventVerdict.DELIVER if open_updates < limit else EventVerdict.MAILBOX_FULL

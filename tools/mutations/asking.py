@@ -1,0 +1,106 @@
+"""Mutants of queries and updates: what may only look, what is taken once, and who is told what."""
+
+from typing import Final
+
+from tools.mutations.mutant import in_python, in_sql
+
+QUERIES: Final = "tests/scenarios/test_queries.py"
+READ_ONLY: Final = "tests/scenarios/test_read_only.py"
+UPDATES: Final = "tests/scenarios/test_updates.py"
+ENDINGS: Final = "tests/scenarios/test_update_endings.py"
+
+ASKING: Final = (
+    in_python(
+        "a query sees a turn on its way to disk",
+        "G11",
+        "runtime/queries",
+        "if not live.busy:",
+        "if True:",
+        f"{QUERIES}::test_G11_a_query_never_sees_a_turn_that_is_on_its_way_to_disk",
+    ),
+    in_python(
+        "a run that a query has changed goes on",
+        "G11",
+        "runtime/queries",
+        "if live.run.is_spoiled:",
+        "if False:",
+        READ_ONLY,
+    ),
+    in_python(
+        "a query may wake the workflow",
+        "G11",
+        "replay/read_only",
+        "    except TurnTooLong:\n        return False",
+        "    except TurnTooLong:\n        return True",
+        READ_ONLY,
+    ),
+    in_python(
+        "a query may call what is durable",
+        "G11",
+        "replay/run",
+        "        loop.refuse()",
+        "        return None",
+        READ_ONLY,
+    ),
+    in_python(
+        "the same update is applied twice",
+        "G6",
+        "core/updates",
+        "if known is not None and",
+        "if False and known is not None and",
+    ),
+    in_python(
+        "a rejected update cannot be sent again",
+        "G9",
+        "core/updates",
+        "REFUSALS: Final = frozenset({UpdateState.REJECTED, UpdateState.UNKNOWN})",
+        "REFUSALS: Final = frozenset({UpdateState.UNKNOWN})",
+    ),
+    in_sql("an answer takes the place of another", "G11", "answer_update", "AND answer IS NULL", "AND 1"),
+    in_python(
+        "an update wakes nobody",
+        "G5",
+        "storage/sqlite/delivery",
+        "event, name=None)\n        transaction.change(sql.wake_instance, found.number)",
+        "event, name=None)",
+    ),
+    in_python(
+        "an update that nobody took outlives its instance",
+        "G7",
+        "storage/sqlite/closing",
+        "        change(sql.forget_asked_updates, number)\n",
+        "",
+    ),
+    in_python(
+        "a validator is not asked",
+        "G11",
+        "replay/updates",
+        "if handler.validator is not None:",
+        "if False:",
+        UPDATES,
+    ),
+    in_python(
+        "a rejected update stays in the inbox",
+        "G11",
+        "runtime/live",
+        "        self.run.updates.refuse(event.id, refusal)\n        done.append(message)\n",
+        "        self.run.updates.refuse(event.id, refusal)\n",
+        UPDATES,
+    ),
+    in_python(
+        "an execution that ends still takes updates",
+        "G4",
+        "runtime/live",
+        "if self.run.is_ending:",
+        "if False:",
+        ENDINGS,
+    ),
+    in_python(
+        "nobody learns that an update was accepted",
+        "G11",
+        "replay/updates",
+        "        self._calls.answer(event.id, None)\n",
+        "",
+        ENDINGS,
+    ),
+)
