@@ -217,6 +217,47 @@ async def send(handle: hf.Handle[object]) -> None:
         raise AssertionError("it was accepted")
 
 
+@hf.workflow
+async def packs(number: int) -> int:
+    return await step(10 * number) + await step(10 * number + 1)
+
+
+@hf.workflow
+async def stumbles() -> None:
+    raise ValueError(f"no room after {await step(90)}")
+
+
+@hf.workflow
+async def tidies(ready: str) -> None:
+    """Waits until it is asked to end, and cleans up."""
+    hf.raise_event(ready, "ready")
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        await step(95)
+
+
+@hf.workflow
+async def family() -> list[object]:
+    """Children that return, fail, are cancelled, are refused, and are open at the end (G11, A9)."""
+    found: list[object] = list(await asyncio.gather(packs(1), packs(2)))
+    try:
+        await stumbles()
+    except hf.WorkflowFailed as error:
+        found.append(str(error.cause))
+    handle = await hf.start(tidies, hf.info().id, id="tidy")
+    await hf.event("ready")
+    handle.cancel("enough")
+    try:
+        await handle
+    except hf.WorkflowCancelled as error:
+        found.append(str(error))
+    with contextlib.suppress(hf.InstanceConflict):
+        await hf.start(packs, 3, id="tidy")
+    await hf.start("nobody has this")
+    return found
+
+
 EXPECTED = {
     "sequence": 4,
     "fan_out": [0, 1, 4, 9, 16],
@@ -228,7 +269,19 @@ EXPECTED = {
     "talking": [1, 0, 10, 20, 1, 2],
     "overdue": [1, 2, 3, 4],
     "updating": [5, 6, 7],
+    "family": [23, 43, "no room after 91", "tidy was cancelled: enough"],
 }
+STATES = {
+    "family": {
+        "it": "COMPLETED",
+        "it/1/0": "COMPLETED",
+        "it/1/1": "COMPLETED",
+        "it/1/2": "FAILED",
+        "tidy": "CANCELLED",
+        "it/1/5": "TERMINATED",
+    }
+}
+"""Where the instances are in the end, of workflows that have others."""
 WORKFLOWS = {workflow.name: workflow for workflow in (sequence, fan_out, timers)}
 """What the tests with many instances mix."""
 ACTIVITIES: list[hf.Activity[..., Any]] = [step, flaky, blocking, resuming, restarting]
@@ -251,7 +304,17 @@ class KillAt:
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Surroundings(fault_hook=hook)
-    workflows = [*WORKFLOWS.values(), cleaning, streaming, keeping, continuing, talking, overdue, updating]
+    workflows: list[hf.Workflow[..., Any]] = [
+        *WORKFLOWS.values(),
+        cleaning,
+        streaming,
+        keeping,
+        continuing,
+        talking,
+        overdue,
+        updating,
+    ]
+    workflows += [family, packs, stumbles, tidies]
     engine = hf.Engine(store, workflows=workflows, activities=ACTIVITIES, surroundings=world)
     async with engine:
         if workflow == updating.name:

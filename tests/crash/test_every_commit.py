@@ -8,9 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.crash.apps import BODIES, EXPECTED, finish
+from tests.crash.apps import BODIES, EXPECTED, STATES, finish
 from tests.scenarios.support import check_tables, history_of, rows, together
 
+from holdfast.audit import audit
 from holdfast.core.events import ActivityCompleted, Started
 from holdfast.runtime.faults import FaultPoint
 
@@ -39,15 +40,18 @@ def check(store: Path, workflow: str, bodies: Path, deaths: int) -> None:
     result = store.with_suffix(".result").read_text(encoding="utf-8")
     assert result == repr(EXPECTED[workflow])
     check_tables(store)
-    assert rows(store, "SELECT count(*), max(state) FROM instances") == [(1, "COMPLETED")]
-    completed: list[tuple[int, int]] = []
-    execution = 0
-    for event in history_of(store, 1):
-        if isinstance(event, Started):
-            execution = event.execution
-        elif isinstance(event, ActivityCompleted):
-            completed.append((execution, event.activity))
-    scheduled = rows(store, "SELECT DISTINCT execution, activity FROM attempts ORDER BY execution, activity")
+    assert audit(store) == []
+    states: dict[str, str] = dict(rows(store, "SELECT id, state FROM instances"))
+    assert states == STATES.get(workflow, {"it": "COMPLETED"})
+    completed: list[tuple[int, int, int]] = []
+    for (number,) in rows(store, "SELECT number FROM instances"):
+        execution = 0
+        for event in history_of(store, number):
+            if isinstance(event, Started):
+                execution = event.execution
+            elif isinstance(event, ActivityCompleted):
+                completed.append((number, execution, event.activity))
+    scheduled = rows(store, "SELECT DISTINCT number, execution, activity FROM attempts ORDER BY 1, 2, 3")
     assert sorted(completed) == scheduled, "every step has its result once"
     activities = len(scheduled)
     runs = Counter(bodies.read_text(encoding="utf-8").splitlines())

@@ -145,3 +145,41 @@ DAMAGE = [
     (Rule.ROWS_READABLE, "", "UPDATE instances SET turn = 'x' WHERE number = ?1"),
     (Rule.ROWS_READABLE, "", "UPDATE workers SET state = 'ASLEEP' WHERE ?1"),
 ]
+
+CHILD_DAMAGE = [
+    # rule, the instance that is blamed, the one whose number ?1 is, statement
+    (Rule.CHILDREN_TIED, "parent", "goes-on", "UPDATE instances SET parent_step = 9 WHERE number = ?1"),
+    (Rule.CHILDREN_TIED, "parent", "goes-on", "UPDATE instances SET id = 'other' WHERE number = ?1"),
+    (Rule.CHILDREN_TIED, "parent", "goes-on", "UPDATE instances SET parent_execution = 2 WHERE number = ?1"),
+    (Rule.CHILDREN_TIED, "goes-on", "goes-on", "UPDATE instances SET parent = NULL WHERE number = ?1"),
+    (Rule.CHILDREN_TIED, "parent", "goes-on", "UPDATE instances SET parent = NULL WHERE number = ?1"),
+    (Rule.CHILDREN_TIED, "ended", "parent", "UPDATE instances SET parent = ?1, parent_step = 8 WHERE id = 'ended/1/0'"),
+    (Rule.ROWS_BELONG, "", "goes-on", "UPDATE instances SET parent = 999 WHERE number = ?1"),
+    (Rule.ROWS_BELONG, "", "goes-on", "INSERT INTO closings VALUES (999, 1, 'terminated')"),
+    (
+        Rule.CHILDREN_ANSWER,
+        "parent",
+        "parent",
+        """INSERT INTO inbox (number, execution, stamp_ms, event) SELECT ?1, 1, 1,
+        CAST('{"event":"child_completed","time_ms":1,"child":0,"result":{"data":1}}' AS BLOB)""",
+    ),
+    (
+        Rule.CHILDREN_ANSWER,
+        "parent",
+        "parent",
+        """INSERT INTO inbox (number, execution, stamp_ms, event) SELECT ?1, 1, 1,
+        CAST('{"event":"child_stopped","time_ms":1,"child":1,"state":"CANCELLED","reason":"enough"}' AS BLOB)""",
+    ),
+    (
+        Rule.CHILDREN_ANSWER,
+        "parent",
+        "parent/1/4",
+        "UPDATE instances SET outcome = CAST('{\"data\":7}' AS BLOB) WHERE number = ?1",
+    ),
+    (
+        Rule.CHILDREN_CLOSED,
+        "ended",
+        "ended/1/0",
+        "UPDATE instances SET state = 'RUNNING', closed_at_ms = NULL WHERE number = ?1",
+    ),
+]

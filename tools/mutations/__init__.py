@@ -7,6 +7,7 @@ can be: what is around them may change freely.
 from typing import Final
 
 from tools.mutations.asking import ASKING
+from tools.mutations.children import CHILDREN
 from tools.mutations.deadlines import DEADLINES
 from tools.mutations.ids import IDS
 from tools.mutations.messages import MESSAGES
@@ -17,5 +18,5 @@ from tools.mutations.storage import STATEMENTS, STORE
 __all__ = ["MUTANTS", "Mutant"]
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
-    STATEMENTS + STORE + IDS + MESSAGES + ASKING + DEADLINES + RUNTIME + REPLAY + CLIENT
+    STATEMENTS + STORE + IDS + MESSAGES + ASKING + DEADLINES + CHILDREN + RUNTIME + REPLAY + CLIENT
 )

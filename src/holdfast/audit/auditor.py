@@ -67,6 +67,8 @@ class _Auditor:
             timers=self._readable(row.id, self._tables.timers(number)),
             updates=self._readable(row.id, self._tables.updates(number)),
             payloads=self._tables.payloads(number),
+            children=self._readable(row.id, self._tables.children(number)),
+            closings=self._tables.closings(number),
         )
         for rule, text in check_instance(tables, workers):
             self._add(row.id, rule, text)

@@ -49,6 +49,10 @@ class HistoryReading:
     waits: dict[int, str] = field(default_factory=dict[int, str])
     """The waits for events that are open, with their names."""
     next_wait: int = 0
+    children: dict[int, ev.ChildScheduled] = field(default_factory=dict[int, ev.ChildScheduled])
+    child_ends: dict[int, ev.ChildRefused | ev.ChildCompleted | ev.ChildFailed | ev.ChildStopped] = field(
+        default_factory=dict[int, ev.ChildRefused | ev.ChildCompleted | ev.ChildFailed | ev.ChildStopped]
+    )
 
     @property
     def open_timers(self) -> dict[int, int]:
@@ -135,7 +139,20 @@ def _read_event(reading: HistoryReading, at: int, event: HistoryEvent) -> None:
         case ev.TimerFired() | ev.TimerCancelled():
             _read_timer_end(reading, at, event)
         case _:
-            pass
+            _read_child(reading, at, event)
+
+
+def _read_child(reading: HistoryReading, at: int, event: HistoryEvent) -> None:
+    if isinstance(event, ev.ChildScheduled):
+        if event.child in reading.children:
+            reading.add(Rule.ONE_OUTCOME, f"event {at} starts child {event.child} again")
+        reading.children[event.child] = event
+    elif isinstance(event, ev.CHILD_ENDS):
+        if event.child not in reading.children and reading.is_complete:
+            reading.add(Rule.ONE_OUTCOME, f"event {at} answers child {event.child}, which was never started")
+        if event.child in reading.child_ends:
+            reading.add(Rule.ONE_OUTCOME, f"event {at} is a second end of child {event.child}")
+        reading.child_ends[event.child] = event
 
 
 def _read_wait(reading: HistoryReading, at: int, event: ev.EventAwaited | ev.EventReceived | ev.EventWaitEnded) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.audit.attempts import HELD, OPEN, Answer, check_attempts, shown
+from holdfast.audit.children import check_children
 from holdfast.audit.deadlines import check_deadline
 from holdfast.audit.executions import check_earlier
 from holdfast.audit.histories import (
@@ -23,7 +24,7 @@ from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload, decode_event, payloads_of
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.storage.large import reference_of
-from holdfast.storage.sqlite.audit import RawAttempt, RawInstance, RawMessage, RawTimer, RawTurn, RawUpdate
+from holdfast.storage.sqlite.audit import RawAttempt, RawChild, RawInstance, RawMessage, RawTimer, RawTurn, RawUpdate
 
 _S = InstanceState
 CLAIMABLE = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
@@ -48,6 +49,8 @@ class InstanceTables:
     timers: Sequence[RawTimer]
     updates: Sequence[RawUpdate]
     payloads: dict[str, bytes]
+    children: Sequence[RawChild] = ()
+    closings: Container[int] = ()
 
 
 def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Finding]:
@@ -81,6 +84,7 @@ def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Find
         yielded=[event for event in inbox if isinstance(event, ev.ActivityYielded)],
     )
     findings += check_updates(tables.turns, tables.updates, inbox, tables.payloads, is_open=_is_open(row))
+    findings += _check_family(tables, inbox)
     findings += _check_pending(tables) if not _is_open(row) else _check_timers(tables, reading)
     return findings + _check_owner(tables, workers)
 
@@ -147,11 +151,33 @@ def _check_start(row: RawInstance, reading: HistoryReading, inbox: list[HistoryE
         given, stored = started.input, _input_payload(row.input)
         if (given.reference, bytes(given.data)) != (stored.reference, bytes(stored.data)):
             findings.append((Rule.STARTED_ONCE, "its input is not the one that it was started with"))
+        if (started.depth > 0) != (row.parent is not None):
+            whose = "a client" if row.parent is None else f"instance number {row.parent}"
+            findings.append((Rule.CHILDREN_TIED, f"it was started by {whose}, and its start says otherwise"))
         if started.execution != row.execution:
             text = f"it is at execution {row.execution}, and its start is that of execution {started.execution}"
             findings.append((Rule.STARTED_ONCE, text))
     if reading.started is not None and row.state == _S.REQUESTED:
         findings.append((Rule.STARTED_ONCE, "it is REQUESTED, but its history has begun"))
+    return findings
+
+
+def _check_family(tables: InstanceTables, inbox: list[HistoryEvent]) -> list[Finding]:
+    """The children of every execution. Most instances have none, and no look at their histories is needed."""
+    findings: list[Finding] = []
+    for execution in range(1, tables.row.execution + 1):
+        turns = [turn for turn in tables.turns if turn.execution == execution]
+        own = [child for child in tables.children if child.parent_execution == execution]
+        if own or any(b'"child_scheduled"' in turn.events for turn in turns):
+            is_last = execution == tables.row.execution
+            findings += check_children(
+                execution,
+                read_history(turns, execution),
+                own,
+                inbox if is_last else [],
+                is_active=is_last and _is_open(tables.row),
+                is_closing=execution in tables.closings,
+            )
     return findings
 
 

@@ -49,6 +49,12 @@ class Rule(StrEnum):
     """An update is accepted once, ends before its execution does, and its sender is told what was recorded (G11)."""
     PAYLOADS_THERE = "payloads-there"
     """Every payload that is named by its reference is there and unchanged."""
+    CHILDREN_TIED = "children-tied"
+    """The children of an execution are those that its history started, with their ids, and know it (G11)."""
+    CHILDREN_ANSWER = "children-answer"
+    """A child that has ended told the execution that started it, once, how; one that has not told nothing (G4, G5)."""
+    CHILDREN_CLOSED = "children-closed"
+    """An execution that has ended left no child behind, unless it was to, or the rest is being gone through (A9)."""
 
 
 @dataclass(frozen=True, slots=True)

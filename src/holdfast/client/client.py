@@ -168,6 +168,7 @@ class Client:
                     self._told(instance_id, outcome.mail, start.mail)
                 if outcome.replaced is not None:
                     self._ended_from_outside(instance_id, outcome.replaced)
+                    self._woken()  # its parent may be here, and is told
                 return Handle(self, instance_id, call.signature, is_new=outcome.created, number=number)
             case Rejected():
                 raise InstanceConflict(outcome.reason)

@@ -45,6 +45,21 @@ class RawInstance(Raw, frozen=True):
     deadline_at_ms: int | None
     grace_ms: int | None
     expires_at_ms: int | None
+    parent: int | None = None
+
+
+class RawChild(Raw, frozen=True):
+    """A row of `instances`, as its parent knows it."""
+
+    number: int
+    id: str
+    workflow: str
+    state: str
+    outcome: bytes | None
+    parent_execution: int
+    parent_step: int
+    parent_close: str
+    was_asked: int
 
 
 class RawTurn(Raw, frozen=True):
@@ -163,6 +178,13 @@ class RawTables:
 
     def updates(self, number: int) -> list[RawUpdate | Unreadable]:
         return list(self._read("updates", RawUpdate, sql.audit_updates, number))
+
+    def children(self, number: int) -> list[RawChild | Unreadable]:
+        return list(self._read("instances", RawChild, sql.audit_children, number))
+
+    def closings(self, number: int) -> set[int]:
+        """Its executions whose children are being gone through."""
+        return {execution for (execution,) in self._rows(sql.audit_closings, number)}
 
     def payloads(self, number: int) -> dict[str, bytes]:
         return {str(reference): bytes(data) for reference, data in self._rows(sql.read_payloads, number)}

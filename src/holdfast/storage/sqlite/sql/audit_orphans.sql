@@ -12,3 +12,7 @@ UNION ALL
 SELECT 'kept', number, count(*) FROM kept WHERE number NOT IN (SELECT number FROM instances) GROUP BY number
 UNION ALL
 SELECT 'updates', number, count(*) FROM updates WHERE number NOT IN (SELECT number FROM instances) GROUP BY number
+UNION ALL
+SELECT 'closings', number, count(*) FROM closings WHERE number NOT IN (SELECT number FROM instances) GROUP BY number
+UNION ALL
+SELECT 'children', parent, count(*) FROM instances WHERE parent NOT IN (SELECT number FROM instances) GROUP BY parent

@@ -1,0 +1,5 @@
+-- A read: the children of an instance, of every execution, and whether each was asked to end.
+SELECT number, id, workflow, state, outcome, parent_execution, parent_step, parent_close,
+    EXISTS (SELECT 1 FROM inbox WHERE inbox.number = instances.number AND instr(event, CAST('"cancel_requested"' AS BLOB)))
+    OR EXISTS (SELECT 1 FROM history WHERE history.number = instances.number AND instr(events, CAST('"cancel_requested"' AS BLOB)))
+FROM instances WHERE parent = ? ORDER BY parent_execution, parent_step

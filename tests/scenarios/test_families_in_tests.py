@@ -1,0 +1,57 @@
+"""Children in a program's own tests: time skips for them, and the worker may die at every commit (L13)."""
+
+import asyncio
+
+from tests.scenarios.support import skipping
+from tests.scenarios.test_children import pack, tries, weigh
+
+import holdfast as hf
+from holdfast.testing import Environment
+
+
+@hf.workflow
+async def naps(days: int) -> int:
+    await asyncio.sleep(days * 86_400)
+    return days
+
+
+@hf.workflow
+async def waits_months() -> list[int]:
+    first = await hf.start(naps, 90)
+    rest = await asyncio.gather(naps(30), naps(60))
+    return [await first, *rest]
+
+
+@hf.workflow
+async def a_whole_family() -> list[object]:
+    found: list[object] = [await pack("ring"), await tries()]
+    handle = await hf.start(naps, 10, id="nap")
+    try:
+        async with asyncio.timeout(60):
+            await handle
+    except TimeoutError:
+        found.append("too long")
+    try:
+        await handle
+    except hf.WorkflowCancelled:
+        found.append("cancelled")
+    await hf.start(naps, 10)
+    return found
+
+
+def test_time_skips_over_what_children_wait_for() -> None:
+    async def scenario(env: Environment) -> None:
+        before = env.now
+        assert await env.run(waits_months, id="it") == [90, 30, 60]
+        assert (env.now - before).days == 90
+
+    skipping(waits_months, naps).run_sync(scenario)
+
+
+def test_L13_a_family_ends_as_in_a_calm_run_wherever_the_worker_dies() -> None:
+    async def scenario(env: Environment) -> None:
+        report = await env.crash_at_every_commit(a_whole_family)
+        report.check()
+        assert report.crashes > 10
+
+    skipping(a_whole_family, pack, tries, naps, weigh).run_sync(scenario)

@@ -1,0 +1,168 @@
+"""Mutants of children: created with a turn, answering once, and what the end of a parent means for them."""
+
+from typing import Final
+
+from tools.mutations.mutant import in_python, in_sql
+
+CHILDREN_TESTS: Final = "tests/scenarios/test_children.py"
+CANCELLED: Final = "tests/scenarios/test_child_cancellation.py"
+CLOSED: Final = "tests/scenarios/test_parent_close.py"
+VERIFIED: Final = "tests/scenarios/test_verify_families.py"
+
+CHILDREN: Final = (
+    in_python(
+        "a child that has ended tells nobody",
+        "G5",
+        "storage/sqlite/children",
+        "answer_parent(transaction, number, turn.close.state, turn.close.outcome)",
+        "pass",
+    ),
+    in_python(
+        "a child that was ended from outside tells nobody",
+        "G5",
+        "storage/sqlite/closing",
+        "answer_parent(transaction, number, state, outcome)",
+        "pass",
+    ),
+    in_python(
+        "an old execution's child answers the new one",
+        "G4",
+        "storage/sqlite/answers",
+        "addressed_to=addressed_to,",
+        "addressed_to=execution,",
+    ),
+    in_python(
+        "the answer of a child wakes nobody",
+        "G5",
+        "storage/sqlite/answers",
+        "    transaction.change(sql.wake_instance, parent)\n",
+        "",
+    ),
+    in_python(
+        "a large result of a child stays with it",
+        "G11",
+        "storage/sqlite/answers",
+        "transaction.change(sql.insert_payload, payload.reference, parent, *data)",
+        "pass",
+    ),
+    in_python(
+        "a refused child is told to nobody",
+        "G3",
+        "storage/sqlite/children",
+        "tell_parent(transaction, parent, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))",
+        "pass",
+    ),
+    in_python(
+        "a chosen id is never confirmed",
+        "G3",
+        "storage/sqlite/children",
+        "    if new.named:\n        tell_parent",
+        "    if not new.named:\n        tell_parent",
+    ),
+    in_sql("whoever has the id makes room for a child", "G3", "supersede_child", "closed_at_ms IS NOT NULL", "1"),
+    in_python(
+        "the end of a parent is not noted", "A9", "storage/sqlite/children", "ParentEnd.BY_ITSELF)", "'nothing')"
+    ),
+    in_python(
+        "the end of a parent goes through everything at once",
+        "C1",
+        "storage/sqlite/families",
+        "MOST_CHILDREN_PER_COMMIT: Final = 500",
+        "MOST_CHILDREN_PER_COMMIT: Final = 5_000_000",
+    ),
+    in_python(
+        "what is left of a large family is forgotten",
+        "C1",
+        "storage/sqlite/families",
+        "            if done < limit:\n",
+        "            if done:\n",
+    ),
+    in_python(
+        "a termination stops at the children",
+        "A9",
+        "storage/sqlite/families",
+        "                    families.append((child.number, child.execution))\n",
+        "",
+    ),
+    in_sql("abandoned children end, too", "A9", "open_children", "AND parent_close <> 'abandon'", ""),
+    in_sql("who cleans up outlives a terminated parent", "A9", "open_children", "(?3 = 'terminated' AND", "(0 AND"),
+    in_python(
+        "a policy of cancel terminates",
+        "A9",
+        "storage/sqlite/families",
+        "is ParentClose.TERMINATE:\n",
+        "is not ParentClose.ABANDON:\n",
+    ),
+    in_python(
+        "a cancelled parent without code terminates its children",
+        "A9",
+        "core/children",
+        "if policy is ParentClose.TERMINATE and ended is ParentEnd.CANCELLED:",
+        "if policy is None:",
+        CLOSED,
+    ),
+    in_python(
+        "nobody goes on with a large family",
+        "C1",
+        "runtime/janitor",
+        "await self._store.unfinished_closings(FAMILIES)",
+        "[]",
+        CLOSED,
+    ),
+    in_python(
+        "who stops waiting does not tell the child",
+        "A9",
+        "replay/children",
+        "                if self.is_attached:\n",
+        "                if not self.is_attached:\n",
+        CANCELLED,
+    ),
+    in_python(
+        "the end of a continued child is told to nobody",
+        "G4",
+        "runtime/continuing",
+        "        depth=live.run.depth,\n",
+        "",
+        CHILDREN_TESTS,
+    ),
+    in_python(
+        "children nest without end",
+        "G11",
+        "replay/children",
+        "if depth > MOST_PARENTS:",
+        "if depth > 10 * MOST_PARENTS:",
+        CHILDREN_TESTS,
+    ),
+    in_python(
+        "another child than recorded is no difference",
+        "G12",
+        "replay/matching",
+        'ev.ChildScheduled: ("child", "name", "named"),',
+        'ev.ChildScheduled: ("child", "named"),',
+        CHILDREN_TESTS,
+    ),
+    in_python(
+        "a child that was terminated goes on in this process",
+        "A9",
+        "client/client",
+        "for child in ended_with(outcomes):",
+        "for child in ():",
+        CLOSED,
+    ),
+    in_python(
+        "an audit does not ask whether a parent was told",
+        "G5",
+        "audit/children",
+        "if closed and is_active:",
+        "if closed and not is_active and child is None:",
+        VERIFIED,
+    ),
+    in_python(
+        "an audit does not see who was left behind",
+        "A9",
+        "audit/children",
+        "if not is_active and not is_closing and _is_left_over(child):",
+        "if is_closing and _is_left_over(child):",
+        VERIFIED,
+    ),
+)
