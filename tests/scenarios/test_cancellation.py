@@ -4,10 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.scenarios.support import check_tables, engine_of, path_of, rows, skipping, together
 
 import holdfast as hf
 from holdfast.audit import audit
+from holdfast.testing import Environment
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 
@@ -147,25 +148,19 @@ def test_A9_before_it_began_there_is_no_code_to_ask(tmp_path: Path) -> None:
     together(scenario())
 
 
-def test_a_request_survives_the_death_of_the_owner(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        path = tmp_path / "shop.db"
-        client = await hf.connect(path)
-        first = engine_of(path, *ALL)
-        await first.__aenter__()
-        await first.start(compensates, id="it")
-        assert first.worker is not None
-        first.worker.committer.kill()
-        await first.worker.vanish()
-        await first.abandon()
-        await client.get("it").cancel("still wanted")
-        async with engine_of(path, *ALL, judge_same_host=True) as second:
-            with pytest.raises(hf.WorkflowCancelled, match="still wanted"):
-                await second.get("it").result(timeout=30)
-        await client.close()
-        await until(lambda: True)
+@pytest.mark.parametrize("point", ["before", "after"])
+def test_a_request_survives_the_death_of_the_owner(point: str) -> None:
+    async def scenario(env: Environment) -> None:
+        handle = await env.start(compensates, id="it")
+        env.crash(**{point: "cancel_requested"})
+        await handle.cancel("still wanted")
+        with pytest.raises(hf.WorkflowCancelled, match="still wanted"):
+            await handle.result()
+        assert env.deaths == 1
+        assert env.calls(undo) == [{"what": "the booking"}]
+        assert audit(path_of(env)) == []
 
-    together(scenario(), 60)
+    skipping(*ALL).run_sync(scenario)
 
 
 @hf.workflow(name="changes")

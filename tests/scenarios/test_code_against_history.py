@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.scenarios.support import check_tables, engine_of, rows, skipping, together, until
 
 import holdfast as hf
 from holdfast.core.lifecycle import InstanceState
@@ -92,7 +92,7 @@ def test_G12_changed_code_blocks_with_the_first_differing_step_and_the_right_cod
         path = tmp_path / "shop.db"
         await half_way(path)
         before = rows(path, "SELECT turn, events FROM history")
-        async with engine_of(path, *ALL, changed, cache_size=cache_size) as engine:
+        async with skipping(*ALL, changed, store=path, cache_size=cache_size) as engine:
             handle = engine.get("a")
             with pytest.raises(hf.WorkflowBlocked) as caught:
                 await handle.result(timeout=10)
@@ -103,7 +103,7 @@ def test_G12_changed_code_blocks_with_the_first_differing_step_and_the_right_cod
                 assert produced in text
             assert rows(path, "SELECT turn, events FROM history") == before
         check_tables(path)
-        async with engine_of(path, *ALL, original, cache_size=cache_size) as engine:
+        async with skipping(*ALL, original, store=path, cache_size=cache_size) as engine:
             assert await engine.get("a").result(timeout=10) == 2
             assert (await engine.get("a").describe()).blocked is None
         check_tables(path)
@@ -117,7 +117,7 @@ def test_G12_changes_that_are_no_other_steps_do_not_block(tmp_path: Path) -> Non
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         await half_way(path)
-        async with engine_of(path, *ALL, says_more) as engine:
+        async with skipping(*ALL, says_more, store=path) as engine:
             assert await engine.get("a").result(timeout=4) == 1002
 
     together(scenario())
@@ -185,11 +185,11 @@ def test_G12_a_worker_claims_only_workflows_it_knows(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         await half_way(path)
-        async with engine_of(path, *ALL) as engine:
+        async with skipping(*ALL, store=path) as engine:
             with pytest.raises(TimeoutError):
-                await engine.get("a").result(timeout=0.4)
+                await engine.get("a").result(timeout=10)
             assert (await engine.get("a").describe()).status is InstanceState.RUNNING
-        async with engine_of(path, *ALL, original) as engine:
+        async with skipping(*ALL, original, store=path) as engine:
             assert await engine.get("a").result(timeout=10) == 2
 
     together(scenario())

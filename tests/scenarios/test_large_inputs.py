@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.scenarios.support import check_tables, engine_of, rows, together
+from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
 from holdfast.audit import audit
@@ -113,11 +113,7 @@ def test_a_large_input_that_is_gone_fails_its_attempt_and_nothing_else(tmp_path:
         rows(path, "DELETE FROM payloads")
         assert {problem.rule for problem in audit(path)} == {"payloads-there"}
         async with engine_of(path, measure, measure_at_last) as engine:
-            while True:
-                states = {state for (state,) in rows(path, "SELECT state FROM attempts")}
-                if "FAILED" in states:
-                    break
-                await asyncio.sleep(0.005)
+            await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE state = 'FAILED'"))
             assert await engine.list(status="RUNNING")
 
     together(scenario())

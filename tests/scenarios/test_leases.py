@@ -47,7 +47,7 @@ def test_W7_a_lone_worker_whose_lease_ran_out_goes_on_under_a_new_key(tmp_path: 
             handles = [await engine.start(naps, 10, id=f"i{number}") for number in range(5)]
             assert engine.worker is not None
             key = engine.worker.key
-            await asyncio.sleep(0.05)
+            await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE state = 'COMPLETED'"))
             machine.slept_ms = 60_000
             for handle in handles:
                 assert await handle.result(timeout=10) == 90
@@ -188,12 +188,15 @@ def test_W10_a_clean_stop_hands_everything_over_at_once(tmp_path: Path) -> None:
         async with engine_of(path, double, naps, lease=300, judge_same_host=False) as second:
             async with engine_of(path, double, naps, lease=300, judge_same_host=False) as first:
                 handles = [await first.start(naps, 20, id=f"i{number}") for number in range(10)]
-                await asyncio.sleep(0.1)
+                await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE state = 'COMPLETED'"))
             for handle in handles:
                 assert await second.get(handle.id).result(timeout=10) == 380
         check_tables(path)
 
     together(scenario())
+
+
+OPEN = "SELECT 1 FROM instances WHERE closed_at_ms IS NULL"
 
 
 def test_W10_stopping_at_any_moment_leaves_nothing_stuck(tmp_path: Path) -> None:
@@ -203,7 +206,9 @@ def test_W10_stopping_at_any_moment_leaves_nothing_stuck(tmp_path: Path) -> None
             async with engine_of(path, double, naps) as engine:
                 for number in range(5):
                     await engine.start(naps, 5, id=f"i{number}")
-                await asyncio.sleep(0.003 * round_)
+                assert engine.worker is not None
+                committer, most = engine.worker.committer, round_ + 5
+                await until(lambda: committer.groups >= most or not rows(path, OPEN))  # noqa: B023 - at once
         async with engine_of(path, double, naps) as engine:
             for number in range(5):
                 assert await engine.get(f"i{number}").result(timeout=10) == 20

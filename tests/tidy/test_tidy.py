@@ -145,3 +145,30 @@ def test_every_page_that_is_linked_is_there() -> None:
         if not (path.parent / target).exists()
     ]
     assert not broken
+
+
+def test_scenarios_wait_for_something_and_not_for_a_while() -> None:
+    """No sleeps in what a test itself does: it waits for a signal, or time skips. Workflows and bodies may sleep."""
+    found = [
+        f"{shown(path)}:{call.lineno} {ast.unparse(call)}"
+        for path in sorted((ROOT / "tests" / "scenarios").glob("test_*.py"))
+        for function in ast.parse(path.read_text("utf-8")).body
+        if isinstance(function, ast.FunctionDef) and function.name.startswith("test_")
+        for call in _sleeps(function)
+        if "simulated time" not in path.read_text("utf-8").splitlines()[call.lineno - 2]
+    ]
+    assert not found
+
+
+def _sleeps(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Call]:
+    """Short waits in a function, and in those inside it that are neither workflows nor activities."""
+    nodes: list[ast.AST] = list(function.body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list:
+            continue
+        nodes += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".sleep"):
+            numbers = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+            if any(isinstance(number, float) and number < 1 for number in numbers):
+                yield node

@@ -62,7 +62,7 @@ async def checkout(order: Order, gift: bool = False) -> str:
     return f"{ticket} {number} {gift}"
 
 
-@hf.workflow(name="nothing", version="2")
+@hf.workflow(name="nothing", version="2", deadline=timedelta(days=1), deadline_grace=60)
 async def nothing() -> None:
     assert_type(hf.side_effect(lambda: 7), int)
     assert_type(hf.random().random(), float)
@@ -165,6 +165,10 @@ async def outside(engine: hf.Engine, client: hf.Client) -> None:
     assert_type(await engine.run(checkout, order), str)
     assert_type(await engine.run(nothing), None)
     assert_type(await engine.run("by-name", 1, "two", id="a"), Any)
+    assert_type(await engine.run(checkout, order, deadline=3), str)
+    assert_type(await engine.run(nothing.bind(), deadline=None), None)
+    await client.start("by-name", 1, deadline=timedelta(days=1))
+    await client.start(checkout, order, deadline="soon")  # type: ignore[call-overload]
     handle = await client.start(checkout, order, False, id="a")
     assert_type(handle, hf.Handle[str])
     assert_type(await handle.result(timeout=1), str)
