@@ -7,6 +7,7 @@ waited for with ``await handle``, or not at all.
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar, TypeVarTuple, overload
 
+from holdfast.authoring.deadlines import DeadlineWord, said_deadline
 from holdfast.authoring.events import Event, raise_event
 from holdfast.authoring.inside import current
 from holdfast.authoring.names import checked_name, checked_reason
@@ -67,6 +68,7 @@ async def start(
     id: str | None = None,
     parent_close: ParentCloseWord | None = None,
     detached: bool = False,
+    deadline: DeadlineWord = ...,
 ) -> ChildHandle[R]: ...
 @overload
 async def start(
@@ -75,6 +77,7 @@ async def start(
     id: str | None = None,
     parent_close: ParentCloseWord | None = None,
     detached: bool = False,
+    deadline: DeadlineWord = ...,
 ) -> ChildHandle[R]: ...
 @overload
 async def start(
@@ -83,6 +86,7 @@ async def start(
     id: str | None = None,
     parent_close: ParentCloseWord | None = None,
     detached: bool = False,
+    deadline: DeadlineWord = ...,
 ) -> ChildHandle[Any]: ...
 async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
     workflow: Any,
@@ -90,6 +94,7 @@ async def start(  # type: ignore[misc]  # mypy does not see that Any takes what 
     id: str | None = None,  # noqa: A002
     parent_close: ParentCloseWord | None = None,
     detached: bool = False,
+    deadline: DeadlineWord = ...,
 ) -> ChildHandle[Any]:
     """Start another workflow as a child of this one, with the commit of this turn.
 
@@ -97,6 +102,7 @@ async def start(  # type: ignore[misc]  # mypy does not see that Any takes what 
     child is created, or raises `InstanceConflict` if the id is taken. `parent_close` says what happens to a child that
     is open when this execution ends: "terminate" (as usual), "cancel" or "abandon". A `detached` one has a life of its
     own: it is abandoned unless `parent_close` says otherwise, and who stops waiting for it does not ask it to end.
+    `deadline` goes before that of the workflow; None says that there is none.
     """
     run = current_run()
     if run is None:
@@ -104,24 +110,25 @@ async def start(  # type: ignore[misc]  # mypy does not see that Any takes what 
     usual = ParentClose.ABANDON if detached else ParentClose.TERMINATE
     policy = usual if parent_close is None else word(ParentClose, parent_close, "policy for the end of the parent")
     named = "" if id is None else checked_name(id, "an instance")
-    child = run.children.start(_call(workflow, args), ChildTies(policy, not detached, named))
+    child = run.children.start(_call(workflow, args, deadline), ChildTies(policy, not detached, named))
     if named:
         await child.confirmed()
     return ChildHandle(child)
 
 
-def _call(workflow: Any, args: tuple[Any, ...]) -> ChildCall:
+def _call(workflow: Any, args: tuple[Any, ...], deadline: DeadlineWord) -> ChildCall:
     match workflow:
         case Workflow():
-            signature = workflow.signature
-            return ChildCall(workflow.name, workflow.version, signature.encode_arguments(args), signature)
+            signature, limit = workflow.signature, said_deadline(workflow.deadline, deadline)
+            return ChildCall(workflow.name, workflow.version, signature.encode_arguments(args), signature, limit)
         case BoundWorkflow():
             if args:
                 raise UsageError("the arguments are bound already; give none besides")
             bound = workflow.workflow
-            return ChildCall(bound.name, bound.version, workflow.encoded, bound.signature)
+            limit = said_deadline(bound.deadline, deadline)
+            return ChildCall(bound.name, bound.version, workflow.encoded, bound.signature, limit)
         case str():
             encoded = encode(list(args), what="the arguments")
-            return ChildCall(checked_name(workflow, "a workflow"), "", encoded, None)
+            return ChildCall(checked_name(workflow, "a workflow"), "", encoded, None, said_deadline(None, deadline))
         case _:
             raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")

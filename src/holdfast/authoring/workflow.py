@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from holdfast.authoring.deadlines import said_deadline
 from holdfast.authoring.definition import Definition
 from holdfast.authoring.durations import Duration, milliseconds, timeout_milliseconds
 from holdfast.authoring.names import checked_name
@@ -64,7 +65,9 @@ class Workflow(Definition, Generic[P, R]):
                 f"`{self.__name__}.fn` is the plain function"
             )
         encoded = self.signature.encode_arguments(args, kwargs)
-        return run.children.run(ChildCall(self.name, self.version, encoded, self.signature))
+        return run.children.run(
+            ChildCall(self.name, self.version, encoded, self.signature, said_deadline(self.deadline, ...))
+        )
 
 
 class WorkflowDecorator(Protocol):

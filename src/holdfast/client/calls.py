@@ -1,9 +1,7 @@
-"""What a start names: the workflow with its arguments, and until when the instance has to end."""
+"""What a start names: the workflow with its arguments, and what its code says about its end."""
 
-from types import EllipsisType
 from typing import Any, NamedTuple, cast
 
-from holdfast.authoring.durations import Duration, timeout_milliseconds
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
@@ -11,9 +9,6 @@ from holdfast.core.deadlines import Deadline
 from holdfast.errors import UsageError
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.signature import Signature
-
-DeadlineWord = Duration | None | EllipsisType
-"""A deadline as people write it: seconds or a timedelta, None for none at all; left out, it is the workflow's own."""
 
 
 class Call(NamedTuple):
@@ -24,14 +19,6 @@ class Call(NamedTuple):
     encoded: bytes
     signature: Signature | None
     deadline: Deadline | None
-
-    def deadline_or(self, given: DeadlineWord) -> Deadline | None:
-        """What the start says: the one that is given, or that of the code. None: nothing is known here."""
-        own = self.deadline
-        if isinstance(given, EllipsisType):
-            return own if own is not None and own.limit_ms is not None else None
-        limit_ms = timeout_milliseconds(given, "deadline")
-        return Deadline(limit_ms) if own is None else own._replace(limit_ms=limit_ms)
 
 
 def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Call:

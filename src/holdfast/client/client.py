@@ -6,12 +6,13 @@ from typing import Any, TypeVar, TypeVarTuple, overload
 
 import msgspec
 
+from holdfast.authoring.deadlines import DeadlineWord, said_deadline
 from holdfast.authoring.events import Event, encoded_event, named_value
 from holdfast.authoring.names import checked_name, checked_reason
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow
 from holdfast.client.asking import Asking
-from holdfast.client.calls import DeadlineWord, call_of
+from holdfast.client.calls import call_of
 from holdfast.client.handle import Handle
 from holdfast.client.pages import NEWEST, check_page
 from holdfast.client.telling import ended_with, is_for_others
@@ -158,7 +159,7 @@ class Client:
             policy=word(IdPolicy, policy, "policy for ids"),
             payloads=tuple(payloads),
             mail=None if event is None else self._event(instance_id, None, *named_value(event), None),
-            deadline=call.deadline_or(deadline),
+            deadline=said_deadline(call.deadline, deadline),
         )
         outcome = await self._commit_start(start, started)
         match outcome:

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core.children import MOST_PARENTS, ParentClose
+from holdfast.core.deadlines import Deadline
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceConflict, NestedTooDeep, WorkflowCancelled, WorkflowFailed, WorkflowTerminated
 from holdfast.payloads.encoding import decode
@@ -40,6 +41,7 @@ class ChildCall(NamedTuple):
     version: str
     encoded: bytes
     signature: Signature | None
+    deadline: Deadline | None = None
 
 
 class ChildTies(NamedTuple):

@@ -40,4 +40,5 @@ def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
         parent_close=ties.parent_close,
         named=bool(ties.id),
         payloads=tuple(payloads),
+        deadline=call.deadline,
     )

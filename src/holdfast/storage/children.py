@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from holdfast.core.children import ParentClose
+from holdfast.core.deadlines import Deadline
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.records import InstanceId, InstanceNumber, LargePayload, Record
 
@@ -21,6 +22,7 @@ class NewChild(Record, frozen=True):
     named: bool = False
     """The code chose the id, and waits to hear that it was free."""
     payloads: tuple[LargePayload, ...] = ()
+    deadline: Deadline | None = None
 
 
 class AskChild(Record, frozen=True):

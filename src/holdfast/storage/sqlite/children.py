@@ -8,6 +8,7 @@ from holdfast.storage.large import large_payload, marked
 from holdfast.storage.sqlite.answers import answer_parent, tell_parent
 from holdfast.storage.sqlite.attempts import insert_payloads
 from holdfast.storage.sqlite.cancelling import cancel
+from holdfast.storage.sqlite.deadlines import set_deadline
 from holdfast.storage.sqlite.families import close_children
 from holdfast.storage.sqlite.rows import instance_of
 from holdfast.storage.sqlite.statements import statements as sql
@@ -50,6 +51,8 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
         insert_payloads(transaction, number, (large_payload(new.input),))
     insert_payloads(transaction, number, new.payloads)
     transaction.change(sql.insert_inbox, number, 1, now_ms, new.started)
+    if new.deadline is not None:
+        set_deadline(transaction, number, new.deadline)
     if new.named:
         tell_parent(transaction, parent, execution, ChildStarted(time_ms=now_ms, child=new.child))
 
