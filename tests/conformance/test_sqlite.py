@@ -20,6 +20,8 @@ class TestSqliteFile(StoreConformance):
     def make_store(self, clock: Callable[[], int]) -> Store:
         return SqliteStore(self.path, clock=clock)
 
+    make_another = make_store
+
 
 class TestSqliteOnItsThread(StoreConformance):
     """The same with a disk so slow that every group goes to the writer's thread."""
@@ -33,10 +35,15 @@ class TestSqliteOnItsThread(StoreConformance):
         store._commit_ms = float("inf")
         return store
 
+    make_another = make_store
+
 
 class TestSqliteInMemory(StoreConformance):
     def make_store(self, clock: Callable[[], int]) -> Store:
         return SqliteStore(":memory:", clock=clock)
+
+    def make_another(self, clock: Callable[[], int]) -> Store | None:
+        """Each has a file of its own."""
 
 
 def test_W5_tombstones_are_forgotten_after_their_time_and_not_before(tmp_path: Path) -> None:

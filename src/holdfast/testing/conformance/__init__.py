@@ -4,7 +4,11 @@ Derive from `StoreConformance`, say how a store is made, and let pytest collect 
 
     class TestMyStore(StoreConformance):
         def make_store(self, clock):
-            return MyStore(clock=clock)
+            self.place = new_empty_place()
+            return MyStore(self.place, clock=clock)
+
+        def make_another(self, clock):
+            return MyStore(self.place, clock=clock)
 """
 
 from holdfast.testing.conformance.attempts import AttemptRules
@@ -18,6 +22,7 @@ from holdfast.testing.conformance.instances import InstanceRules
 from holdfast.testing.conformance.keeping import KeepingRules
 from holdfast.testing.conformance.lost_owners import LostOwnerRules
 from holdfast.testing.conformance.policies import PolicyRules
+from holdfast.testing.conformance.sharing import SharingRules
 from holdfast.testing.conformance.streams import StreamRules
 from holdfast.testing.conformance.terminations import TerminationRules
 from holdfast.testing.conformance.updates import UpdateRules
@@ -37,6 +42,7 @@ class StoreConformance(
     LostOwnerRules,
     StreamRules,
     KeepingRules,
+    SharingRules,
     ContinuingRules,
     DeliveryRules,
     ChildRules,

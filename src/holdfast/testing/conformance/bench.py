@@ -62,16 +62,18 @@ class ManualClock:
 class Bench:
     """One store, and what a test says to it."""
 
-    def __init__(self, store: Store, clock: ManualClock) -> None:
+    def __init__(self, store: Store, clock: ManualClock, *, first_id: int = 1) -> None:
         self.store = store
         self.clock = clock
-        self._ids = count(1)
+        self._ids = count(first_id)
+        self.last_id = CommitId(0)
         self.tokens: dict[WorkerKey, int] = {}
 
     # ------------------------------------------------------------ verbs
 
     async def commit(self, *members: Member) -> list[Outcome]:
-        return await self.store.commit(CommitId(next(self._ids)), members)
+        self.last_id = CommitId(next(self._ids))
+        return await self.store.commit(self.last_id, members)
 
     async def one(self, member: Member) -> Outcome:
         return (await self.commit(member))[0]
@@ -196,6 +198,11 @@ class Rules(ABC):
     @abstractmethod
     def make_store(self, clock: Callable[[], int]) -> Store:
         """A new, empty store that takes its time from `clock`."""
+
+    @abstractmethod
+    def make_another(self, clock: Callable[[], int]) -> Store | None:
+        """Another store on the data of the last one that was made, as another process opens it; the first one may be
+        open or closed. None where there can be no other: what is in memory."""
 
     def on_bench(self, case: Callable[[Bench], Awaitable[None]]) -> None:
         """Run a case on a new store in which two workers are registered."""

@@ -16,11 +16,11 @@ class KeepingRules(Rules):
             record = await bench.started("a")
             other = await bench.started("b")
             check(await bench.store.read_kept(record.number) == {})
-            applied(await bench.one(turn(record, kept=kept(a=b"1", b=b"2"))))
+            check(applied(await bench.one(turn(record, kept=kept(a=b"1", b=b"2")))))
             check(await bench.store.read_kept(record.number) == {"a": b"1", "b": b"2"})
             check(await bench.store.read_kept(other.number) == {})
             record = await bench.instance("a")
-            applied(await bench.one(turn(record, kept=kept(a=b"3", b=None, never=None))))
+            check(applied(await bench.one(turn(record, kept=kept(a=b"3", b=None, never=None)))))
             check(await bench.store.read_kept(record.number) == {"a": b"3"})
 
         self.on_bench(case)
@@ -38,7 +38,7 @@ class KeepingRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             status = (KeptValue(key="", value=b'"done"'), KeptValue(key="k", value=b"1"))
-            applied(await bench.one(closing(record, kept=status)))
+            check(applied(await bench.one(closing(record, kept=status))))
             check(await bench.store.read_kept(record.number) == {"": b'"done"', "k": b"1"})
             (listed,) = await bench.store.list_instances(before=2**62, limit=10)
             check(listed.custom_status == b'"done"')

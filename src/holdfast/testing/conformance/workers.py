@@ -1,18 +1,24 @@
 """Workers: leases in the store, and what becomes of a lost worker's work."""
 
-from holdfast.core.lifecycle import AttemptState
+from holdfast.core.lifecycle import AttemptEvent, AttemptState
 from holdfast.core.liveness import Heartbeat, Renewed, TokenMismatch, WorkerInactive, WorkerKey
 from holdfast.core.options import ActivityOptions
 from holdfast.storage.contract import (
     Applied,
+    Block,
+    ClaimAttempts,
     ClaimedInstances,
     ClaimInstances,
     Disown,
+    HeartbeatAttempt,
+    InstanceId,
     Lose,
     Rejected,
     Release,
+    Retry,
     TimerRow,
 )
+from holdfast.storage.endings import transition
 from holdfast.testing.conformance.bench import (
     ANNA,
     BERT,
@@ -22,7 +28,9 @@ from holdfast.testing.conformance.bench import (
     applied,
     check,
     completion,
+    first_turn,
     new_attempt,
+    start,
     turn,
 )
 
@@ -98,14 +106,21 @@ class WorkerRules(Rules):
     def test_W7_a_zombie_changes_nothing(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
+            (running,) = await bench.store.read_attempts(record.number, 1)
             check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
             for late in (
                 turn(record, completions=(completion(record),)),
                 completion(record),
+                Retry(ended=transition(running, AttemptEvent.FAIL), next=new_attempt(0, attempt=2)),
+                HeartbeatAttempt(key=running.key, owner=ANNA, details=b"7", expires_at_ms=None),
                 Release(number=record.number, owner=ANNA, fence=record.fence),
+                Block(number=record.number, owner=ANNA, fence=record.fence, reason="why", build="one"),
                 ClaimInstances(owner=ANNA, workflows=("flow",), limit=1),
+                ClaimAttempts(owner=ANNA, queues=("default",), names=("step",), limit=1),
+                start("b", first=first_turn(ANNA)),
             ):
-                check(isinstance(await bench.one(late), Rejected))
+                check(isinstance(await bench.one(late), Rejected), f"a zombie may not {type(late).__name__}")
+            check(await bench.store.find(InstanceId("b")) is None)
             now = await bench.instance("a")
             check((now.turn, now.owner) == (record.turn, None))
             attempts = await bench.store.read_attempts(record.number, 1)
