@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.histories import samples
+from tests.scenarios.support import together
 
 import holdfast as hf
 from holdfast.errors import InvalidOption, InvariantBroken, MalformedPayload, UsageError
@@ -260,6 +261,20 @@ def test_G12_an_exported_history_replays_until_the_code_changes(tmp_path: Path) 
         Replayer(workflows=[changed]).replay_all(tmp_path)
     with pytest.raises(hf.UnknownWorkflow, match="trial"):
         Replayer().replay(tmp_path / "it.json")
+
+
+@pytest.mark.parametrize("end", ["cancel", "terminate"])
+def test_G12_what_was_ended_before_its_code_ran_differs_from_no_code(tmp_path: Path, end: str) -> None:
+    async def scenario() -> str:
+        client = await hf.connect(tmp_path / "shop.db")
+        try:
+            handle = await client.start("trial", "4242", id="it")
+            await getattr(handle, end)("not wanted")
+            return await handle.export_history()
+        finally:
+            await client.close()
+
+    Replayer(workflows=[trial]).replay(together(scenario()))
 
 
 def test_G12_the_replayer_reads_the_recorded_histories_of_this_project() -> None:

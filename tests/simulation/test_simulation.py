@@ -1,13 +1,15 @@
 """Seeded runs of two workers and a client: crashes before and after commits, duplicates, lost wake-ups."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.simulation.leaves import STREAMS
 from tests.simulation.programs import Node, job_of
-from tests.simulation.sample import ACTIVITIES, jobs
+from tests.simulation.sample import ACTIVITIES, add, jobs
 
-from holdfast.testing.simulation.run import CANCELLED, Report, simulate
+import holdfast as hf
+from holdfast.testing.simulation.run import CANCELLED, Job, Report, simulate
 
 SEEDS = 200
 BLOCKS = 10
@@ -105,3 +107,38 @@ def test_the_same_seed_takes_the_same_steps(seed: int) -> None:
 
 def test_different_seeds_take_different_steps() -> None:
     assert len({run(seed).digest for seed in (1, 2, 3)}) == 3
+
+
+@hf.activity
+async def multiply(left: int, right: int) -> int:
+    return left * right
+
+
+def test_invariant_14_a_history_that_is_not_what_its_code_does_is_a_violation() -> None:
+    chosen = iter((add, multiply))
+
+    @hf.workflow
+    async def fickle() -> int:
+        """Takes another step each time that it is run from nothing, which workflow code must not."""
+        return await next(chosen)(1, 1)
+
+    report = simulate(1, [Job("fickle", fickle, (), 2)], [add, multiply], crash_rate=0.0, max_crashes=0)
+    assert ["is not what its code does" in violation for violation in report.violations] == [True]
+
+
+def test_invariant_23_what_escapes_from_an_engine_is_a_violation() -> None:
+    def escapes() -> None:
+        raise LookupError("of nobody")
+
+    @hf.activity
+    async def leaves_something_behind() -> int:
+        asyncio.get_running_loop().call_soon(escapes)
+        await asyncio.sleep(0.1)
+        return 2
+
+    @hf.workflow
+    async def calls() -> int:
+        return await leaves_something_behind()
+
+    report = simulate(1, [Job("calls", calls, (), 2)], [leaves_something_behind], crash_rate=0.0, max_crashes=0)
+    assert ["LookupError('of nobody')" in violation for violation in report.violations] == [True]

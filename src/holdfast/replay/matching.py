@@ -1,6 +1,6 @@
 """Code against history (G12): whether a command that the code produced is the recorded one, and how to say so."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -29,6 +29,11 @@ def is_same(recorded: HistoryEvent, produced: HistoryEvent) -> bool:
     if isinstance(recorded, ev.ChildScheduled) and recorded.named and recorded.id != getattr(produced, "id", ""):
         return False
     return all(getattr(recorded, name) == getattr(produced, name) for name in _IDENTITY.get(kind, ()))
+
+
+def ended_before_it_ran(recorded: Sequence[HistoryEvent]) -> bool:
+    """Whether an execution was ended from outside before any code of it ran: then no step of it is recorded."""
+    return len(recorded) > 1 and all(isinstance(event, ev.FROM_OUTSIDE) for event in recorded[1:])
 
 
 def _said(event: HistoryEvent | None) -> str:

@@ -24,7 +24,7 @@ from holdfast.replay.calls import MILLISECONDS, Identity, WorkflowCalls, Workflo
 from holdfast.replay.children import Above, AskedChild, Children, ScheduledChild
 from holdfast.replay.continuing import asked_to_continue
 from holdfast.replay.loop import WorkflowLoop
-from holdfast.replay.matching import is_same, mismatch
+from holdfast.replay.matching import ended_before_it_ran, is_same, mismatch
 from holdfast.replay.output import Ending, Output, with_one_more
 from holdfast.replay.overdue import overdue
 from holdfast.replay.read_only import ReadOnlyLoop
@@ -113,7 +113,7 @@ class WorkflowRun(WorkflowCalls):
                     raise mismatch(position, recorded=event, produced=produced[0] if produced else None)
                 else:
                     produced.popleft()
-            if produced:
+            if produced and not ended_before_it_ran(recorded):
                 raise mismatch(len(recorded), recorded=None, produced=produced[0])
         finally:
             self.replaying = False

@@ -18,10 +18,11 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.client.client import Client
 from holdfast.client.engine import Engine
 from holdfast.core.gates import IdPolicy
-from holdfast.errors import HoldfastError, WorkflowCancelled, WorkflowFailed
+from holdfast.errors import HistoryMismatch, HoldfastError, WorkflowCancelled, WorkflowFailed
 from holdfast.runtime.faults import FaultPoint
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.contract import Block, Member
+from holdfast.testing.replayer import Replayer
 from holdfast.testing.simulation.errands import Cancel, Errand, run_errands
 from holdfast.testing.simulation.loop import SimulatedCrash, SimulationLoop, ignore_crashes
 from holdfast.testing.simulation.world import Bus, DuplicatingStore, SimulatedProviders, TaskLease
@@ -91,6 +92,7 @@ class Simulation:
         self._jobs = jobs
         self._activities = activities
         self._workflows = list({job.workflow.name: job.workflow for job in jobs}.values())
+        self._replayer = Replayer(workflows=self._workflows)
         self._crash_rate = crash_rate
         self._max_crashes = max_crashes
         self._cache_size = cache_size
@@ -104,7 +106,7 @@ class Simulation:
         """Run to the end, and tell what happened."""
         self.report.store = folder / "simulated.db"
         loop = SimulationLoop(self._random)
-        loop.set_exception_handler(ignore_crashes)
+        loop.set_exception_handler(self._nobody_took)
         try:
             loop.run_until_complete(asyncio.wait_for(self._everything(), LONGEST_RUN_SECONDS))
         finally:
@@ -117,6 +119,13 @@ class Simulation:
         await self._start_and_collect()
         self._finished = True
         await asyncio.gather(*workers)
+
+    def _nobody_took(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Only documented exceptions escape (invariant 23). A simulated crash is not news."""
+        error = context.get("exception")
+        if error is not None and not isinstance(error, SimulatedCrash):
+            self.report.violations.append(f"nobody took {error!r}: {context['message']}")
+        ignore_crashes(loop, context)
 
     # ------------------------------------------------------------ the client
 
@@ -148,6 +157,10 @@ class Simulation:
         self.report.results[job.id] = result
         if result != job.expected and not (result == CANCELLED and job.may_be_cancelled):
             self.report.violations.append(f"{job.id} gave {result!r}, expected {job.expected!r}")
+        try:
+            self._replayer.replay(await handle.export_history())
+        except HistoryMismatch as difference:  # invariant 14: from nothing, the same commands
+            self.report.violations.append(f"{job.id} is not what its code does: {difference}")
         if job.kept is not None and not job.kept(result, state := await handle.state()):
             self.report.violations.append(f"{job.id} kept {state!r} with the result {result!r}")
 
