@@ -13,6 +13,7 @@ from benchmarks.bare import FENCE, OWNER, RUNNING_LEDGER, WARM_UP, BareLoop
 from benchmarks.flows import ROUNDS
 from benchmarks.measure import Sample
 from benchmarks.programs import EVENT, WORD, reader, tokens, waiter
+from benchmarks.workloads import IN_FLIGHT
 from holdfast.authoring.workflow import Workflow
 from holdfast.core.events import (
     ActivityCompleted,
@@ -74,8 +75,7 @@ class BareFlows(BareLoop):
         raised: list[tuple[int, int, EventReceived]] = []
         for number in numbers:
             event = EventReceived(time_ms=now, name=EVENT, value=Payload(msgspec.Raw(b"%d" % number)))
-            self._write(sql.note_received, [(number, f"{number:016x}")])
-            self._write(sql.add_mail, [(number,)])
+            self._write(sql.add_mail, [(True, number)])
             self._write(sql.insert_message, [(number, 1, now, encode_event(event), EVENT)])
             row = self._connection.last_insert_rowid()
             raised.append((number, row, event))
@@ -127,7 +127,7 @@ class BareFlows(BareLoop):
 
 
 def events(folder: Path, *, instances: int) -> Sample:
-    """B5: so many instances that wait, then all their events, then all their turns."""
+    """B5: so many instances that wait, then all their events and turns."""
     loop = BareFlows(folder / "bare.db", batched=False)
     with loop.group():
         loop.take_events(loop.raise_events(loop.start_waiting(WARM_UP)))
@@ -143,10 +143,13 @@ def events(folder: Path, *, instances: int) -> Sample:
     return {"events_per_s": instances / seconds, "seconds": seconds}
 
 
-def deliver(loop: BareFlows, numbers: Sequence[int]) -> None:
-    """One commit for all events, one for all turns."""
-    with loop.group():
-        raised = loop.raise_events(numbers)
+def deliver(loop: BareFlows, numbers: Sequence[int], in_flight: int = IN_FLIGHT) -> None:
+    """So many events at a time: while some are raised, the turns of those before them are taken."""
+    raised: list[tuple[int, int, EventReceived]] = []
+    for first in range(0, len(numbers), in_flight):
+        with loop.group():
+            loop.take_events(raised)
+            raised = loop.raise_events(numbers[first : first + in_flight])
     with loop.group():
         loop.take_events(raised)
 

@@ -265,7 +265,7 @@ def test_the_command_says_what_is_wrong_and_ends_with_1(store: Path) -> None:
     assert len(lines) == 3
     assert lines[2].startswith("2 problems in 2 of 12 instances")
     fields = json.loads(verify(store, "--json").stdout)
-    assert fields["instances"] == 11
+    assert fields["instances"] == 12
     assert [problem["instance"] for problem in fields["problems"]] == ["done", "failed"]
     assert fields["problems"][0]["rule"] == "history-gap-free"
 

@@ -40,8 +40,6 @@ def contents(path: Path) -> dict[str, list[dict[str, Any]]]:
             continue
         columns = [name for (name,) in rows(path, f"SELECT name FROM pragma_table_info('{table}')")]  # noqa: S608
         kept = [name for name in columns if not name.endswith("_ms") and name not in ("owner", "events")]
-        if table == "received":
-            kept.remove("id")
         found[table] = [
             dict(zip(kept, row, strict=True))
             for row in rows(path, f"SELECT {', '.join(kept)} FROM {table}")  # noqa: S608

@@ -35,6 +35,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.surroundings import Bell, Surroundings
 from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import (
+    Close,
     Deliver,
     Delivered,
     Failed,
@@ -258,8 +259,8 @@ class Client:
     def resolve(self) -> Resolver:
         return self._registry.resolve
 
-    async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> None:
-        await self._waiters.wait(instance_id, number)
+    async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> Close | None:
+        return await self._waiters.wait(instance_id, number)
 
     async def end_from_outside(
         self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
@@ -309,16 +310,14 @@ class Client:
         message_id: str | None,
     ) -> Deliver:
         name, data = encoded_event(event, value)
-        unique = self._providers.unique_text() if message_id is None else checked_name(message_id, "a message")
-        received = EventReceived(
-            time_ms=self._store.now_ms(), name=name, value=Payload(msgspec.Raw(data)), id=message_id or ""
-        )
+        unique = "" if message_id is None else checked_name(message_id, "a message")
+        received = EventReceived(time_ms=self._store.now_ms(), name=name, value=Payload(msgspec.Raw(data)), id=unique)
         return Deliver(id=instance_id, number=number, event=received, message_id=unique)
 
     def _told(self, instance_id: InstanceId, told: Delivered, message: Deliver | None) -> bool:
         """What the sender of an event learns (G6, G7)."""
         name = message.event.name if message is not None and isinstance(message.event, EventReceived) else ""
-        self._woken()
+        self._sent()
         match told.verdict:
             case EventVerdict.CLOSED:
                 raise InstanceClosed(f"{instance_id!r} is {told.instance.state}: the event {name!r} was not delivered")
@@ -334,7 +333,7 @@ class Client:
         outcome = await self._committer.commit(message)
         match outcome:
             case Delivered():
-                self._woken()
+                self._sent()
                 return outcome
             case Rejected():
                 raise InstanceNotFound(outcome.reason)
@@ -364,6 +363,9 @@ class Client:
         self.asking.changes.ring()
         if self._bell is not None and any(is_for_others(member) for member in members):
             self._bell.notify()
+
+    def _sent(self) -> None:
+        """A message of this process is on disk. Its end, if it causes one, is told by whoever takes it."""
 
     def _woken(self) -> None:
         self._waiters.look()

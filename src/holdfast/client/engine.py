@@ -140,10 +140,13 @@ class Engine(Client):
             self._worker.instances.drop(number)
         super()._ended_from_outside(instance_id, number)
 
-    def _woken(self) -> None:
-        super()._woken()
+    def _sent(self) -> None:
         if self._worker is not None:
             self._worker.look()
+
+    def _woken(self) -> None:
+        super()._woken()
+        self._sent()
 
     @property
     def worker(self) -> Worker | None:

@@ -26,6 +26,7 @@ from holdfast.errors import (
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, Resolver, to_exception
 from holdfast.payloads.signature import Signature
+from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord, Store
 from holdfast.storage.large import inline
 
@@ -45,7 +46,9 @@ class Reader(Protocol):
     def asking(self) -> Asking: ...
     @property
     def resolve(self) -> Resolver: ...
-    async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> None: ...
+    @property
+    def worker(self) -> Worker | None: ...
+    async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> Close | None: ...
     async def end_from_outside(
         self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
     ) -> None: ...
@@ -98,24 +101,34 @@ class Handle(Generic[R_co]):
 
         Whoever waits stays with the instance that it found, also when the id is started anew meanwhile.
         """
-        seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
-        async with asyncio.timeout(seconds):
-            record = await self._record()
-            while record.closed_at_ms is None:
-                if record.state is InstanceState.BLOCKED:
-                    raise WorkflowBlocked(f"{self._id} is blocked: {record.blocked}")
-                await self._client.wait_for_end(self._id, record.number)
-                record = await self._record(record.number)
+        if timeout is None:
+            return await self._result()
+        async with asyncio.timeout(milliseconds(timeout, "timeout") / 1000):
+            return await self._result()
+
+    async def _result(self) -> R_co:
+        worker = self._client.worker
+        if worker is not None and self._signature and self.number is not None and self.number in worker.instances.live:
+            close = await self._client.wait_for_end(self._id, self.number)  # no need to look: it has not ended
+            if (data := _data_in(close)) is not None and close is not None:
+                return self._told(close.state, data, self._signature)
+        record = await self._record()
+        while record.closed_at_ms is None:
+            if record.state is InstanceState.BLOCKED:
+                raise WorkflowBlocked(f"{self._id} is blocked: {record.blocked}")
+            close = await self._client.wait_for_end(self._id, record.number)
+            if (data := _data_in(close)) is not None and close is not None:
+                return self._told(close.state, data, self._signature or self._client.signature_of(record.workflow))
+            record = await self._record(record.number)
         signature = self._signature or self._client.signature_of(record.workflow)
         return self._told(record.state, await self._outcome(record), signature)
 
     async def result_of(self, close: Close | None) -> R_co:
         """The result, given how the instance ended; where that is not known, or large, it is read."""
-        if close is not None and self._signature is not None:
-            payload = _payload.decode(close.outcome)
-            if not payload.reference:
-                return self._told(close.state, bytes(payload.data), self._signature)
-        return await self.result()
+        data = None if self._signature is None else _data_in(close)
+        if data is None or close is None:
+            return await self.result()
+        return self._told(close.state, data, self._signature)
 
     def _told(self, state: InstanceState, data: bytes, signature: Signature | None) -> R_co:
         if state is InstanceState.COMPLETED:
@@ -295,3 +308,9 @@ class Handle(Generic[R_co]):
         if payload.reference:
             return (await self._client.store.read_payloads(record.number, [payload.reference]))[payload.reference]
         return bytes(payload.data)
+
+
+def _data_in(close: Close | None) -> bytes | None:
+    """What an instance ended with, if this process knows how it ended, and the data is not stored aside."""
+    payload = None if close is None else _payload.decode(close.outcome)
+    return None if payload is None or payload.reference else bytes(payload.data)

@@ -61,26 +61,36 @@ class Waiters:
         """Another process has written something."""
         self._wake.set()
 
-    async def wait(self, instance_id: InstanceId, number: InstanceNumber) -> None:
-        """Return when the instance may have ended. The caller looks, and waits again if not."""
-        with self.expecting(instance_id, number) as waiting:
-            await waiting.ended()
+    async def wait(self, instance_id: InstanceId, number: InstanceNumber) -> Close | None:
+        """Return when the instance may have ended: how, if one knows. Else the caller looks, and waits again if not."""
+        waiting = self._add(instance_id, number)
+        try:
+            return await waiting.ended()
+        finally:
+            self._remove(instance_id, waiting)
 
     @contextmanager
     def expecting(self, instance_id: InstanceId, number: InstanceNumber | None = None) -> Generator[Waiting]:
         """Wait from here on, also for an instance that is yet to be started."""
+        waiting = self._add(instance_id, number)
+        try:
+            yield waiting
+        finally:
+            self._remove(instance_id, waiting)
+
+    def _add(self, instance_id: InstanceId, number: InstanceNumber | None) -> Waiting:
         waiting = Waiting(number)
         self._waiting.setdefault(instance_id, []).append(waiting)
         if self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look_for_ends(), name="holdfast-waiters")
-        try:
-            yield waiting
-        finally:
-            others = self._waiting.get(instance_id, [])
-            if waiting in others:
-                others.remove(waiting)
-                if not others:
-                    del self._waiting[instance_id]
+        return waiting
+
+    def _remove(self, instance_id: InstanceId, waiting: Waiting) -> None:
+        others = self._waiting.get(instance_id, [])
+        if waiting in others:
+            others.remove(waiting)
+            if not others:
+                del self._waiting[instance_id]
 
     def stop(self) -> None:
         """Nobody will tell any more."""

@@ -32,6 +32,8 @@ logger = logging.getLogger("holdfast")
 LOOK_SECONDS: Final = 1.0
 """How often a worker looks by itself for what no wake-up told it."""
 CLAIM_BATCH: Final = 200
+OF_AN_ATTEMPT: Final = b'"event":"activity_'
+"""Stands in a message that is the answer of an attempt (or, rarely, in another one's data)."""
 
 
 class Claims:
@@ -129,7 +131,7 @@ class Claims:
         self._last_row = waiting[0] - 1 if waiting else rows[-1].row
         attempts: dict[InstanceNumber, list[AttemptRecord]] = {}
         for row in rows:
-            if row.number not in attempts:
+            if row.number not in attempts and OF_AN_ATTEMPT in row.event:
                 attempts[row.number] = await self._store.read_attempts(row.number, row.execution)
         await instances.take_in(rows, attempts)
 

@@ -77,7 +77,8 @@ class PendingExit(Record, frozen=True):
 class Deliver(Record, frozen=True):
     """A message from outside, or from another instance's turn, for the newest instance of an id (G5, G7).
 
-    `message_id` makes it one message however often it is sent; an update has its own id. `number` names one instance.
+    `message_id` makes it one message however often it is sent; without one, each is another. An update has its own id.
+    `number` names one instance of the id.
     """
 
     id: InstanceId
@@ -369,10 +370,18 @@ class ClaimedAttempts(Record, frozen=True):
     attempts: list[AttemptRecord]
 
 
+class Addressee(Record, frozen=True):
+    """The instance that an event was for: as much of it as had to be read."""
+
+    number: InstanceNumber
+    state: InstanceState
+    execution: int
+
+
 class Delivered(Record, frozen=True):
     """What became of a message, and the instance it was for, as it was before."""
 
-    instance: InstanceRecord
+    instance: InstanceRecord | Addressee
     verdict: EventVerdict
     ended: tuple[EndedInstance, ...] = ()
     """Children that ended with it, where an instance was cancelled at once."""

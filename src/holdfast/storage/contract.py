@@ -14,6 +14,7 @@ from typing import Protocol
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.liveness import Heartbeat, Reply, WorkerKey
 from holdfast.storage.changes import (
+    Addressee,
     Applied,
     Block,
     ClaimAttempts,
@@ -73,6 +74,7 @@ from holdfast.storage.records import (
 )
 
 __all__ = [
+    "Addressee",
     "Applied",
     "AskChild",
     "AttemptKey",

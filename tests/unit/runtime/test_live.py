@@ -1,12 +1,16 @@
 """G10: what a live instance applies in a turn, in which order and with which times."""
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 
-from holdfast.core.events import ActivityCompleted, Payload, TimerFired
+from holdfast.core.events import ActivityCompleted, ActivityYielded, Payload, TimerFired
+from holdfast.core.liveness import WorkerKey
+from holdfast.runtime.entries import Entry
 from holdfast.runtime.live import LiveInstance, Message
-from holdfast.storage.contract import Fence, InstanceId, InstanceNumber
+from holdfast.storage.contract import AttemptKey, Fence, InstanceId, InstanceNumber, Outcome, Responses
 
 
 def live_at(stamp_ms: int) -> LiveInstance:
@@ -35,6 +39,28 @@ def taken(live: LiveInstance, now_ms: int) -> list[tuple[str, int, int]]:
         elif isinstance(event, ActivityCompleted):
             found.append(("answer", event.activity, event.time_ms))
     return found
+
+
+def test_L11_values_that_wait_for_a_turn_are_told_once_that_none_comes() -> None:
+    live = live_at(0)
+    live.run = cast(Any, SimpleNamespace(evict=lambda: None))
+    key = AttemptKey(live.number, 1, 0, 1)
+    event = ActivityYielded(time_ms=1, activity=0, number=0, value=Payload())
+    responses = Responses(key=key, owner=WorkerKey("anna"), from_ledger=889_000_000_000_000, event=event)
+    sent: list[Responses] = []
+
+    def done(_: Outcome) -> None:
+        raise AssertionError("nobody has decided anything")
+
+    def alone(values: Responses, _: Callable[[Outcome], None]) -> None:
+        sent.append(values)
+
+    live.queue.append(answer(1, 10))
+    live.queue.append(Message(event, response=Entry(responses, done, alone)))
+    live.evict()
+    live.evict()
+    assert sent == [responses]
+    assert taken(live, 60) == [("answer", 1, 10)]
 
 
 def test_G10_stamps_never_go_back() -> None:

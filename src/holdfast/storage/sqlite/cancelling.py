@@ -8,7 +8,7 @@ from holdfast.core.events import CancelRequested, EventReceived, InstanceCancell
 from holdfast.core.gates import EventVerdict, stamp_ms
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
 from holdfast.core.require import require
-from holdfast.storage.contract import InstanceRecord, LargePayload
+from holdfast.storage.contract import Addressee, InstanceRecord, LargePayload
 from holdfast.storage.large import offload
 from holdfast.storage.sqlite.attempts import insert_payloads
 from holdfast.storage.sqlite.closing import end_from_outside
@@ -48,13 +48,16 @@ def ask_to_end(transaction: Transaction, found: InstanceRecord, event: CancelReq
 
 def put(
     transaction: Transaction,
-    found: InstanceRecord,
+    found: InstanceRecord | Addressee,
     event: EventReceived | CancelRequested | UpdateAccepted,
     name: str | None,
 ) -> None:
     """Into the inbox, stamped now (G10)."""
     now_ms = transaction.now_ms
     payloads: list[LargePayload] = []
-    stamped = msgspec.structs.replace(offload(event, payloads), time_ms=stamp_ms(event.time_ms, now_ms))
-    insert_payloads(transaction, found.number, payloads)
-    transaction.change(sql.insert_message, found.number, found.execution, now_ms, encode_event(stamped), name)
+    event = offload(event, payloads)
+    if payloads:
+        insert_payloads(transaction, found.number, payloads)
+    if event.time_ms < now_ms:
+        event = msgspec.structs.replace(event, time_ms=stamp_ms(event.time_ms, now_ms))
+    transaction.change(sql.insert_message, found.number, found.execution, now_ms, encode_event(event), name)

@@ -2,10 +2,13 @@
 
 import json
 import logging
+from functools import lru_cache
 
-from holdfast.core.events import CancelRequested, EventReceived, UpdateAccepted
+from holdfast.core.events import EventReceived, UpdateAccepted
 from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventVerdict, decide_event
+from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.contract import (
+    Addressee,
     Deliver,
     Delivered,
     InstanceNumber,
@@ -18,7 +21,7 @@ from holdfast.storage.sqlite.cancelling import cancel, put
 from holdfast.storage.sqlite.families import close_children
 from holdfast.storage.sqlite.rows import instance_of
 from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.sqlite.transaction import Row, Transaction
 from holdfast.storage.sqlite.updates import note_update
 
 logger = logging.getLogger("holdfast")
@@ -26,32 +29,43 @@ logger = logging.getLogger("holdfast")
 
 def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
     """Take a message, or say why not. A refused one changes nothing and is in nobody's way."""
-    if message.number is None:
-        rows = transaction.rows(sql.find_instance, message.id)
+    event, number = message.event, message.number
+    if isinstance(event, EventReceived):
+        rows = transaction.rows(*((sql.find_mailbox, message.id) if number is None else (sql.read_mailbox, number)))
+        if rows:
+            return _raise(transaction, rows[0], event, message.message_id)
     else:
-        rows = transaction.rows(sql.read_instance, message.number)
-    if not rows:
-        return Rejected(reason=f"no instance has the id {message.id!r}")
-    found = instance_of(rows[0])
-    event = message.event
-    if isinstance(event, CancelRequested):
-        verdict, at_once = cancel(transaction, found, event)
-        ended = close_children(transaction, found.number, found.execution) if at_once else ()
-        return Delivered(instance=found, verdict=verdict, ended=ended)
-    if isinstance(event, UpdateAccepted):
-        return Delivered(instance=found, verdict=_update(transaction, found, event))
-    return Delivered(instance=found, verdict=_raise(transaction, found, event, message.message_id))
+        rows = transaction.rows(*((sql.find_instance, message.id) if number is None else (sql.read_instance, number)))
+        if rows:
+            found = instance_of(rows[0])
+            if isinstance(event, UpdateAccepted):
+                return Delivered(instance=found, verdict=_update(transaction, found, event))
+            verdict, at_once = cancel(transaction, found, event)
+            ended = close_children(transaction, found.number, found.execution) if at_once else ()
+            return Delivered(instance=found, verdict=verdict, ended=ended)
+    return Rejected(reason=f"no instance has the id {message.id!r}")
 
 
 def write_mail(transaction: Transaction, turn: Turn, number: InstanceNumber) -> None:
     """What a turn changes about events: its waits, how many it took, and those it raises to others."""
     if turn.waits is not None or turn.mail_taken:
-        waits = None if turn.waits is None else json.dumps(turn.waits)
+        waits = None if turn.waits is None else _text_of(turn.waits)
         transaction.change(sql.change_waits, waits, turn.mail_taken, number)
     if turn.mailbox is not None:
         transaction.change(sql.set_mailbox, turn.mailbox.policy, turn.mailbox.limit, number)
     for message in turn.sent:
         _send(transaction, message)
+
+
+@lru_cache(maxsize=1_000)
+def _text_of(waits: tuple[str, ...]) -> str:
+    """The names that are waited for, as they are stored. Instances of one workflow wait for the same."""
+    return json.dumps(waits)
+
+
+@lru_cache(maxsize=1_000)
+def _names_in(waits: str) -> frozenset[str]:
+    return frozenset(json.loads(waits))
 
 
 def _send(transaction: Transaction, message: Deliver) -> None:
@@ -73,13 +87,13 @@ REFUSED = frozenset(
 )
 
 
-def _raise(transaction: Transaction, found: InstanceRecord, event: EventReceived, message_id: str) -> EventVerdict:
-    number = found.number
-    waits, kept, policy, limit = transaction.rows(sql.read_mailbox, number)[0]
+def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message_id: str) -> Delivered:
+    number, state, execution, waits, kept, policy, limit = mailbox
+    found = Addressee(number=number, state=InstanceState(state), execution=execution)
     verdict = decide_event(
         found.state,
         seen_before=bool(message_id) and bool(transaction.rows(sql.was_received, number, message_id)),
-        somebody_waits=waits is not None and event.name in json.loads(waits),
+        somebody_waits=waits is not None and event.name in _names_in(waits),
         kept=kept,
         policy=EventPolicy.MAILBOX if policy is None else EventPolicy(policy),
         limit=DEFAULT_MAILBOX_LIMIT if limit is None else limit,
@@ -87,11 +101,9 @@ def _raise(transaction: Transaction, found: InstanceRecord, event: EventReceived
     if verdict in (EventVerdict.DELIVER, EventVerdict.KEEP):
         if message_id:
             transaction.change(sql.note_received, number, message_id)
-        transaction.change(sql.add_mail, number)
+        transaction.change(sql.add_mail, verdict is EventVerdict.DELIVER, number)
         put(transaction, found, event, event.name)
-        if verdict is EventVerdict.DELIVER:
-            transaction.change(sql.wake_instance, number)
-    return verdict
+    return Delivered(instance=found, verdict=verdict)
 
 
 def _update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
