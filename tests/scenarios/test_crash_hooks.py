@@ -87,7 +87,7 @@ def test_L13_the_worker_dies_at_every_step_once(point: str, cache_size: int) -> 
     async def scenario(env: Environment) -> None:
         crash = env.crash(**{point: ...})
         assert await finish(env) == RESULT
-        assert crash.deaths >= 6
+        assert crash.deaths >= 5  # two answers that come together are one step
         assert await env.run(rounds, id="rounds") == 3
         check(env)
 

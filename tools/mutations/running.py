@@ -77,6 +77,22 @@ RUNTIME: Final = (
         "tests/scenarios/test_several_engines.py",
     ),
     in_python(
+        "a body that cancels its task cancels another one",
+        "A1",
+        "runtime/carriers",
+        " and not (task and task.cancelling())",
+        "",
+        "tests/unit/runtime/test_carriers.py",
+    ),
+    in_python(
+        "a body that waits cannot be told to stop",
+        "A1",
+        "runtime/carriers",
+        "        item.task = task\n",
+        "",
+        "tests/unit/runtime/test_carriers.py",
+    ),
+    in_python(
         "more bodies run than there are slots",
         "invariant 17",
         "runtime/instances",

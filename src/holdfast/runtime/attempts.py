@@ -22,6 +22,7 @@ from holdfast.core.options import ActivityOptions, decode_options
 from holdfast.core.streams import values_delivered
 from holdfast.errors import ActivityTimedOut, HoldfastError, StreamTooLong
 from holdfast.payloads.failures import failure_of, qualified_name
+from holdfast.runtime.carriers import Carriers
 from holdfast.runtime.entries import Respond
 from holdfast.runtime.processes.pool import FailedInProcess, ProcessPool
 from holdfast.runtime.providers import Providers
@@ -54,6 +55,7 @@ class AttemptRunner:
         ended: AttemptEnd,
         beat: Callable[[HeartbeatAttempt], None],
         respond: Respond,
+        all_told: Callable[[], None] = lambda: None,
     ) -> None:
         self._registry = registry
         self._providers = providers
@@ -61,6 +63,7 @@ class AttemptRunner:
         self._ended = ended
         self._beat = beat
         self._respond = respond
+        self._carriers = Carriers(self._run, all_told)
         self._threads = Threads("holdfast-activity")
         self._processes = ProcessPool()
         self.running: dict[Any, RunningAttempt] = {}
@@ -88,10 +91,9 @@ class AttemptRunner:
         if self._is_stopped:
             return  # its attempt is RUNNING in the name of a worker that leaves, and moves on with the rest (W10)
         activity = self._registry.activities[attempt.name]
-        loop = asyncio.get_running_loop()
-        running = RunningAttempt(attempt, loop, self._now_ms, self._beat)
+        running = RunningAttempt(activity, attempt, asyncio.get_running_loop(), self._now_ms, self._beat)
         self.running[attempt.key] = running
-        running.task = loop.create_task(self._run(activity, running))
+        self._carriers.add(running)
 
     def cancel(self, number: int, execution: int, activities: set[int]) -> None:
         """Ask the bodies of these activities to stop, at once."""
@@ -112,7 +114,7 @@ class AttemptRunner:
             self._cancel(running)
 
     def _cancel(self, running: RunningAttempt) -> None:
-        if not running.cancel_requested and running.task is not None:
+        if not running.cancel_requested:
             running.cancel_requested = True
             running.attempt = msgspec.structs.replace(running.attempt, state=AttemptState.CANCELLED_RUNNING)
             running.stop()
@@ -141,21 +143,21 @@ class AttemptRunner:
         await self._processes.close()
 
     async def _dismiss(self, bodies: Iterable[RunningAttempt]) -> None:
-        dismissed = [running for running in bodies if running.task is not None]
+        dismissed = list(bodies)
         self._dismissed.update(dismissed)
         for running in dismissed:
             running.is_abandoned = not running.cancel_requested
             running.stop()
-        tasks = [running.task for running in dismissed if running.task is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=LONGEST_FAREWELL_SECONDS)
+        tasks = {running.task or self._carriers.carrier for running in dismissed}
+        if waited_for := [task for task in tasks if task is not None]:
+            await asyncio.wait(waited_for, timeout=LONGEST_FAREWELL_SECONDS)
 
     def _is_thread(self, running: RunningAttempt) -> bool:
-        activity = self._registry.activities[running.attempt.name]
-        return not (activity.is_async or activity.process)
+        return not (running.activity.is_async or running.activity.process)
 
-    async def _run(self, activity: Activity[..., Any], running: RunningAttempt) -> None:
-        current_activity.set(running)  # in the context of the attempt's own task, which ends with it
+    async def _run(self, running: RunningAttempt) -> None:
+        activity = running.activity
+        current_activity.set(running)  # in the body's own context, which ends with it
         running.has_begun = True
         data, error = b"", None
         try:
@@ -174,9 +176,7 @@ class AttemptRunner:
         finally:
             error = None
             self.running.pop(running.attempt.key, None)
-            running.task = (
-                None  # it knows its context, which knows `running`: a circle that only the collector could open
-            )
+            running.task = None  # it knows the body, which knows `running`: a circle that only the collector could open
 
     def _finish(self, running: RunningAttempt, data: bytes, error: BaseException | None) -> None:
         leave_if_forked(self._generation, error)
@@ -286,7 +286,7 @@ class AttemptRunner:
             entered_ledger=entered,
             applied_ledger=applied,
             event=answer if attempt.state is AttemptState.RUNNING else None,
-            values=_values(attempt) if self._registry.activities[attempt.name].yields else None,
+            values=_values(attempt) if running.activity.yields else None,
         )
         self._ended(completion)
 

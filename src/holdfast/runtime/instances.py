@@ -20,6 +20,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.due import DueTimes
 from holdfast.runtime.entries import tell_entries
 from holdfast.runtime.inbox import take_in
+from holdfast.runtime.keeping import Ended, Keeper
 from holdfast.runtime.live import LiveInstance, LiveInstances, Message
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.turns import BuiltTurn, build_turn, running_record
@@ -27,18 +28,14 @@ from holdfast.storage.contract import (
     Applied,
     AttemptKey,
     AttemptRecord,
-    Block,
-    Close,
     Completion,
     Failed,
     Fence,
     InboxRow,
-    InstanceId,
     InstanceNumber,
     InstanceRecord,
     Outcome,
     Rejected,
-    Release,
     Retry,
     Start,
     StartedInstance,
@@ -67,14 +64,16 @@ class InstanceOwner:
         runs: RunMaker,
         cache_size: int,
         serves: Callable[[ScheduledActivity], bool],
-        ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
+        ended: Ended,
         work_is_waiting: Callable[[], None],
     ) -> None:
         self._registry, self._store, self._runs = registry, store, runs
         self._committer, self._runner, self._key = committer, runner, key
         self._serves, self._ended, self._work_is_waiting = serves, ended, work_is_waiting
         self._live = LiveInstances(cache_size)
+        self._keeper = Keeper(committer, key, registry, ended=ended, work_is_waiting=work_is_waiting)
         self._due = DueTimes(store.now_ms, self._timer_due)
+        self._ready: list[LiveInstance] = []
         self.turns = 0
 
     # ------------------------------------------------------------ what is live
@@ -130,19 +129,11 @@ class InstanceOwner:
     async def wake(self, record: InstanceRecord) -> None:
         """Bring a claimed instance to life: replay its history, then take in what waits for it (G8)."""
         if record.losses >= MAX_LOST_OWNERS:
-            self._park(record, TOOK_DOWN_ITS_OWNERS)
+            self._keeper.park(record, TOOK_DOWN_ITS_OWNERS)
             return
         loaded = await self._store.load(record.number, record.execution)
-        live = LiveInstance(
-            number=record.number,
-            instance_id=record.id,
-            workflow=record.workflow,
-            execution=record.execution,
-            fence=record.fence,
-            turn=record.turn,
-            stamp_ms=record.stamp_ms,
-            run=self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads),
-        )
+        run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads)
+        live = LiveInstance.of(record, run)
         self._make_room(max(self._live.size, 1) - 1)
         self._live[live.number] = live
         try:
@@ -176,14 +167,17 @@ class InstanceOwner:
     # ------------------------------------------------------------ answers of activities
 
     def attempt_ended(self, ended: Completion | Retry) -> None:
-        """An attempt that ran here came to its end: with the next turn if its instance is live, else alone."""
-        is_taken = (
-            isinstance(ended, Completion)
-            and ended.event is not None
-            and self.hand_over(ended.key, ended.values, Message(ended.event, completion=ended))
-        )
-        if not is_taken:
-            self._keep(ended)
+        """An attempt that ran here came to its end: with the next turn if its instance is live, else alone.
+
+        The turn is taken when all that ended with it is known, see `take_turns`.
+        """
+        if isinstance(ended, Completion) and ended.event is not None:
+            live = self._live.ready_for(ended.key, ended.values)
+            if live is not None:
+                live.queue.append(Message(ended.event, completion=ended))
+                self._ready.append(live)
+                return
+        self._keeper.keep(ended)
 
     def hand_over(self, key: AttemptKey, values: int | None, message: Message) -> bool:
         """Take a message into the next turn, if its instance is live and has all values that go before it (L15)."""
@@ -193,17 +187,18 @@ class InstanceOwner:
             self._go_on(live)
         return live is not None
 
-    def _keep(self, member: Completion | Retry | Release | Block) -> None:
-        """What has happened is stored however often it takes. Then there may be something to do."""
-
-        def done(outcome: Outcome) -> None:
-            if isinstance(outcome, Failed):
-                logger.error("%r was not recorded: %s", member, outcome.error)
-            self._work_is_waiting()
-
-        self._committer.insist(member, done)
-
     # ------------------------------------------------------------ turns
+
+    def take_turns(self) -> None:
+        """Take the turns of all instances to which something was answered."""
+        ready, self._ready = self._ready, []
+        for live in ready:
+            if self._live.get(live.number) is not live:
+                continue  # let go of meanwhile, and its answers were kept
+            try:
+                self._go_on(live)
+            except Exception:  # an error of the engine's own must not cost the others their turns
+                logger.exception("a turn of %s was not taken", live.id)
 
     def _go_on(self, live: LiveInstance) -> None:
         """Take a turn, unless one is on its way to disk already."""
@@ -261,7 +256,7 @@ class InstanceOwner:
                 # completion was stale, the instance is still ours and must not stay so without being live (G2).
                 self._runner.give_back(len(built.eager))
                 self.forget(live)
-                self._keep(Release(number=live.number, owner=built.turn.owner, fence=live.fence))
+                self._keeper.release(live, built.turn.owner)
             case Failed():
                 self._runner.give_back(len(built.eager))
                 live.queue.extendleft(message for message in reversed(messages) if message.completion)
@@ -336,7 +331,7 @@ class InstanceOwner:
     def _release(self, live: LiveInstance) -> None:
         self._live.pop(live.number, None)
         live.evict()
-        self._keep(Release(number=live.number, owner=self._key(), fence=live.fence))
+        self._keeper.release(live)
 
     def _timer_due(self, number: InstanceNumber) -> None:
         if (live := self._live.get(number)) is not None:
@@ -351,7 +346,7 @@ class InstanceOwner:
         live.evict()
         for message in live.queue:
             if message.completion is not None:
-                self._keep(message.completion)
+                self._keeper.keep(message.completion)
 
     def let_go(self, live: LiveInstance) -> None:
         """Somebody claims it anew; answers that came and were not applied yet are kept."""
@@ -378,17 +373,11 @@ class InstanceOwner:
         elif isinstance(error, StoreError):
             logger.error("a turn of %s could not be stored and will be taken again: %s", live.id, error)
             self.forget(live)
-            self._keep(Release(number=live.number, owner=self._key(), fence=live.fence))
+            self._keeper.release(live)
         else:
             self._block(live, error)
 
     def _block(self, live: LiveInstance, error: Exception) -> None:
         """G12: park the instance with the reason. Its history and messages stay."""
         self.forget(live)
-        self._park(live, f"{type(error).__name__}: {error}")
-
-    def _park(self, instance: LiveInstance | InstanceRecord, reason: str) -> None:
-        logger.error("instance %s is blocked: %s", instance.id, reason)
-        number, fence, build = instance.number, instance.fence, self._registry.build
-        block = Block(number=number, owner=self._key(), fence=fence, reason=reason, build=build)
-        self._committer.insist(block, lambda _: self._ended(instance.id, number, None))
+        self._keeper.park(live, f"{type(error).__name__}: {error}")

@@ -18,6 +18,7 @@ from holdfast.storage.contract import (
     InboxRow,
     InstanceId,
     InstanceNumber,
+    InstanceRecord,
     PendingExit,
     Store,
     Transition,
@@ -132,6 +133,20 @@ class LiveInstance:
         self.mail: dict[str, deque[Message]] = {}
         """G6: events that nobody waits for, by name. They stay in the inbox, too."""
         self.timers: dict[int, int] = {}
+
+    @classmethod
+    def of(cls, record: InstanceRecord, run: WorkflowRun) -> "LiveInstance":
+        """An instance that was claimed: it goes on where the store says."""
+        return cls(
+            number=record.number,
+            instance_id=record.id,
+            workflow=record.workflow,
+            execution=record.execution,
+            fence=record.fence,
+            turn=record.turn,
+            stamp_ms=record.stamp_ms,
+            run=run,
+        )
 
     @property
     def is_at_rest(self) -> bool:

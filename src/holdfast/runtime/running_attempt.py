@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.authoring.activity import Activity
 from holdfast.authoring.activity_context import ActivityInfo
 from holdfast.core.options import decode_options
 from holdfast.payloads.encoding import decode, encode
@@ -25,6 +26,7 @@ class RunningAttempt:
         "_loop",
         "_now_ms",
         "_written_at",
+        "activity",
         "attempt",
         "cancel_requested",
         "has_begun",
@@ -34,14 +36,17 @@ class RunningAttempt:
 
     def __init__(
         self,
+        activity: Activity[..., Any],
         attempt: AttemptRecord,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
         beat: Callable[[HeartbeatAttempt], None],
     ) -> None:
         self._now_ms = now_ms
+        self.activity = activity
         self.attempt = attempt
         self.task: asyncio.Task[None] | None = None
+        """The task that the body has for itself; see `carriers`."""
         self.has_begun = False
         self.cancel_requested = False
         self.is_abandoned = False
@@ -52,9 +57,13 @@ class RunningAttempt:
         self._written_at = -1e9
 
     def stop(self) -> None:
-        """Cancel the body. One that has not begun finds it out when it does: its task, cancelled, would never run."""
+        """Cancel the body. One that has not begun finds it out when it does: a task that never ran would not tell."""
         if self.has_begun and self.task is not None:
             self.task.cancel()
+
+    @property
+    def kind(self) -> str:
+        return self.attempt.name
 
     @property
     def info(self) -> ActivityInfo:

@@ -77,8 +77,7 @@ class Worker:
         self._surroundings, self._providers = surroundings, surroundings.providers
         self._store, self._registry = store, registry
         self._queues, self._lease_ms = queues, lease_ms
-        self._host = this_process()
-        self._is_stopping = False
+        self._host, self._is_stopping = this_process(), False
         self._lease: Lease | None = None
         self._given_up: Lease | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -99,6 +98,7 @@ class Worker:
             ended=self._attempt_ended,
             beat=self._heartbeat,
             respond=self._respond,
+            all_told=self._take_turns,
         )
         self._tell_ended = ended
         deadlines = Deadlines(store, registry, self.committer, self._overdue)
@@ -304,6 +304,9 @@ class Worker:
         self.instances.attempt_ended(ended)
         if self.claims.has_backlog:
             self.look()
+
+    def _take_turns(self) -> None:
+        self.instances.take_turns()
 
     def _heartbeat(self, beat: HeartbeatAttempt) -> None:
         def done(outcome: Outcome) -> None:

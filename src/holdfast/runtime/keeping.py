@@ -1,0 +1,69 @@
+"""What a worker must not lose: ends of attempts that no turn takes along, instances it lets go of, and parked ones.
+
+Each is stored however often that takes; its guard makes a second try harmless.
+"""
+
+import logging
+from collections.abc import Callable
+
+from holdfast.authoring.registry import Registry
+from holdfast.core.liveness import WorkerKey
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.live import LiveInstance
+from holdfast.storage.contract import (
+    Block,
+    Close,
+    Completion,
+    Failed,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    Outcome,
+    Release,
+    Retry,
+)
+
+logger = logging.getLogger("holdfast")
+
+Ended = Callable[[InstanceId, InstanceNumber, Close | None], None]
+"""Who is told that an instance ended, and how; None says that it was parked."""
+
+
+class Keeper:
+    """Stores on behalf of the owner of instances, under the key that its worker has at that moment."""
+
+    def __init__(
+        self,
+        committer: Committer,
+        key: Callable[[], WorkerKey],
+        registry: Registry,
+        *,
+        ended: Ended,
+        work_is_waiting: Callable[[], None],
+    ) -> None:
+        self._committer = committer
+        self._key = key
+        self._registry = registry
+        self._ended = ended
+        self._work_is_waiting = work_is_waiting
+
+    def keep(self, member: Completion | Retry | Release) -> None:
+        """Then there may be something to do."""
+
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, Failed):
+                logger.error("%r was not recorded: %s", member, outcome.error)
+            self._work_is_waiting()
+
+        self._committer.insist(member, done)
+
+    def release(self, live: LiveInstance, owner: WorkerKey | None = None) -> None:
+        """G2: the instance becomes claimable by others."""
+        self.keep(Release(number=live.number, owner=owner or self._key(), fence=live.fence))
+
+    def park(self, instance: LiveInstance | InstanceRecord, reason: str) -> None:
+        """G12: the instance waits for somebody who can go on with it. Its history and messages stay."""
+        logger.error("instance %s is blocked: %s", instance.id, reason)
+        number, build = instance.number, self._registry.build
+        block = Block(number=number, owner=self._key(), fence=instance.fence, reason=reason, build=build)
+        self._committer.insist(block, lambda _: self._ended(instance.id, number, None))
