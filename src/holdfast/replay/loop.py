@@ -12,7 +12,7 @@ The slice puts itself in the place of that loop and steps back on every way out.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from threading import get_ident
 from typing import Any, Final, TypeVarTuple, Unpack
@@ -31,16 +31,12 @@ from holdfast.replay.running import Watch, give_place_back, run_in_place, take_p
 
 MAX_STEPS_PER_RUN: Final = 1_000_000
 """Callbacks run by one `run_until_idle`. A workflow that never idles would hold its worker for ever."""
-
 DEADLINE_CHECK_STEPS: Final = 256
 """How many steps pass between two looks at the deadline, which reads a clock and so is not free."""
-
 MAX_LEFT_OVER_ROUNDS: Final = 100
 """Rounds of winding up. Closing a generator may leave others behind, and `insist` may be refused for ever."""
-
 LAST_DUE_AT_SECONDS: Final = 253_402_300_799.0
 """The end of the year 9999, the last time a date can tell. A timer due later is one that never fires."""
-
 MIN_TASKS_BETWEEN_SWEEPS: Final = 64
 """Finished tasks are let go in sweeps, which cost less than a callback on each task."""
 
@@ -275,7 +271,7 @@ class WorkflowLoop(LoopWithoutWorld):
         if self._ready:
             self._thread = get_ident()
             self._running = True
-            outer = take_place(self, self._generators.hold)
+            outer = take_place(self)
             try:
                 steps = self._watch(self._drain, max_steps, deadline)
             finally:
@@ -366,6 +362,10 @@ class WorkflowLoop(LoopWithoutWorld):
         if not self._evicting:
             self._unhandled.append(context)
 
+    def hold_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Hold an async generator that takes its first step in the workflow."""
+        self._generators.hold(generator)
+
     def _report_unhandled(self) -> None:
         while self._unhandled:
             self._host.unhandled(self._unhandled.pop(0))
@@ -387,9 +387,7 @@ class WorkflowLoop(LoopWithoutWorld):
         generators = self._generators.take_all()
         if generators or self.pending_tasks():
             try:
-                stuck = run_in_place(
-                    self, self._generators.hold, self._watch, tear_down, self, list(self._tasks.values()), generators
-                )
+                stuck = run_in_place(self, self._watch, tear_down, self, list(self._tasks.values()), generators)
             except TurnTooLong as error:
                 stuck = [str(error)]
         self._timers.clear()

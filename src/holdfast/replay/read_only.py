@@ -29,7 +29,7 @@ class ReadOnlyLoop(LoopWithoutWorld):
 
     def run(self, watch: Watch, work: Callable[[], T]) -> T:
         """Call `work` with this loop as the running one. A result that would have to be awaited is refused."""
-        value = run_in_place(self, _forget_generator, watch, work)
+        value = run_in_place(self, watch, work)
         if isawaitable(value):
             if iscoroutine(value):
                 value.close()
@@ -42,6 +42,9 @@ class ReadOnlyLoop(LoopWithoutWorld):
             f"{self._what} may only look: it called what would change the workflow, or would have to wait. "
             "Let an update, an event or the workflow itself do that"
         )
+
+    def hold_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Nobody closes a generator that such code leaves over: it never ran."""
 
     def time(self) -> float:
         return self.calls.now_ms / 1000
@@ -85,7 +88,3 @@ def is_untouched(loop: "WorkflowLoop", output: "Output") -> bool:
     except TurnTooLong:
         return False
     return not (output.events or output.scheduled or output.sent or output.kept)
-
-
-def _forget_generator(_generator: AsyncGenerator[Any, Any]) -> None:
-    """Nobody closes a generator that such code leaves over: it never ran."""

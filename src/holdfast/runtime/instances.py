@@ -15,6 +15,7 @@ from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
 from holdfast.core.liveness import WorkerKey
 from holdfast.errors import HoldfastError, StoreError, WorkerFenced
 from holdfast.replay.output import Output, ScheduledActivity
+from holdfast.replay.running import OneAfterTheOther
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.due import DueTimes
@@ -192,13 +193,14 @@ class InstanceOwner:
     def take_turns(self) -> None:
         """Take the turns of all instances to which something was answered."""
         ready, self._ready = self._ready, []
-        for live in ready:
-            if self._live.get(live.number) is not live:
-                continue  # let go of meanwhile, and its answers were kept
-            try:
-                self._go_on(live)
-            except Exception:  # an error of the engine's own must not cost the others their turns
-                logger.exception("a turn of %s was not taken", live.id)
+        with OneAfterTheOther():
+            for live in ready:
+                if self._live.get(live.number) is not live:
+                    continue  # let go of meanwhile, and its answers were kept
+                try:
+                    self._go_on(live)
+                except Exception:  # an error of the engine's own must not cost the others their turns
+                    logger.exception("a turn of %s was not taken", live.id)
 
     def _go_on(self, live: LiveInstance) -> None:
         """Take a turn, unless one is on its way to disk already."""

@@ -14,6 +14,7 @@ from tests.unit.replay.driver import RecordingHost, Run, after, finish
 
 from holdfast.errors import InvalidDelay, InvariantBroken, NotInWorkflow
 from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.running import OneAfterTheOther
 
 
 def test_G10_time_moves_only_forward_and_only_by_the_driver() -> None:
@@ -154,6 +155,36 @@ def test_a_slice_runs_inside_another_loop_and_restores_everything() -> None:
         sleeping.loop.evict()
         assert asyncio.current_task() is outer_task
         assert sys.get_asyncgen_hooks() == hooks
+
+    asyncio.run(outer())
+
+
+def test_slices_one_after_the_other_hold_their_own_generators_and_restore_the_hooks_at_the_end() -> None:
+    async def numbers() -> AsyncGenerator[int, None]:
+        yield 1
+        yield 2
+
+    async def workflow() -> AsyncGenerator[int, None]:
+        generator = numbers()
+        await anext(generator)
+        await asyncio.sleep(0)
+        return generator
+
+    async def outer() -> None:
+        hooks = sys.get_asyncgen_hooks()
+        with OneAfterTheOther():
+            held = sys.get_asyncgen_hooks()
+            runs = [Run(workflow), Run(workflow)]
+            assert sys.get_asyncgen_hooks() == held != hooks
+        assert sys.get_asyncgen_hooks() == hooks
+        generators = [run.main.result() for run in runs]
+        own = numbers()
+        await anext(own)
+        assert outer_generators() == {own}
+        assert [run.loop._generators.take_all() for run in runs] == [[generator] for generator in generators]
+
+    def outer_generators() -> set[Any]:
+        return set(vars(asyncio.get_running_loop())["_asyncgens"])
 
     asyncio.run(outer())
 
