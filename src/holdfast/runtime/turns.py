@@ -5,7 +5,7 @@ out of the history.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypedDict
 
 import msgspec
 
@@ -21,11 +21,12 @@ from holdfast.core.events import (
     encode_events,
     payload_of,
 )
+from holdfast.core.gates import Mailbox
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.replay.output import Ending, LogLine, Output, ScheduledActivity, SentEvent
+from holdfast.replay.output import Ending, LogLine, Output, ScheduledActivity, SentEvent, with_one_more
 from holdfast.runtime.children import new_children
 from holdfast.runtime.continuing import next_execution
 from holdfast.runtime.entries import Entry
@@ -42,12 +43,14 @@ from holdfast.storage.contract import (
     KeptValue,
     LargePayload,
     NewAttempt,
+    NewChild,
     NextExecution,
     PendingExit,
     Responses,
     TimerRow,
     Transition,
     Turn,
+    UpdateAnswer,
 )
 from holdfast.storage.large import offload
 
@@ -66,32 +69,58 @@ class BuiltTurn(NamedTuple):
 class Taken:
     """The messages that a turn applied, by how they came."""
 
-    __slots__ = ("completions", "consumed", "entries", "mail", "responses", "yields")
+    __slots__ = ("completions", "consumed", "entries", "fired", "mail", "responses", "yields")
 
     def __init__(self) -> None:
         self.completions: list[Completion] = []
-        self.responses: list[Transition] = []
-        self.consumed: list[int] = []
-        self.yields: dict[AttemptKey, int] = {}
-        self.entries: tuple[Responses, ...] = ()
+        self.responses: Sequence[Transition] = ()
+        self.consumed: Sequence[int] = ()
+        self.fired: Sequence[int] = ()
+        self.yields: dict[AttemptKey, int] | None = None
+        self.entries: Sequence[Responses] = ()
         self.mail = 0
 
-    def sort(self, messages: list[Message], timers_ended: list[int]) -> None:
-        """Take the messages in; timers that fired have no row and are noted apart."""
+    def sort(self, messages: list[Message]) -> None:
+        """Take the messages in. Most are completions; what else there is makes its list."""
         for event, completion, row, response in messages:
             if completion is not None:
                 self.completions.append(completion)
             elif row:
-                self.consumed.append(row)
+                self.consumed = with_one_more(self.consumed, row)
                 self.mail += type(event) is EventReceived
                 if type(response) is Transition:
-                    self.responses.append(response)
+                    self.responses = with_one_more(self.responses, response)
                 elif type(response) is PendingExit:
-                    self.yields[response.key] = self.yields.get(response.key, 0) + response.count
+                    self.yields = yields = self.yields or {}
+                    yields[response.key] = yields.get(response.key, 0) + response.count
             elif type(event) is TimerFired:
-                timers_ended.append(event.timer)
+                self.fired = with_one_more(self.fired, event.timer)
             elif type(response) is Entry:
-                self.entries = (*self.entries, response.responses)
+                self.entries = with_one_more(self.entries, response.responses)
+
+
+class Unusual(TypedDict, total=False):
+    """The fields of a `Turn` that most turns leave at their defaults: naming all costs as much as the rest."""
+
+    responses: tuple[Transition, ...]
+    consumed: tuple[int, ...]
+    abandoned: tuple[int, ...]
+    timers_started: tuple[TimerRow, ...]
+    timers_ended: tuple[int, ...]
+    payloads: tuple[LargePayload, ...]
+    close: Close | None
+    next: NextExecution | None
+    waits: tuple[str, ...]
+    mail_taken: int
+    sent: tuple[Deliver, ...]
+    mailbox: Mailbox | None
+    yields: tuple[PendingExit, ...]
+    entries: tuple[Responses, ...]
+    kept: tuple[KeptValue, ...]
+    answers: tuple[UpdateAnswer, ...]
+    children: tuple[NewChild, ...]
+    children_asked: tuple[AskChild, ...]
+    family: bool
 
 
 def build_turn(
@@ -109,12 +138,10 @@ def build_turn(
         _new_attempt(scheduled, owner if _starts_here(scheduled, output, reserve) else None, now_ms)
         for scheduled in output.scheduled
     ]
-    eager = [new for new in attempts if new.owner is not None]
     payloads: list[LargePayload] = []
     events, encoded = _encoded(output.events, payloads)
-    taken, ended = Taken(), list(output.timers_ended)
-    taken.sort(messages, ended)
-    close, following = _ending(live, events, output.outcome, payloads) if output.outcome else (None, None)
+    taken = Taken()
+    taken.sort(messages)
     turn = Turn(
         number=live.number,
         execution=live.execution,
@@ -124,29 +151,53 @@ def build_turn(
         stamp_ms=live.stamp_ms,
         events=encoded,
         completions=tuple(taken.completions),
-        responses=tuple(taken.responses),
-        consumed=tuple(taken.consumed),
         attempts=tuple(attempts),
-        abandoned=tuple(output.abandoned),
-        timers_started=_change_timers(live, output.timers_started, ended) if ended or output.timers_started else (),
-        timers_ended=tuple(ended),
-        answers=() if output.answers is None else answers_of(output.answers, payloads),
-        payloads=tuple(payloads),
-        close=close,
         release=release,
-        waits=live.run.waited_for if output.waits_changed else None,
-        mail_taken=taken.mail,
-        sent=tuple(_messages(live, output.sent)) if output.sent else (),
-        mailbox=live.run.mailbox if live.turn == 0 else None,
-        yields=tuple(PendingExit(key=key, count=count) for key, count in taken.yields.items()) if taken.yields else (),
-        entries=taken.entries,
-        kept=() if output.kept is None else _kept(output.kept),
-        next=following,
-        children=new_children(live, output.children) if output.children else (),
-        children_asked=tuple(AskChild(child=child, reason=why) for child, why in output.children_asked),
-        family=live.run.has_family if output.outcome else bool(output.children or output.children_asked),
     )
-    return BuiltTurn(turn, eager, output.logs)
+    unusual: Unusual = {}
+    if output.outcome is not None:
+        unusual["close"], unusual["next"] = _ending(live, events, output.outcome, payloads)
+        unusual["family"] = live.run.has_family
+    if output.answers is not None:
+        unusual["answers"] = answers_of(output.answers, payloads)
+    if payloads:
+        unusual["payloads"] = tuple(payloads)
+    if len(taken.completions) < len(messages):
+        _add_taken(unusual, taken)
+    _add_done(unusual, live, output, taken.fired)
+    if unusual:
+        turn = msgspec.structs.replace(turn, **unusual)
+    return BuiltTurn(turn, [new for new in attempts if new.owner is not None], output.logs)
+
+
+def _add_taken(unusual: Unusual, taken: Taken) -> None:
+    """Messages that were no completions."""
+    unusual["consumed"], unusual["mail_taken"] = tuple(taken.consumed), taken.mail
+    unusual["responses"], unusual["entries"] = tuple(taken.responses), tuple(taken.entries)
+    if taken.yields:
+        unusual["yields"] = tuple(PendingExit(key=key, count=count) for key, count in taken.yields.items())
+
+
+def _add_done(unusual: Unusual, live: LiveInstance, output: Output, fired: Sequence[int]) -> None:
+    """What the code did besides calling activities, and the timers that ended."""
+    if live.turn == 0:
+        unusual["mailbox"] = live.run.mailbox
+    if fired or output.timers_ended or output.timers_started:
+        unusual["timers_ended"] = ended = (*output.timers_ended, *fired)
+        unusual["timers_started"] = _change_timers(live, output.timers_started, ended)
+    if output.abandoned:
+        unusual["abandoned"] = tuple(output.abandoned)
+    if output.waits_changed:
+        unusual["waits"] = live.run.waited_for
+    if output.sent:
+        unusual["sent"] = tuple(_messages(live, output.sent))
+    if output.kept is not None:
+        unusual["kept"] = _kept(output.kept)
+    if output.children:
+        unusual["children"], unusual["family"] = new_children(live, output.children), True
+    if output.children_asked:
+        asked = tuple(AskChild(child=child, reason=why) for child, why in output.children_asked)
+        unusual["children_asked"], unusual["family"] = asked, True
 
 
 def _encoded(events: list[HistoryEvent], payloads: list[LargePayload]) -> tuple[list[HistoryEvent], bytes]:
@@ -163,7 +214,7 @@ def _starts_here(scheduled: ScheduledActivity, output: Output, reserve: Callable
     return scheduled.activity not in output.abandoned and reserve(scheduled)
 
 
-def _change_timers(live: LiveInstance, started: dict[int, int], ended: list[int]) -> tuple[TimerRow, ...]:
+def _change_timers(live: LiveInstance, started: dict[int, int], ended: Sequence[int]) -> tuple[TimerRow, ...]:
     for timer in ended:
         live.timers.pop(timer, None)
     live.timers.update(started)

@@ -147,7 +147,8 @@ class SqliteStore:
             self._temporary = None
 
     def now_ms(self) -> int:
-        self._mark_ms = max(self._mark_ms, self._clock())
+        now_ms = self._clock()
+        self._mark_ms = max(self._mark_ms, now_ms)
         return self._mark_ms
 
     async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
