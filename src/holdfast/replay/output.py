@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
+
 from holdfast.core.options import ActivityOptions
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ Ending: TypeAlias = "ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowCance
 """How an execution comes to its end by its own code."""
 
 
-class ScheduledActivity(NamedTuple):
+class ScheduledActivity(msgspec.Struct, frozen=True, gc=False):
     """A call of an activity, to become its first attempt."""
 
     activity: int
@@ -45,40 +47,25 @@ class LogLine(NamedTuple):
 
 
 class Output:
-    """What one turn did. `events` is what goes into the history. What most turns do not do has no list until it is
-    done: there are two of these for each live instance, and the collector looks at every list.
+    """What one turn did. `events` is what goes into the history. What most turns do not do is not there until it is
+    done: there are two of these for each live instance, and one is made in every turn.
     """
 
-    __slots__ = (
-        "abandoned",
-        "answers",
-        "children",
-        "children_asked",
-        "events",
-        "kept",
-        "logs",
-        "outcome",
-        "scheduled",
-        "sent",
-        "timers_ended",
-        "timers_started",
-        "waits_changed",
-    )
+    abandoned: Sequence[int] = ()
+    timers_ended: Sequence[int] = ()
+    logs: Sequence[LogLine] = ()
+    sent: Sequence[SentEvent] = ()
+    waits_changed: bool = False
+    kept: "dict[str, bytes | None] | None" = None
+    children: "Sequence[ScheduledChild]" = ()
+    children_asked: "Sequence[AskedChild]" = ()
+    answers: "dict[str, Answer | None] | None" = None
+    outcome: "Ending | None" = None
 
     def __init__(self) -> None:
         self.events: list[HistoryEvent] = []
         self.scheduled: list[ScheduledActivity] = []
-        self.abandoned: Sequence[int] = ()
         self.timers_started: dict[int, int] = {}
-        self.timers_ended: Sequence[int] = ()
-        self.logs: Sequence[LogLine] = ()
-        self.sent: Sequence[SentEvent] = ()
-        self.waits_changed = False
-        self.kept: dict[str, bytes | None] | None = None
-        self.children: Sequence[ScheduledChild] = ()
-        self.children_asked: Sequence[AskedChild] = ()
-        self.answers: dict[str, Answer | None] | None = None
-        self.outcome: Ending | None = None
 
 
 def with_one_more(items: Sequence[Item], item: Item) -> Sequence[Item]:

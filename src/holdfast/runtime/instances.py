@@ -175,7 +175,7 @@ class InstanceOwner:
         if isinstance(ended, Completion) and ended.event is not None:
             live = self._live.ready_for(ended.key, ended.values)
             if live is not None:
-                live.queue.append(Message(ended.event, completion=ended))
+                live.queue.append(Message(ended.event, ended))
                 self._ready.append(live)
                 return
         self._keeper.keep(ended)

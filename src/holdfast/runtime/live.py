@@ -3,7 +3,6 @@
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -26,7 +25,7 @@ from holdfast.storage.contract import (
 from holdfast.storage.large import REFERENCE, references_in
 
 
-class Message(NamedTuple):
+class Message(msgspec.Struct, frozen=True):
     """Something for the instance: with what it came with, or the inbox row it waited in."""
 
     event: Input
@@ -195,7 +194,7 @@ class LiveInstance:
         event = message.event
         if event.time_ms == time_ms:
             return message
-        return message._replace(event=msgspec.structs.replace(event, time_ms=time_ms))
+        return msgspec.structs.replace(message, event=msgspec.structs.replace(event, time_ms=time_ms))
 
     def apply(self, message: Message, done: list[Message]) -> None:
         """Apply a message, and then every kept event for which somebody waits by now (G6)."""

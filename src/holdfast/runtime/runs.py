@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 
 from holdfast.authoring.registry import Registry
@@ -42,7 +43,7 @@ class RunMaker:
             self._registry.workflow(workflow),
             Identity(instance_id, workflow, execution),
             self._registry.resolve,
-            lambda: self._guarded(workflow),
+            partial(self._guarded, workflow),
             payloads,
             new_deadline=self._new_deadline if self._watchdog is None else None,
             watch=None if self._watchdog is None else self._watchdog.watch(workflow),

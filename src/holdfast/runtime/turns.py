@@ -5,7 +5,7 @@ out of the history.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, TypedDict
 
 import msgspec
 
@@ -58,7 +58,7 @@ EAGER_LEDGER: Final = conclude_leg1(enter_leg1(SEED)[0])
 """A8: entry and conclusion in one commit, because the one who schedules runs it at once."""
 
 
-class BuiltTurn(NamedTuple):
+class BuiltTurn(msgspec.Struct, frozen=True):
     """A turn to be committed, and the attempts that start here once it is."""
 
     turn: Turn
@@ -82,11 +82,13 @@ class Taken:
 
     def sort(self, messages: list[Message]) -> None:
         """Take the messages in. Most are completions; what else there is makes its list."""
-        for event, completion, row, response in messages:
-            if completion is not None:
-                self.completions.append(completion)
-            elif row:
-                self.consumed = with_one_more(self.consumed, row)
+        for message in messages:
+            if message.completion is not None:
+                self.completions.append(message.completion)
+                continue
+            event, response = message.event, message.response
+            if message.row:
+                self.consumed = with_one_more(self.consumed, message.row)
                 self.mail += type(event) is EventReceived
                 if type(response) is Transition:
                     self.responses = with_one_more(self.responses, response)
