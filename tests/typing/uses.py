@@ -7,8 +7,9 @@ needed, and `test_typing.py` checks that pyright complains about exactly the mar
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, assert_type
+from uuid import UUID
 
 import holdfast as hf
 
@@ -205,6 +206,89 @@ async def in_tests(env: hf.testing.Environment) -> None:
     await env.skip(days="many")  # type: ignore[arg-type]
     env.replace(checkout, with_=ValueError("no"))  # type: ignore[arg-type]
     hf.testing.Replayer(workflows=[charge])  # type: ignore[list-item]
+
+
+@dataclass
+class Approval:
+    ok: bool
+
+
+approval = hf.Event[Approval]("approval")
+either = hf.Event[Approval | int]("either")
+
+
+@hf.workflow(event_policy="drop_unsubscribed", mailbox_limit=10, continue_after=100)
+async def listens(name: str) -> None:
+    assert_type(await hf.event("approval", Approval), Approval)
+    assert_type(await hf.event("anything"), Any)
+    assert_type(await approval, Approval)
+    assert_type(await either, Approval | int)
+    async for given in hf.events("approval", Approval):
+        assert_type(given, Approval)
+    async for given in approval:
+        assert_type(given, Approval)
+    hf.raise_event("other", approval, Approval(ok=True))
+    hf.raise_event("other", "anything", 7)
+    hf.raise_event("other", approval, 7)  # type: ignore[misc]
+    hf.raise_event("other")  # type: ignore[call-overload]
+    await hf.event(7)  # type: ignore[call-overload]
+    await hf.wait_until(lambda: name == "x", timeout=timedelta(days=1))
+    await hf.wait_until(name == "x")  # type: ignore[arg-type]
+    hf.set_status({"at": 1})
+    hf.state["approvals"] = [1]
+    assert_type(hf.state.get("approvals", list[int]), list[int] | None)
+    assert_type(hf.state.get("approvals", list[int], []), list[int])
+    hf.state[7] = 1  # type: ignore[index]
+    assert_type(hf.now(), datetime)
+    assert_type(hf.uuid4(), UUID)
+    assert_type(hf.info(), hf.WorkflowInfo)
+    assert_type(hf.info().should_continue, bool)
+    hf.side_effect(7)  # type: ignore[arg-type]
+    hf.log.critical("no such level")  # type: ignore[attr-defined]
+    hf.continue_as_new(name)
+
+
+@hf.activity(heartbeat=10, schedule_to_close=timedelta(hours=1), max_losses=3, rerun_after_loss=False, process=True)
+def beats() -> str:
+    hf.heartbeat({"row": 1})
+    assert_type(hf.activity_info().attempt, int)
+    assert_type(hf.activity_info().details, Any)
+    return hf.idempotency_key()
+
+
+async def looks(client: hf.Client, handle: hf.Handle[str]) -> None:
+    assert_type(await hf.connect("shop.db", workflows=[listens]), hf.Client)
+    described = await handle.describe()
+    status: str = described.status
+    assert_type(described.attempts[0].ledger, int)
+    assert_type(described.waiting_for, list[str])
+    assert_type([entry.kind for entry in await handle.history(execution=1)], list[str])
+    assert_type(await handle.raise_event(approval, Approval(ok=True), id="once"), bool)
+    assert_type(await handle.raise_event("approval"), bool)
+    assert_type(await handle.state(), dict[str, Any])
+    await handle.cancel("not wanted")
+    await client.start(listens, "a", event=("approval", Approval(ok=True)))
+    await client.start(listens, "a", event=(approval, Approval(ok=True)))
+    running: list[str] = [record.id for record in await client.list(status="RUNNING", limit=10)]
+    hf.Retry(
+        attempts=None, initial=0.5, backoff=3, maximum=timedelta(minutes=1), jitter=False, non_retryable=(KeyError,)
+    )
+    await handle.raise_event(approval, 7)  # type: ignore[misc]
+    await handle.raise_event(7)  # type: ignore[call-overload]
+    await client.start(listens, "a", event="approval")  # type: ignore[call-overload]
+    await client.start(listens, "a", id=7)  # type: ignore[call-overload]
+    await client.list(limit="ten")  # type: ignore[arg-type]
+    client.get(7)  # type: ignore[arg-type]
+    await handle.history(execution="first")  # type: ignore[arg-type]
+    hf.Retry(non_retryable=(7,))  # type: ignore[arg-type]
+    hf.Engine(7)  # type: ignore[arg-type]
+    hf.Engine("shop.db", modules=["shop"])  # type: ignore[list-item]
+    hf.Engine("shop.db", cache_size="small")  # type: ignore[arg-type]
+    hf.activity(start_to_close="soon")  # type: ignore[call-overload]
+    hf.activity(retry=3)  # type: ignore[call-overload]
+    hf.workflow(version=2)  # type: ignore[call-overload]
+    hf.workflow(event_policy="forget")  # type: ignore[call-overload]
+    del running, status
 
 
 @hf.workflow  # type: ignore[arg-type]
