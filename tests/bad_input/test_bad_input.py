@@ -1,5 +1,6 @@
 """Bad input at the engine's edge: a typed error that names the thing, and nothing stored."""
 
+import gc
 import math
 from datetime import timedelta
 from pathlib import Path
@@ -328,6 +329,21 @@ def test_an_engine_that_runs_is_not_entered_again() -> None:
             assert await engine.run(keeps, 1) == 1
 
     together(scenario())
+
+
+def test_a_forgotten_await_is_named(tmp_path: Path) -> None:
+    @hf.workflow
+    async def forgets() -> int:
+        return echo(1)  # type: ignore[return-value]  # wrong on purpose
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *ALL, forgets) as engine:
+            with pytest.raises(hf.WorkflowFailed, match="expected int, found coroutine; is an `await` missing"):
+                await engine.run(forgets)
+        gc.collect()
+
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        together(scenario())
 
 
 @pytest.mark.parametrize("event", ["go", ("go",), ("go", 1, 2), ["go", 1], 7], ids=str)

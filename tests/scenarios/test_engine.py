@@ -358,3 +358,14 @@ def test_an_engine_that_cannot_start_leaves_nothing_behind(tmp_path: Path, monke
             assert await another.run(twice_double, 1) == 4
 
     together(scenario())
+
+
+def test_a_client_is_closed_at_the_end_of_its_block(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with await hf.connect(tmp_path / "shop.db") as client:
+            handle = await client.start("elsewhere", id="a")
+            assert (await handle.describe()).status == "REQUESTED"
+        with pytest.raises(hf.StoreError, match="not open"):
+            await handle.describe()
+
+    together(scenario())

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar, TypeVarTuple, overload
+from types import TracebackType
+from typing import Any, Self, TypeVar, TypeVarTuple, overload
 
 import msgspec
 
@@ -91,6 +92,15 @@ class Client:
             self._bell.close()
             self._bell = None
         await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        """``async with await hf.connect("shop.db") as client:`` closes it in the end."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
 
     # ------------------------------------------------------------ starting
 

@@ -191,7 +191,10 @@ async def connect(
     durability: str = "full",
     surroundings: Surroundings | None = None,
 ) -> Client:
-    """A client without a worker. Workers may be other processes, now or later."""
+    """A client without a worker. Workers may be other processes, now or later.
+
+    It is open until it is closed: ``await client.close()``, or ``async with await hf.connect("shop.db") as client:``.
+    """
     world = surroundings or Surroundings()
     client = Client(open_store(store, durability, world), Registry(modules, workflows, ()), world)
     await client.open()

@@ -61,6 +61,7 @@ class Place(NamedTuple):
 _Check = Callable[[Any, Any, Place], Problem | None]
 
 _ADVICE_FIT: Final = "change the value or the annotation"
+_ADVICE_AWAIT: Final = "is an `await` missing?"
 _ADVICE_PLAIN: Final = "without an annotation only JSON types come back as they were: annotate it, or convert it"
 
 
@@ -100,7 +101,8 @@ def describe(node: inspect.Type) -> str:
 
 
 def _misfit(value: object, node: inspect.Type, place: Place, advice: str = _ADVICE_FIT) -> Problem:
-    return Problem(place.path, describe(node), name_of(value), advice)
+    is_awaited = hasattr(type(value), "__await__")
+    return Problem(place.path, describe(node), name_of(value), _ADVICE_AWAIT if is_awaited else advice)
 
 
 def _is_dict(value: object) -> TypeGuard[dict[Any, Any]]:
