@@ -167,8 +167,11 @@ def test_a_child_that_was_terminated_stops_its_activities_in_this_process_at_onc
             worker = engine.worker
             assert worker is not None
             await until(lambda: worker.runner.running)
+            (number,) = rows(path, "SELECT number FROM instances WHERE id = 'it/1/0'")[0]
+            assert number in worker.instances.live
             await parent.raise_event("go")
             await parent.result(timeout=10)
+            assert number not in worker.instances.live
             await until(lambda: not worker.runner.running)
             await settled(path, {"it": "COMPLETED", "it/1/0": "TERMINATED"})
 

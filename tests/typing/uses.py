@@ -204,7 +204,10 @@ async def in_tests(env: hf.testing.Environment) -> None:
     await env.skip(timedelta(days=1), hours=2)
     assert_type(await env.crash_at_every_commit(nothing), hf.testing.CrashReport)
     await env.skip(days="many")  # type: ignore[arg-type]
-    env.replace(checkout, with_=ValueError("no"))  # type: ignore[arg-type]
+    env.replace(checkout, with_=ValueError("no"))
+    env.replace("checkout", with_=ValueError("no"))  # type: ignore[arg-type]
+    hf.testing.Environment(workflows=[checkout], activities=[charge], replace={charge: charge.fn, checkout: KeyError()})
+    hf.testing.Environment(workflows=[checkout], replace={checkout: KeyError()})
     hf.testing.Replayer(workflows=[charge])  # type: ignore[list-item]
 
 

@@ -29,7 +29,7 @@ from holdfast.testing.clock import SkippingClock
 from holdfast.testing.commits import Crash, Where, checked
 from holdfast.testing.dying import Lives, OutlivingCommitter, quiet_crashes
 from holdfast.testing.repeating import RepeatingStore
-from holdfast.testing.replacing import Body, Replacements
+from holdfast.testing.replacing import Body, Replaceable, Replacements
 from holdfast.testing.simulation.world import TaskLease
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Environment(Engine):
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[Workflow[..., Any]] = (),
         activities: Iterable[Activity[..., Any]] = (),
-        replace: Mapping[Activity[..., Any], Body | BaseException] | None = None,
+        replace: Mapping[Replaceable, Body | BaseException] | None = None,
         queues: Iterable[str] = (DEFAULT_QUEUE,),
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,
@@ -167,15 +167,18 @@ class Environment(Engine):
             return self._clock.now_ms()
         return _at_once(worker.claims.next_wake_ms(worker.claims.looked_at_ms))
 
-    # ------------------------------------------------------------ activities
+    # ------------------------------------------------------------ activities and workflows
 
-    def replace(self, activity: Activity[..., Any], with_: Body | BaseException) -> None:
-        """From now on run `with_`, a function of the same parameters, instead of an activity; or raise an exception."""
-        self._replacements.replace(activity, with_)
+    def replace(self, what: Replaceable, with_: Body | BaseException) -> None:
+        """From now on run `with_`, a function of the same parameters, instead of an activity; or raise an exception.
 
-    def restore(self, activity: Activity[..., Any]) -> None:
-        """Run the activity itself again."""
-        self._replacements.restore(activity)
+        In the place of a workflow, of a child for example, it is workflow code.
+        """
+        self._replacements.replace(what, with_)
+
+    def restore(self, what: Replaceable) -> None:
+        """Run the activity or the workflow itself again."""
+        self._replacements.restore(what)
 
     def calls(self, activity: Activity[..., Any]) -> list[dict[str, Any]]:
         """The arguments of each run of an activity so far, replaced or not: a dictionary by name for each."""
@@ -253,7 +256,7 @@ class Environment(Engine):
         def again(store: SqliteStore, hook: FaultHook | None) -> Environment:
             return Environment(
                 store,
-                workflows=self._registry.workflows.values(),
+                workflows=self._replacements.workflows,
                 activities=self._replacements.real,
                 replace=self._replacements.made,
                 fault_hook=hook,

@@ -1,4 +1,4 @@
-"""Activities in tests: each call is noted, and what an activity does can be replaced by something else."""
+"""Activities and workflows in tests: what they do can be replaced, and the calls of activities are noted."""
 
 import copy
 import inspect
@@ -8,46 +8,58 @@ from typing import Any
 
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import Workflow
 from holdfast.errors import InvalidOption, UsageError
 
 Body = Callable[..., Any]
+Replaceable = Activity[..., Any] | Workflow[..., Any]
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Replacements:
-    """What stands for the activities of one environment. The activities themselves are not changed."""
+    """What stands for the activities and workflows of one environment. They themselves are not changed."""
 
-    def __init__(self, registry: Registry, replace: Mapping[Activity[..., Any], Body | BaseException]) -> None:
+    def __init__(self, registry: Registry, replace: Mapping[Replaceable, Body | BaseException]) -> None:
         self._registry = registry
         self._real = dict(registry.activities)
+        self.workflows = list(registry.workflows.values())
+        """The workflows themselves."""
         self._calls: dict[str, list[dict[str, Any]]] = {name: [] for name in self._real}
-        self.made: dict[Activity[..., Any], Body | BaseException] = {}
+        self.made: dict[Replaceable, Body | BaseException] = {}
         for activity in self._real.values():
             if not activity.process:
                 registry.activities[activity.name] = self._noting(activity, activity.fn)
-        for activity, body in replace.items():
-            self.replace(activity, body)
+        for what, body in replace.items():
+            self.replace(what, body)
 
-    def replace(self, activity: Activity[..., Any], body: Body | BaseException) -> None:
+    def replace(self, what: Replaceable, body: Body | BaseException) -> None:
         """From now on, run `body` instead, or raise it."""
-        known = self._known(activity)
+        known = self._known_workflow(what) if isinstance(what, Workflow) else self._known(what)
         self.made[known] = body
         function = _raising(body) if isinstance(body, BaseException) else body
-        if isinstance(function, Activity):
+        if isinstance(function, Activity | Workflow):
             function = function.fn
         if not callable(function):
             raise InvalidOption(f"{known.name} is replaced by a function or an exception, not by {function!r}")
         _check(known, function)
-        self._registry.activities[known.name] = self._noting(known, function)
+        if isinstance(known, Workflow):
+            self._registry.workflows[known.name] = _acting(known, function)
+        else:
+            self._registry.activities[known.name] = self._noting(known, function)
 
     @property
     def real(self) -> list[Activity[..., Any]]:
         """The activities themselves."""
         return list(self._real.values())
 
-    def restore(self, activity: Activity[..., Any]) -> None:
-        """From now on, run the activity itself again."""
-        known = self._known(activity)
+    def restore(self, what: Replaceable) -> None:
+        """From now on, run the activity or the workflow itself again."""
+        if isinstance(what, Workflow):
+            workflow = self._known_workflow(what)
+            self.made.pop(workflow, None)
+            self._registry.workflows[workflow.name] = workflow
+            return
+        known = self._known(what)
         self.made.pop(known, None)
         self._registry.activities[known.name] = known if known.process else self._noting(known, known.fn)
 
@@ -66,6 +78,12 @@ class Replacements:
             raise UsageError(f"{activity!r} is not marked with @hf.activity")
         names = ", ".join(sorted(self._real)) or "none"
         raise UsageError(f"the environment does not have {activity!r}; known: {names}")
+
+    def _known_workflow(self, workflow: Workflow[..., Any]) -> Workflow[..., Any]:
+        if not any(known is workflow for known in self.workflows):
+            names = ", ".join(sorted(known.name for known in self.workflows)) or "none"
+            raise UsageError(f"the environment does not have {workflow!r}; known: {names}")
+        return workflow
 
     def _noting(self, activity: Activity[..., Any], body: Body) -> Activity[..., Any]:
         signature, calls = inspect.signature(activity.fn), self._calls[activity.name]
@@ -94,6 +112,19 @@ class Replacements:
         return stand_in
 
 
+def _acting(workflow: Workflow[..., Any], body: Body) -> Workflow[..., Any]:
+    """Another function in the place of a workflow's own. It is workflow code, too."""
+
+    @wraps(body)
+    async def run_plain(*args: Any, **kwargs: Any) -> Any:
+        return body(*args, **kwargs)
+
+    stand_in = copy.copy(workflow)
+    stand_in.signature = workflow.signature  # what is stored stays what the workflow itself takes and gives
+    stand_in.fn = body if inspect.iscoroutinefunction(body) else run_plain
+    return stand_in
+
+
 def _raising(error: BaseException) -> Body:
     async def fail(*args: Any, **kwargs: Any) -> Any:
         del args, kwargs
@@ -102,12 +133,12 @@ def _raising(error: BaseException) -> Body:
     return fail
 
 
-def _check(activity: Activity[..., Any], body: Body) -> None:
-    """The body has to take every call that the activity takes."""
-    parameters = list(inspect.signature(activity.fn).parameters.values())
+def _check(known: Replaceable, body: Body) -> None:
+    """The body has to take every call that the activity or the workflow takes."""
+    parameters = list(inspect.signature(known.fn).parameters.values())
     args = [None for each in parameters if each.kind in _BY_POSITION]
     kwargs = {each.name: None for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
     try:
         inspect.signature(body).bind(*args, **kwargs)
     except (TypeError, ValueError) as error:
-        raise InvalidOption(f"what replaces {activity.name} does not take its arguments: {error}") from error
+        raise InvalidOption(f"what replaces {known.name} does not take its arguments: {error}") from error
