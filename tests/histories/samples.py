@@ -161,6 +161,45 @@ async def compensating() -> None:
         await asyncio.gather(add(1, 2), add(3, 4))
 
 
+@hf.workflow
+async def doubles(number: int) -> int:
+    return await add(number, number)
+
+
+@hf.workflow
+async def breaks(message: str) -> None:
+    await fail(message)
+
+
+@hf.workflow
+async def dozes() -> str:
+    return await hf.event("never", str)
+
+
+@hf.workflow
+async def relatives() -> list[object]:
+    """Children that return, fail, are refused, lose against a time-out, and are left behind."""
+    found: list[object] = list(await asyncio.gather(doubles(2), doubles(3)))
+    try:
+        await breaks("a cup")
+    except hf.WorkflowFailed as error:
+        found.append(str(error.cause))
+    chosen = await hf.start(doubles, 4, id="chosen")
+    with suppress(hf.InstanceConflict):
+        await hf.start(doubles, 5, id="chosen")
+    found.append(await chosen)
+    slow = await hf.start(dozes)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await slow
+    try:
+        await slow
+    except hf.WorkflowCancelled as error:
+        found.append(type(error).__name__)
+    await hf.start("dozes", detached=True)
+    return found
+
+
 async def speak(handle: hf.Handle[Any]) -> None:
     for number in (1, 2):
         await handle.raise_event("pair", number)
@@ -184,7 +223,10 @@ WORKFLOWS: list[hf.Workflow[..., Any]] = [
     keeping,
     continuing,
     compensating,
+    relatives,
 ]
+CHILDREN: list[hf.Workflow[..., Any]] = [doubles, breaks, dozes]
+"""What others start: not recorded by themselves."""
 ACTIVITIES: list[hf.Activity[..., Any]] = [add, fail, count]
 MEANWHILE: dict[str, Callable[[hf.Handle[Any]], Awaitable[None]]] = {"listening": speak, "compensating": cancel}
 """What is done to an instance while it runs, when it is recorded."""
@@ -192,7 +234,7 @@ MEANWHILE: dict[str, Callable[[hf.Handle[Any]], Awaitable[None]]] = {"listening"
 
 async def record() -> None:
     """Run what has no history yet, and keep it."""
-    async with hf.Engine(":memory:", workflows=WORKFLOWS, activities=ACTIVITIES) as engine:
+    async with hf.Engine(":memory:", workflows=[*WORKFLOWS, *CHILDREN], activities=ACTIVITIES) as engine:
         for workflow in WORKFLOWS:
             target = RECORDED / f"{workflow.name}.jsonl"
             if target.exists():
