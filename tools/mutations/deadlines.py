@@ -85,4 +85,18 @@ DEADLINES: Final = (
         "if False",
         f"{OVERDUE}::test_whoever_waits_is_told_at_once_and_bodies_are_told_to_stop",
     ),
+    in_python(
+        "a child is created without its deadline",
+        "A9",
+        "storage/sqlite/children",
+        "if new.deadline is not None",
+        "if False",
+    ),
+    in_python(
+        "the children of an overdue parent live on",
+        "A9",
+        "storage/sqlite/deadlines",
+        "children = close_children(transaction, found.number, found.execution)",
+        "children = ()",
+    ),
 )

@@ -1,7 +1,7 @@
 """Deadlines of instances: acted upon by anyone, once, and not before their time (A9, C1)."""
 
 from holdfast.core.deadlines import Deadline, DeadlineVerdict
-from holdfast.core.events import CancelRequested, DeadlinePassed, Started, decode_event, decode_events
+from holdfast.core.events import CancelRequested, ChildFailed, DeadlinePassed, Started, decode_event, decode_events
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.contract import (
     Block,
@@ -15,6 +15,7 @@ from holdfast.storage.contract import (
     StartedInstance,
 )
 from holdfast.testing.conformance.bench import ANNA, Bench, Rules, applied, check, closing, first_turn, start, turn
+from holdfast.testing.conformance.children import new_child, with_children
 from holdfast.testing.conformance.deliveries import cancel, claimable
 
 LIMIT_MS, GRACE_MS = 1_000, 500
@@ -149,6 +150,25 @@ class DeadlineRules(Rules):
             kept = await bench.store.read_deadline(said.number)
             check(kept is not None and kept.at_ms == said.created_at_ms + LIMIT_MS)
             check(await bench.store.read_deadline((await bench.instance("none")).number) is None)
+
+        self.on_bench(case)
+
+    def test_A9_a_child_has_its_deadline_from_its_creation_and_goes_with_a_parent_that_is_overdue(self) -> None:
+        async def case(bench: Bench) -> None:
+            parent = await limited(bench, "p", Deadline(LIMIT_MS, 0))
+            children = (new_child(0, "p/1/0", deadline=Deadline(7)), new_child(1, "p/1/1"))
+            check(applied(await bench.one(with_children(parent, *children))))
+            child = await bench.instance("p/1/0")
+            told = await bench.store.read_deadline(child.number)
+            check(told is not None and told.at_ms == child.created_at_ms + 7)
+            bench.clock.now_ms += 7
+            check(await expire(bench, child) is DeadlineVerdict.END)
+            inbox = [decode_event(row.event) for row in (await bench.store.load(parent.number, 1)).inbox]
+            check([type(event) for event in inbox] == [ChildFailed], "its parent is told")
+            bench.clock.now_ms += LIMIT_MS
+            outcome = await bench.one(Expire(number=parent.number))
+            check(isinstance(outcome, Expired) and [each.id for each in outcome.ended] == ["p/1/1"])
+            check((await bench.instance("p/1/1")).state is InstanceState.TERMINATED)
 
         self.on_bench(case)
 
