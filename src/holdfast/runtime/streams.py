@@ -119,9 +119,12 @@ class StreamSender:
             raise self._error
 
     async def _settle(self) -> None:
-        """Nothing more is sent; wait for what is on its way, so that the digits are known."""
+        """Nothing more is sent; wait for what is on its way, so that the digits are known.
+
+        Of an attempt that is given up here somebody else decides, who reads them in the store.
+        """
         self._waiting.clear()
-        while self._in_flight:
+        while self._in_flight and not self._running.is_abandoned:
             await self._next_outcome()
 
     async def _next_outcome(self) -> None:
