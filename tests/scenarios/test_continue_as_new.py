@@ -246,6 +246,47 @@ def test_A9_termination_between_two_executions_records_the_start_of_the_new_one(
     together(scenario())
 
 
+@pytest.mark.parametrize("from_outside", [False, True])
+@pytest.mark.parametrize("gap", ["read_instance", "load"])
+def test_A9_termination_while_the_next_execution_is_brought_to_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, gap: str, from_outside: bool
+) -> None:
+    """It ends the instance for good: the code of the new execution does nothing, and nobody calls that a fault."""
+    store, begun = tmp_path / "shop.db", list[int]()
+
+    @hf.activity
+    async def begin(at: int) -> None:
+        begun.append(at)
+
+    @hf.workflow
+    async def again(at: int = 0) -> None:
+        await begin(at)
+        hf.continue_as_new(at + 1)
+
+    async def scenario() -> None:
+        client = await hf.connect(store)
+        async with engine_of(store, again, begin) as engine:
+            whole = getattr(engine.store, gap)
+
+            async def interrupted(number: Any, *rest: Any) -> Any:
+                if begun and (await engine.store.find(handle.id)).execution == 2:  # type: ignore[union-attr,arg-type]
+                    monkeypatch.undo()
+                    await (client if from_outside else engine).get("it").terminate("enough")
+                return await whole(number, *rest)
+
+            handle = await engine.start(again, id="it")
+            monkeypatch.setattr(engine.store, gap, interrupted)
+            with pytest.raises(hf.WorkflowTerminated):
+                await handle.result()
+        await client.close()
+        check_tables(store)
+        assert audit(store) == []
+
+    together(scenario())
+    assert begun == [0]
+    assert "is blocked" not in caplog.text
+
+
 def test_20_verify_finds_an_execution_without_its_successor(tmp_path: Path) -> None:
     store = tmp_path / "shop.db"
     run_and_audit(climb, 2, store=store)

@@ -121,6 +121,37 @@ def test_G11_state_survives_a_crash_and_another_engine_goes_on_with_it(tmp_path:
     together(scenario())
 
 
+def test_G11_state_is_one_while_two_engines_take_the_turns_of_an_instance(tmp_path: Path) -> None:
+    """Neither keeps anything in memory, so whoever is first takes the next turn, and both show the same."""
+    store, steps = tmp_path / "s.db", 8
+
+    @hf.workflow(name="tallying")
+    async def tallying() -> dict[str, int]:
+        async for number in hf.events("number", int):
+            hf.state["sum"] = hf.state.get("sum", int, 0) + number
+            hf.state[f"last-{number % 2}"] = number
+            hf.set_status(number)
+            if number == steps - 1:
+                break
+        return {key: hf.state.get(key, int, 0) for key in hf.state}
+
+    async def scenario() -> None:
+        engines = [engine_of(store, tallying, cache_size=0), engine_of(store, tallying, cache_size=0)]
+        async with engines[0] as first, engines[1] as second:
+            await first.start(tallying, id="it")
+            for number in range(steps):
+                await (first, second)[number % 2].get("it").raise_event("number", number)
+            expected = {"sum": sum(range(steps)), "last-0": steps - 2, "last-1": steps - 1}
+            assert await second.get("it").result() == expected
+            for engine in (first, second):
+                assert await engine.get("it").state() == expected
+                assert (await engine.get("it").describe()).custom_status == steps - 1
+        check_tables(store)
+        assert audit(store) == []
+
+    together(scenario())
+
+
 @pytest.mark.parametrize(
     ("key", "value", "error"),
     [("", 1, hf.InvalidOption), ("k" * 201, 1, hf.InvalidOption), ("k", "x" * 70_000, hf.PayloadError)],

@@ -13,6 +13,7 @@ from tests.scenarios.test_store_trouble import FailOnce
 
 import holdfast as hf
 from holdfast.runtime.faults import FaultPoint
+from holdfast.runtime.streams import MAX_AHEAD, MAX_TOGETHER
 from holdfast.storage.contract import Member, Responses, Turn
 
 PARTS = 6
@@ -186,6 +187,28 @@ def test_G1_a_stream_reaches_the_engine_that_took_the_instance_over(tmp_path: Pa
 
 def has_values(member: Member) -> bool:
     return isinstance(member, Turn) and bool(member.entries)
+
+
+@pytest.mark.parametrize("cache_size", [0, 10])
+def test_L15_a_body_waits_when_it_is_far_ahead_of_the_disk(tmp_path: Path, cache_size: int) -> None:
+    store, yielded, ahead = tmp_path / "a.db", list[int](), list[int]()
+
+    @hf.activity
+    async def fast() -> AsyncIterator[int]:
+        for number in range(5 * MAX_AHEAD):
+            yielded.append(number)
+            yield number
+
+    @hf.workflow
+    async def count() -> int:
+        return len([number async for number in fast()])
+
+    def look(point: FaultPoint, members: Sequence[Member]) -> None:
+        if point is FaultPoint.BEFORE_COMMIT and yielded and members:
+            ahead.append(len(yielded) - rows(store, LEDGER)[0][0])
+
+    assert finish(count, fast, store=store, cache_size=cache_size, fault_hook=look) == 5 * MAX_AHEAD
+    assert MAX_TOGETHER <= max(ahead) <= MAX_AHEAD
 
 
 def test_W10_a_worker_that_stops_leaves_every_value_that_was_yielded(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ def check_attempts(
     grouped = {activity: list(group) for activity, group in groupby(attempts, lambda attempt: attempt.activity)}
     for activity, tries in grouped.items():
         findings += _check_series(activity, tries, reading)
+        if reading.is_complete and activity not in reading.abandoned:
+            findings += _check_exits(activity, tries, reading, is_open=is_open)
     for activity, name in reading.scheduled.items():
         if activity not in grouped:
             text = f"activity {activity} ({name}) was scheduled and has no attempt"
@@ -101,6 +103,23 @@ def _check_series(activity: int, tries: list[RawAttempt], reading: HistoryReadin
         if attempt.state not in (_A.FAILED, _A.TIMED_OUT)
     ]
     return findings
+
+
+def _check_exits(activity: int, tries: list[RawAttempt], reading: HistoryReading, *, is_open: bool) -> list[Finding]:
+    """L5, L6, L13: what left leg 2 is in the history. A closing instance lets go of what it has not applied yet."""
+    try:
+        exits = sum(read(attempt.ledger).responses_exited for attempt in tries)
+    except LedgerError:
+        return []  # said elsewhere
+    outcome = reading.outcomes.get(activity)
+    last = next((attempt for attempt in tries if outcome is not None and attempt.attempt == outcome.attempt), None)
+    applied = reading.yielded.get(activity, 0)
+    if last is not None and last.state != _A.TIMED_OUT and read(last.ledger).leg1_concluded:
+        applied += 1  # that it timed out, or was never begun, is no response of an attempt
+    if exits < applied or (exits > applied and (is_open or outcome is not None)):
+        text = f"{exits} responses of activity {activity} left leg 2, and the history has {applied}"
+        return [(Rule.LEDGER_AGREES, text)]
+    return []
 
 
 def _check_outcome(outcome: Answer, tries: list[RawAttempt], payloads: dict[str, bytes]) -> list[Finding]:

@@ -140,7 +140,11 @@ class InstanceOwner:
         try:
             self._runs.replay(live.number, live.run, loaded.history)
         except Exception as error:  # noqa: BLE001 - whatever it is, this build cannot go on with it
-            self._block(live, error)
+            current = await self._store.read_instance(live.number)
+            if current is None or (current.fence, current.owner) != (live.fence, self._key()):
+                self.forget(live)  # it was ended, or taken over, between its claim and this look (A9)
+            else:
+                self._block(live, error)
             return
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
         if self._take_in(live, loaded.inbox, loaded.attempts):

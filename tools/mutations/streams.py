@@ -1,0 +1,142 @@
+"""Mutants of streams and of what a workflow keeps: each value once and in order, and state with its turn."""
+
+from typing import Final
+
+from tools.mutations.mutant import in_python, in_sql
+
+STREAMS: Final = "tests/scenarios/test_streams.py"
+PATHS: Final = "tests/scenarios/test_stream_paths.py"
+DIGITS: Final = "tests/unit/core/test_streams.py"
+STATE: Final = "tests/scenarios/test_state.py"
+LIVE_UNIT: Final = "tests/unit/runtime/test_live.py"
+CONTINUED: Final = "tests/scenarios/test_continue_as_new.py"
+AUDIT: Final = "tests/scenarios/test_verify_streams.py"
+
+FLOWS: Final = (
+    in_sql("values of an attempt that was asked to stop count", "L9", "enter_responses", "+state = 'RUNNING'", "1"),
+    in_sql("values of somebody else count", "L13", "enter_responses", "owner = ?9", "?9 IS NOT NULL"),
+    in_sql("the same values count twice", "L11", "enter_responses", "ledger / 1000000 = ?10", "?10"),
+    in_sql("more values leave than have entered", "L14", "exit_pending", ">= ?1", ">= 0"),
+    in_python(
+        "values that wait wake nobody",
+        "G5",
+        "storage/sqlite/streams",
+        "sql.wake_instance, key.number",
+        "'SELECT ?', 0",
+        STREAMS,
+    ),
+    in_python(
+        "values of a rejected turn stay counted",
+        "L14",
+        "storage/sqlite/members",
+        "take_back(transaction, turn.entries)",
+        "pass",
+    ),
+    in_python(
+        "a turn is taken although its values were stale",
+        "L13",
+        "storage/sqlite/members",
+        "if not stale and entered and _advance(",
+        "if not stale and _advance(",
+    ),
+    in_python(
+        "stale values take others with them",
+        "L13",
+        "storage/sqlite/streams",
+        "take_back(transaction, entries[:at])",
+        "pass",
+    ),
+    in_python("values that ride with a turn never leave", "L5", "core/streams", "+ count * RESPONSE_EXIT", "", DIGITS),
+    in_python("the last response has no room", "L12", "core/streams", "MAX_RESPONSES - 1", "MAX_RESPONSES", DIGITS),
+    in_python(
+        "values overtake those in the inbox",
+        "L15",
+        "runtime/live",
+        "live.run.values_of(key.activity) == values",
+        "True",
+        PATHS,
+    ),
+    in_python(
+        "values of a turn that failed are lost",
+        "L13",
+        "runtime/entries",
+        "            entry.go_alone()\n",
+        "            pass\n",
+        PATHS,
+    ),
+    in_python(
+        "values are handed in twice", "L11", "runtime/live", "type(message.response) is not Entry", "True", LIVE_UNIT
+    ),
+    in_python(
+        "a body never waits for the disk",
+        "L15",
+        "runtime/streams",
+        "return len(waiting) >= self._most",
+        "return False",
+        PATHS,
+    ),
+    in_python(
+        "a number is given to two messages",
+        "L11",
+        "runtime/streams",
+        "self._next_number += count",
+        "self._next_number += 1",
+        STREAMS,
+    ),
+    in_python(
+        "a stream that begins again does not say so",
+        "L15",
+        "replay/streams",
+        "self._attempt = attempt\n            self.arrived",
+        "self.arrived.copy",
+        STREAMS,
+    ),
+    in_python(
+        "of values that came together one is given",
+        "L15",
+        "replay/streams",
+        "self.arrived.extend(event.more)",
+        "pass",
+        STREAMS,
+    ),
+    in_python(
+        "leaving a loop leaves the body running", "L15", "replay/streams", "self._abandon(number)", "pass", STREAMS
+    ),
+    in_python(
+        "what left leg 2 may be missing from the history",
+        "L13",
+        "audit/attempts",
+        "is_open or outcome is not None",
+        "False",
+        AUDIT,
+    ),
+    in_python(
+        "a large value among others stays in the row",
+        "L15",
+        "storage/large",
+        "[_aside(value, payloads) for value in event.values]",
+        "list(event.values)",
+        STREAMS,
+    ),
+    in_python(
+        "what ended before it was brought to life is parked",
+        "A9",
+        "runtime/instances",
+        "(current.fence, current.owner) != (live.fence, self._key())",
+        "False",
+        CONTINUED,
+    ),
+    in_python(
+        "what was taken away from the state is still there",
+        "G11",
+        "storage/sqlite/keeping",
+        "if kept.value is None:",
+        "if False:",
+    ),
+    in_sql(
+        "a value of the state is kept once only", "G11", "keep", "DO UPDATE SET value = excluded.value", "DO NOTHING"
+    ),
+    in_python(
+        "a changed state is not committed", "G11", "replay/calls", "self._output.kept[key] = value", "pass", STATE
+    ),
+)
