@@ -304,3 +304,65 @@ def test_queries_work_in_an_environment() -> None:
             assert await handle.query(total) == 3
 
     together(scenario())
+
+
+def test_C1_a_client_without_code_asks_through_the_store(tmp_path: Path) -> None:
+    """The owner answers for what is live, and any worker for what nobody has; nothing of it is left behind."""
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        client = await hf.connect(path)
+        try:
+            async with engine_of(path, *ALL) as owner, engine_of(path, *ALL):
+                handle = await owner.start(counts, 5, id="it")
+                await handle.raise_event("number", 3)
+                await until(lambda: len(history_of(path, 1)) == 4)
+                before = rows(path, "SELECT turn, fence FROM instances"), rows(path, "SELECT * FROM history")
+                asked = client.get("it")
+                assert await asked.query("total") == 3
+                assert await asked.query("stock", "pens", 5, returns=Stock) == Stock("pens", 5)
+                with pytest.raises(hf.UnknownQuery, match="it answers status, stock, total"):
+                    await asked.query("nope")
+                assert before == (rows(path, "SELECT turn, fence FROM instances"), rows(path, "SELECT * FROM history"))
+                await handle.raise_event("number", 4)
+                await handle.result(timeout=10)
+                assert await asked.query("total") == 7, "after the end, any worker that has the code answers"
+            await until(lambda: not rows(path, "SELECT 1 FROM questions"))
+            with pytest.raises(TimeoutError, match="nobody answered the query 'total' of 'it' in time"):
+                await asked.query("total", timeout=0.05)
+            await until(lambda: not rows(path, "SELECT 1 FROM questions"))
+        finally:
+            await client.close()
+
+    together(scenario())
+
+
+def test_a_question_whose_asker_is_gone_is_removed_when_its_time_is_over(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, *ALL) as engine:
+            await engine.start(counts, id="it")
+            rows(path, "INSERT INTO questions VALUES ('gone', 1, 'total', x'5b5d', 1, NULL, NULL)")
+            await until(lambda: not rows(path, "SELECT 1 FROM questions"))
+
+    together(scenario())
+
+
+def test_G12_whoever_cannot_replay_asks_the_owner(tmp_path: Path) -> None:
+    @hf.workflow(name="counts")
+    async def other_build(until_sum: int = 1_000) -> None:
+        await step(until_sum)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        client = await hf.connect(path, workflows=[other_build])
+        try:
+            async with engine_of(path, *ALL) as owner:
+                await owner.start(counts, id="it")
+                assert await client.get("it").query("total") == 0
+            with pytest.raises(hf.HistoryMismatch):
+                await client.get("it").query("total")
+        finally:
+            await client.close()
+
+    together(scenario())

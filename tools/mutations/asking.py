@@ -103,4 +103,11 @@ ASKING: Final = (
         "",
         ENDINGS,
     ),
+    in_sql("two workers take one question", "C1", "take_questions", "WHERE questions.taken_by IS NULL", "WHERE 1"),
+    in_sql(
+        "anybody answers for an instance that is live elsewhere", "C1", "take_questions", "instances.owner IS NULL", "1"
+    ),
+    in_sql("a question is answered by one who has not taken it", "C1", "answer_question", "taken_by = ?2", "?2"),
+    in_sql("what has not begun is asked", "G11", "take_questions", "instances.turn > 0", "1"),
+    in_sql("a question goes before its time", "C1", "forget_questions", "expires_at_ms <= ?", "expires_at_ms <= 2 * ?"),
 )

@@ -6,26 +6,42 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.authoring.durations import Duration
+from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.handlers import Query
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
 from holdfast.client.arguments import encoded_arguments, limited
 from holdfast.client.changes import Changes
 from holdfast.client.updating import Updating
-from holdfast.core.answers import Answer, AnswerKind
+from holdfast.core.answers import Answer, AnswerKind, decode_answer
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, to_exception
+from holdfast.runtime.committer import Committer
 from holdfast.runtime.last_words import LastWords
-from holdfast.runtime.queries import ask_history, ask_live
+from holdfast.runtime.queries import ask_here
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import Worker
-from holdfast.storage.contract import Deliver, Delivered, InstanceId, InstanceNumber, InstanceRecord
+from holdfast.storage.contract import (
+    Ask,
+    Deliver,
+    Delivered,
+    Failed,
+    Forget,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    Outcome,
+    Question,
+    Rejected,
+)
 from holdfast.storage.sqlite.store import SqliteStore
 
+LATE_MS: Final = 5_000
+"""A question outlives its asker's patience by so much, and then its row is removed by others."""
+LONGEST_KEPT_MS: Final = 86_400_000
 QUERY_SECONDS: Final = 10.0
 """How long an answer is waited for where nothing else is said."""
 _failure: Final = msgspec.json.Decoder(Failure)
@@ -39,13 +55,16 @@ class Asking:
         store: SqliteStore,
         registry: Registry,
         surroundings: Surroundings,
+        *,
         worker: Callable[[], Worker | None],
         deliver: Callable[[Deliver], Awaitable[Delivered]],
+        committer: Callable[[], Committer],
     ) -> None:
         self._store = store
         self._registry = registry
         self._surroundings = surroundings
         self._worker = worker
+        self._committer = committer
         self._own_runs: RunMaker | None = None
         self.changes = changes = Changes()
         new_id = surroundings.providers.unique_text
@@ -66,7 +85,7 @@ class Asking:
         data = encoded_arguments(args, f"the arguments of query {name!r}")
         async with limited(within, f"nobody answered the query {name!r} of {instance_id!r} in time"):
             record = await self._begun(instance_id, number)
-            answer = await self._answer(record, name, data)
+            answer = await self._answer(record, name, data, within)
         returns = query.annotation if isinstance(query, Query) else returns
         return self._told(instance_id, name, answer, returns)
 
@@ -82,15 +101,33 @@ class Asking:
                 raise WorkflowBlocked(f"{instance_id} is blocked: {record.blocked}")
         raise InstanceNotFound(f"no instance has the id {instance_id!r}")
 
-    async def _answer(self, record: InstanceRecord, name: str, data: bytes) -> Answer:
-        worker = self._worker()
-        if worker is not None:
-            answer = await ask_live(worker.instances, record.number, name, data)
-            if answer is not None:
-                return answer
-            record = await self._store.read_instance(record.number) or record
-        self._registry.workflow(record.workflow)
-        return await ask_history(self._store, self._runs, record, name, data)
+    async def _answer(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Answer:
+        """Whoever has the code: this process, or one that finds the question in the store."""
+        if record.workflow in self._registry.workflows:
+            worker = self._worker()
+            instances = None if worker is None else worker.instances
+            asked = await ask_here(self._store, self._runs, instances, number=record.number, name=name, data=data)
+            is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.key)
+            if asked is not None and (asked.kind is not AnswerKind.REFUSED or not is_elsewhere):
+                return asked
+        return await self._ask_others(record, name, data, within)
+
+    async def _ask_others(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Answer:
+        question = Question(id=self._surroundings.providers.unique_text(), number=record.number, name=name, input=data)
+        kept_ms = LONGEST_KEPT_MS if within is None else milliseconds(within, "timeout") + LATE_MS
+        outcome = await self._committer().commit(Ask(question=question, expires_at_ms=self._store.now_ms() + kept_ms))
+        if isinstance(outcome, Rejected):
+            raise QueryFailed(f"the query {name!r} was not put to anybody: {outcome.reason}")
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        try:
+            async for _ in self.changes.looks():
+                answer = await self._store.read_answer(question.id)
+                if answer is not None:
+                    return decode_answer(answer)
+        finally:
+            self._committer().submit(Forget(question=question.id), _ignore)
+        raise AssertionError
 
     @property
     def _runs(self) -> RunMaker:
@@ -117,3 +154,7 @@ class Asking:
                 raise UnknownQuery(said, tuple(known))
             case AnswerKind.REFUSED | AnswerKind.REJECTED:
                 raise to_exception(_failure.decode(data), self._registry.resolve)
+
+
+def _ignore(_: Outcome) -> None:
+    """A row that stays is removed when its time is over."""

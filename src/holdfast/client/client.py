@@ -74,13 +74,20 @@ class Client:
         self._providers = providers = surroundings.providers
         self._committer = Committer(store, providers.commit_id, after_group=self._committed)
         self._waiters = Waiters(store.read_instance)
-        self.asking = Asking(store, registry, surroundings, lambda: self.worker, self._deliver)
+        self.asking = Asking(
+            store,
+            registry,
+            surroundings,
+            worker=lambda: self.worker,
+            deliver=self._deliver,
+            committer=lambda: self._committer,
+        )
         self._bell: Bell | None = None
 
     async def open(self) -> None:
         """Open the store and begin to listen for other processes."""
         await self._store.open()
-        self._bell = self._surroundings.make_bell(self._store.path, self._providers.unique_text(), self._woken)
+        self._bell = self._surroundings.make_bell(self._store.path, self._providers.unique_text(), self._rung)
         self._bell.open()
 
     async def close(self) -> None:
@@ -376,6 +383,10 @@ class Client:
 
     def _sent(self) -> None:
         """A message of this process is on disk. Its end, if it causes one, is told by whoever takes it."""
+
+    def _rung(self) -> None:
+        """Another process has written something."""
+        self._woken()
 
     def _woken(self) -> None:
         self._waiters.look()

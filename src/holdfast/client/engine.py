@@ -140,6 +140,11 @@ class Engine(Client):
             self._worker.instances.drop(number)
         super()._ended_from_outside(instance_id, number)
 
+    def _rung(self) -> None:
+        super()._rung()
+        if self._worker is not None:
+            self._worker.questions.look()
+
     def _sent(self) -> None:
         if self._worker is not None:
             self._worker.look()

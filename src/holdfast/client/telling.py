@@ -13,11 +13,13 @@ from holdfast.storage.contract import (
     Delivered,
     EndedInstance,
     Expired,
+    Forget,
     HeartbeatAttempt,
     Member,
     Outcome,
     Start,
     StartedInstance,
+    TakeQuestions,
     TerminatedInstance,
     Turn,
 )
@@ -41,7 +43,7 @@ def is_for_others(member: Member) -> bool:
             if first is None or first.close is not None or len(first.attempts) > 0 or ends_another:
                 return True
             return _reaches_others(first)
-        case ClaimAttempts() | ClaimInstances() | HeartbeatAttempt():
+        case ClaimAttempts() | ClaimInstances() | HeartbeatAttempt() | TakeQuestions() | Forget():
             return False
         case _:
             return True

@@ -1,8 +1,12 @@
 """What comes back to those who ask a workflow something: a value, an error of its code, or why there is neither."""
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
+
+MAX_QUESTIONS: Final = 1_000
+"""Questions that may wait in a store at the same time."""
 
 
 class AnswerKind(StrEnum):

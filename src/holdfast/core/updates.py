@@ -8,7 +8,7 @@ from holdfast.core.gates import EventVerdict
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.core.words import word
 
-MAX_OPEN_UPDATES: Final = 10_000
+MAX_OPEN_UPDATES: Final = 1_000
 """Updates of one instance that were sent and not answered yet."""
 REJECTION_KEPT_MS: Final = 600_000
 """How long is kept that an update was rejected: long enough for its sender, who waits for it, to read it."""

@@ -39,6 +39,18 @@ async def ask_live(instances: InstanceOwner, number: InstanceNumber, name: str, 
     return None
 
 
+async def ask_here(
+    store: Store, runs: RunMaker, instances: InstanceOwner | None, *, number: InstanceNumber, name: str, data: bytes
+) -> Answer | None:
+    """Ask the code that is live here, or else that which is known here; None if the instance is not there any more."""
+    if instances is not None:
+        answer = await ask_live(instances, number, name, data)
+        if answer is not None:
+            return answer
+    record = await store.read_instance(number)
+    return None if record is None else await ask_history(store, runs, record, name, data)
+
+
 def _tell(live: LiveInstance, name: str, data: bytes, told: "asyncio.Future[Answer]") -> None:
     if not told.done():
         told.set_result(_logged(live.id, ask(live.run, name, data)))

@@ -30,6 +30,7 @@ from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS
 from holdfast.runtime.live import Message
 from holdfast.runtime.net import Net
+from holdfast.runtime.questions import Questions
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.storage.contract import (
@@ -118,8 +119,12 @@ class Worker:
             ended=ended,
             work_is_waiting=self.look,
         )
-        self._janitor, self._net = self._make_janitor(), self._make_net()
+        self._janitor, self._net, self.questions = self._make_janitor(), self._make_net(), self._make_questions()
         self._beginning: set[LiveInstance] = set()
+
+    def _make_questions(self) -> Questions:
+        known = (self._store, self._registry, self.committer, self.instances)
+        return Questions(*known, runs=self.runs, key=lambda: self.key)
 
     def _make_net(self) -> Net:
         return Net(
@@ -163,6 +168,7 @@ class Worker:
             asyncio.create_task(self.claims.run(self.instances), name="holdfast-worker"),
             asyncio.create_task(self._look_after(), name="holdfast-janitor"),
             asyncio.create_task(self._net.run(), name="holdfast-net"),
+            asyncio.create_task(self.questions.run(), name="holdfast-questions"),
         ]
 
     async def stop(self) -> None:

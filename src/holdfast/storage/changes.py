@@ -15,7 +15,7 @@ from holdfast.core.events import (
 from holdfast.core.gates import EventVerdict, IdPolicy, Mailbox
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
-from holdfast.core.updates import UpdateState
+from holdfast.storage.answers import AskingMember, TakenQuestions, UpdateAnswer
 from holdfast.storage.children import AskChild, CloseChildren, EndedInstance, NewChild
 from holdfast.storage.records import (
     AttemptKey,
@@ -99,14 +99,6 @@ class KeptValue(Record, frozen=True):
 
     key: str
     value: bytes | None
-
-
-class UpdateAnswer(Record, frozen=True):
-    """How far an update has come with a turn. `answer` is an encoded payload, None while there is none."""
-
-    id: str
-    state: UpdateState
-    answer: bytes | None = None
 
 
 class NextExecution(Record, frozen=True):
@@ -313,6 +305,7 @@ Member = (
     | SetDeadline
     | Expire
     | CloseChildren
+    | AskingMember
 )
 
 
@@ -406,4 +399,5 @@ Outcome = (
     | ClaimedAttempts
     | Delivered
     | Expired
+    | TakenQuestions
 )

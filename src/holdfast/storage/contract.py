@@ -13,6 +13,16 @@ from typing import Protocol
 
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.liveness import Heartbeat, Reply, WorkerKey
+from holdfast.storage.answers import (
+    AnswerQuestion,
+    Ask,
+    Forget,
+    Question,
+    TakenQuestions,
+    TakeQuestions,
+    UpdateAnswer,
+    Waiting,
+)
 from holdfast.storage.changes import (
     Addressee,
     Applied,
@@ -47,7 +57,6 @@ from holdfast.storage.changes import (
     TerminatedInstance,
     Transition,
     Turn,
-    UpdateAnswer,
 )
 from holdfast.storage.children import AskChild, CloseChildren, EndedInstance, Family, NewChild, Parent
 from holdfast.storage.records import (
@@ -75,7 +84,9 @@ from holdfast.storage.records import (
 
 __all__ = [
     "Addressee",
+    "AnswerQuestion",
     "Applied",
+    "Ask",
     "AskChild",
     "AttemptKey",
     "AttemptRecord",
@@ -98,6 +109,7 @@ __all__ = [
     "Failed",
     "Family",
     "Fence",
+    "Forget",
     "HeartbeatAttempt",
     "Held",
     "HeldAttempt",
@@ -118,6 +130,7 @@ __all__ = [
     "Outcome",
     "Parent",
     "PendingExit",
+    "Question",
     "Record",
     "Registration",
     "Rejected",
@@ -128,6 +141,8 @@ __all__ = [
     "Start",
     "StartedInstance",
     "Store",
+    "TakeQuestions",
+    "TakenQuestions",
     "Terminate",
     "TerminatedInstance",
     "TimerRow",
@@ -135,6 +150,7 @@ __all__ = [
     "Turn",
     "UpdateAnswer",
     "UpdateRow",
+    "Waiting",
     "WorkerRow",
 ]
 
@@ -206,6 +222,14 @@ class Store(Protocol):
 
     async def read_update(self, number: InstanceNumber, update_id: str) -> UpdateRow | None:
         """What became of an update of an instance; None if nobody sent it, or it was rejected long ago."""
+        ...
+
+    async def questions_waiting(self) -> Waiting:
+        """Whether there is a question that nobody has taken, or a row that has outlived its time."""
+        ...
+
+    async def read_answer(self, question_id: str) -> bytes | None:
+        """The answer to a question; None while there is none."""
         ...
 
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:

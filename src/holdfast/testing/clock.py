@@ -17,7 +17,14 @@ from holdfast.runtime.providers import SystemProviders
 
 MILLISECONDS: Final = 1000
 HOUSEKEEPING: Final = frozenset(
-    {"holdfast-worker", "holdfast-janitor", "holdfast-net", "holdfast-waiters", "holdfast-changes"}
+    {
+        "holdfast-worker",
+        "holdfast-janitor",
+        "holdfast-net",
+        "holdfast-waiters",
+        "holdfast-changes",
+        "holdfast-questions",
+    }
 )
 """Tasks whose timers are looks, not waits for something."""
 ATTRIBUTE: Final = "_holdfast_clock"

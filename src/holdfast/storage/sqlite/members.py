@@ -16,7 +16,9 @@ from holdfast.core.liveness import LOSS_EVENT, WorkerKey, WorkerState
 from holdfast.core.require import require
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.contract import (
+    AnswerQuestion,
     Applied,
+    Ask,
     AttemptRecord,
     Block,
     ClaimAttempts,
@@ -30,6 +32,7 @@ from holdfast.storage.contract import (
     EndedInstance,
     Expire,
     Fence,
+    Forget,
     HeartbeatAttempt,
     InstanceNumber,
     InstanceRecord,
@@ -43,6 +46,7 @@ from holdfast.storage.contract import (
     SetDeadline,
     Start,
     StartedInstance,
+    TakeQuestions,
     Terminate,
     Turn,
 )
@@ -56,6 +60,7 @@ from holdfast.storage.sqlite.deadlines import apply_expire, apply_set_deadline, 
 from holdfast.storage.sqlite.delivery import apply_deliver, write_mail
 from holdfast.storage.sqlite.families import apply_close_children, apply_terminate, terminate_family
 from holdfast.storage.sqlite.keeping import keep
+from holdfast.storage.sqlite.questions import apply_answer, apply_ask, apply_forget, apply_take
 from holdfast.storage.sqlite.rows import attempt_of, instance_of
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.streams import apply_responses, enter_with_turn, exit_pending, take_back
@@ -89,7 +94,7 @@ def _actor(member: Member) -> WorkerKey | None:
             return member.owner
         case Start():
             return member.first.owner if member.first else None
-        case Lose() | Terminate() | Deliver() | Expire() | CloseChildren():
+        case Lose() | Terminate() | Deliver() | Expire() | CloseChildren() | Ask() | Forget():
             return None
         case Retry():
             return member.ended.owner if member.by_owner else None
@@ -387,5 +392,9 @@ HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
     SetDeadline: apply_set_deadline,
     Expire: apply_expire,
     CloseChildren: apply_close_children,
+    Ask: apply_ask,
+    TakeQuestions: apply_take,
+    AnswerQuestion: apply_answer,
+    Forget: apply_forget,
 }
 """How each kind of member is applied. A test compares it with the members there are."""

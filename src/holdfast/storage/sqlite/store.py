@@ -36,6 +36,7 @@ from holdfast.storage.contract import (
     Outcome,
     Registration,
     UpdateRow,
+    Waiting,
     WorkerRow,
 )
 from holdfast.storage.forks import generation
@@ -218,6 +219,14 @@ class SqliteStore:
     async def read_update(self, number: InstanceNumber, update_id: str) -> UpdateRow | None:
         rows = self._read(sql.read_update, number, update_id)
         return update_of(rows[0]) if rows else None
+
+    async def questions_waiting(self) -> Waiting:
+        has_questions, has_expired = self._read(sql.questions_waiting, self.now_ms())[0]
+        return Waiting(has_questions=bool(has_questions), has_expired=bool(has_expired))
+
+    async def read_answer(self, question_id: str) -> bytes | None:
+        rows = self._read(sql.read_answer, question_id)
+        return rows[0][0] if rows else None
 
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         return [inbox_of(row) for row in self._read(sql.read_inbox_of_owner, owner, after_row)]

@@ -127,7 +127,6 @@ class SqliteWriter:
             if self._groups % FORGET_EVERY == 0:
                 transaction.change(sql.forget_commits, transaction.now_ms - COMMITS_KEPT_MS)
                 transaction.change(sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS)
-                transaction.change(sql.forget_rejected_updates, transaction.now_ms)
             before_ms = self._elapsed_ms()
             self._cursor.execute("COMMIT")
             self.last_commit_ms = self._elapsed_ms() - before_ms

@@ -22,6 +22,7 @@ from holdfast.testing.conformance.instances import InstanceRules
 from holdfast.testing.conformance.keeping import KeepingRules
 from holdfast.testing.conformance.lost_owners import LostOwnerRules
 from holdfast.testing.conformance.policies import PolicyRules
+from holdfast.testing.conformance.questions import QuestionRules
 from holdfast.testing.conformance.sharing import SharingRules
 from holdfast.testing.conformance.streams import StreamRules
 from holdfast.testing.conformance.terminations import TerminationRules
@@ -48,5 +49,6 @@ class StoreConformance(
     ChildRules,
     DeadlineRules,
     UpdateRules,
+    QuestionRules,
 ):
     """All of the rules."""

@@ -146,6 +146,19 @@ CREATE TABLE updates (
 CREATE INDEX updates_open ON updates (number) WHERE answer IS NULL;
 CREATE INDEX updates_expiring ON updates (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 
+-- Queries of those who do not have the code: taken by one who has it, and removed with their answer.
+CREATE TABLE questions (
+    id            TEXT PRIMARY KEY,
+    number        INTEGER NOT NULL,
+    name          TEXT    NOT NULL,
+    input         BLOB    NOT NULL,
+    expires_at_ms INTEGER NOT NULL,
+    taken_by      TEXT,                                 -- a worker's key; null: nobody has taken it yet
+    answer        BLOB
+) WITHOUT ROWID;
+
+CREATE INDEX questions_waiting ON questions (number) WHERE taken_by IS NULL;
+
 CREATE TABLE workers (
     key              TEXT PRIMARY KEY,
     state            TEXT    NOT NULL,

@@ -1,0 +1,81 @@
+"""Answers questions that those without the code put into the store: about what is live here, and about what nobody has.
+
+A question is taken before it is answered, so that no two workers are at it, and none takes down more than one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from holdfast.authoring.registry import Registry
+from holdfast.core.answers import encode_answer
+from holdfast.core.liveness import WorkerKey
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.instances import InstanceOwner
+from holdfast.runtime.queries import ask_here
+from holdfast.runtime.runs import RunMaker
+from holdfast.storage.contract import AnswerQuestion, Forget, Outcome, Question, Store, TakenQuestions, TakeQuestions
+
+logger = logging.getLogger("holdfast")
+
+LOOK_SECONDS: Final = 1.0
+"""How often is looked for questions that no wake-up told of."""
+BATCH: Final = 100
+
+
+class Questions:
+    """The share of one worker in answering."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        committer: Committer,
+        instances: InstanceOwner,
+        *,
+        runs: RunMaker,
+        key: Callable[[], WorkerKey],
+    ) -> None:
+        self._store, self._workflows = store, tuple(registry.workflows)
+        self._committer, self._instances, self._runs, self._key = committer, instances, runs, key
+        self._wake = asyncio.Event()
+
+    def look(self) -> None:
+        """Another process has written something."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Answer and wait, for ever."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self.answer_all()
+            except Exception:
+                logger.exception("questions could not be answered, and are looked at again")
+
+    async def answer_all(self) -> None:
+        """One round: nearly always a look that finds nothing."""
+        waiting = await self._store.questions_waiting()
+        if waiting.has_expired:
+            await self._committer.commit(Forget())
+        if waiting.has_questions and self._workflows:
+            take = TakeQuestions(owner=self._key(), workflows=self._workflows, limit=BATCH)
+            outcome = await self._committer.commit(take)
+            for question in outcome.questions if isinstance(outcome, TakenQuestions) else []:
+                await self._answer(question, take.owner)
+
+    async def _answer(self, question: Question, owner: WorkerKey) -> None:
+        number, name, data = question.number, question.name, question.input
+        answer = await ask_here(self._store, self._runs, self._instances, number=number, name=name, data=data)
+        if answer is not None:
+            member = AnswerQuestion(id=question.id, owner=owner, answer=encode_answer(answer))
+            self._committer.submit(member, _ignore)
+
+
+def _ignore(_: Outcome) -> None:
+    """Whoever asked waits no more, or asks again."""

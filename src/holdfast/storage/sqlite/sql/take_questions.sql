@@ -1,0 +1,11 @@
+-- One statement inside a write transaction: two workers never get the same question. What a live worker owns is left to it,
+-- and so is what has not begun: there is nothing to be seen of it yet (G11).
+UPDATE questions SET taken_by = ?1
+WHERE id IN (
+    SELECT questions.id FROM questions JOIN instances ON instances.number = questions.number
+    WHERE questions.taken_by IS NULL AND questions.expires_at_ms > ?2 AND instances.turn > 0
+      AND (instances.owner = ?1
+        OR (instances.owner IS NULL AND EXISTS (SELECT 1 FROM json_each(?3) WHERE value = instances.workflow)))
+    LIMIT ?4
+)
+RETURNING id, number, name, input
