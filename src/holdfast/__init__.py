@@ -71,11 +71,13 @@ if TYPE_CHECKING:
     from holdfast.client.client import Client
     from holdfast.client.engine import Engine, connect
     from holdfast.client.handle import Handle
+    from holdfast.client.watching import Change
 
 __all__ = [
     "Activity",
     "ActivityInfo",
     "ActivityTimedOut",
+    "Change",
     "ChildHandle",
     "Client",
     "DeadlineExceeded",
@@ -154,6 +156,7 @@ _WHERE = {
     "Client": "client.client",
     "Engine": "client.engine",
     "Event": "authoring.events",
+    "Change": "client.watching",
     "Handle": "client.handle",
     "Query": "authoring.handlers",
     "Retry": "authoring.retry",

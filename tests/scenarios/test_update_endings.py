@@ -240,13 +240,15 @@ def test_G4_an_update_that_comes_while_an_execution_cleans_up_is_for_the_next(tm
         path = tmp_path / "shop.db"
         async with engine_of(path, *ALL, cache_size=cache_size) as engine:
             handle = await engine.start(cleans_before_the_next, 1, id="it")
+            busy = await engine.start(basket, id="busy")
 
             async def update_during_clean_up() -> "asyncio.Task[Any]":
                 await handle.raise_event("next")
-                await until(lambda: "cleaned" in rows(path, "SELECT waits FROM instances")[0][0])
+                await until(lambda: "cleaned" in rows(path, "SELECT waits FROM instances WHERE number = 1")[0][0])
                 sent = asyncio.create_task(handle.update("which"))
                 await until(lambda: rows(path, "SELECT 1 FROM updates WHERE state = 'asked'"))
-                await asyncio.sleep(0.05)  # time enough for a loop that spins to show in the fence
+                for _ in range(10):  # time enough for a loop that spins to show in the fence
+                    await busy.update("add", 1)
                 assert not sent.done()
                 await handle.raise_event("cleaned")
                 return sent
@@ -255,7 +257,7 @@ def test_G4_an_update_that_comes_while_an_execution_cleans_up_is_for_the_next(tm
             with pytest.raises(hf.InstanceClosed, match="is COMPLETED, and the update 'which'"):
                 await (await update_during_clean_up())
             assert await handle.result(timeout=10) == 2
-            assert rows(path, "SELECT fence FROM instances")[0][0] < 20
+            assert rows(path, "SELECT fence FROM instances WHERE number = 1")[0][0] < 20
         sound(path)
 
     together(scenario())

@@ -138,6 +138,9 @@ async def asking(handle: hf.Handle[None]) -> None:
     assert_type(await handle.update("add", 1, id="once", returns=str, timeout=3), str)
     assert_type(await handle.update(grow, id="once"), int)
     await handle.update("add", id=7)  # type: ignore[call-overload]
+    async for change in handle.watch():
+        assert_type(change, hf.Change)
+        change.turn = 1  # type: ignore[misc]
     await handle.query(7)  # type: ignore[call-overload]
     await handle.query("status", timeout="long")  # type: ignore[call-overload]
 

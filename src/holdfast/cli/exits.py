@@ -7,7 +7,11 @@ from typing import Final, NoReturn
 
 from holdfast.errors import (
     HoldfastError,
+    QueryFailed,
     StoreError,
+    UnknownUpdate,
+    UpdateFailed,
+    UpdateRejected,
     WorkflowBlocked,
     WorkflowCancelled,
     WorkflowFailed,
@@ -43,6 +47,10 @@ def leave(code: int) -> NoReturn:
 def exit_code(error: HoldfastError) -> int:
     """The code that the command ends with after an error."""
     match error:
+        case UnknownUpdate():
+            return EXIT_WRONG_INPUT
+        case QueryFailed() | UpdateRejected() | UpdateFailed():
+            return EXIT_BAD_NEWS
         case WorkflowFailed() | WorkflowCancelled() | WorkflowTerminated() | WorkflowBlocked():
             return EXIT_BAD_NEWS
         case StoreError():

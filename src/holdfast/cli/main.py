@@ -13,11 +13,14 @@ from holdfast.cli.exits import exit_code, leave
 from holdfast.cli.explain import explain
 from holdfast.cli.history import history
 from holdfast.cli.list import list_instances
+from holdfast.cli.query import query
 from holdfast.cli.run import run
 from holdfast.cli.show import show
 from holdfast.cli.terminate import terminate
 from holdfast.cli.texts import safe_lines
+from holdfast.cli.update import update
 from holdfast.cli.verify import verify
+from holdfast.cli.watch import watch
 from holdfast.errors import HoldfastError
 
 app = typer.Typer(
@@ -49,6 +52,9 @@ app.command()(run)
 app.command(name="list")(list_instances)
 app.command()(show)
 app.command()(event)
+app.command()(query)
+app.command()(update)
+app.command()(watch)
 app.command()(cancel)
 app.command()(terminate)
 app.command()(verify)

@@ -1,6 +1,7 @@
 """A handle: one instance, seen from outside."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
@@ -13,6 +14,7 @@ from holdfast.client.asking import QUERY_SECONDS, Asking
 from holdfast.client.histories import export
 from holdfast.client.pages import NEWEST, check_page
 from holdfast.client.views import Description, HistoryEntry, description, moment
+from holdfast.client.watching import Change, watch
 from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payloads_of
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import (
@@ -235,6 +237,15 @@ class Handle(Generic[R_co]):
         """
         sent = self._client.asking.updating.update
         return await sent(self._id, self.number, update, args, update_id=id, returns=returns, within=timeout)
+
+    async def watch(self) -> AsyncGenerator[Change]:
+        """The instance as it is now, and again after each of its commits, until it is closed.
+
+        ``async for change in handle.watch(): ...``, from any process, for as many as like. Changes that come faster
+        than they are taken are seen as one, the newest.
+        """
+        async for change in watch(self._client.store, self._client.asking.changes, (await self._record()).number):
+            yield change
 
     async def describe(self) -> Description:
         """Where the instance is now."""

@@ -51,4 +51,4 @@ def is_for_others(member: Member) -> bool:
 
 def _reaches_others(turn: Turn) -> bool:
     """Whether a turn has something for other instances, which other processes may have, or for senders of updates."""
-    return turn.family or len(turn.sent) > 0 or len(turn.answers) > 0
+    return turn.family or len(turn.sent) > 0 or len(turn.answers) > 0 or len(turn.kept) > 0

@@ -224,6 +224,10 @@ class Store(Protocol):
         """What became of an update of an instance; None if nobody sent it, or it was rejected long ago."""
         ...
 
+    async def glance(self, number: InstanceNumber) -> tuple[InstanceRecord, bytes | None] | None:
+        """An instance with its status, and the events of its last turn, as of one moment."""
+        ...
+
     async def questions_waiting(self) -> Waiting:
         """Whether there is a question that nobody has taken, or a row that has outlived its time."""
         ...

@@ -220,6 +220,10 @@ class SqliteStore:
         rows = self._read(sql.read_update, number, update_id)
         return update_of(rows[0]) if rows else None
 
+    async def glance(self, number: InstanceNumber) -> tuple[InstanceRecord, bytes | None] | None:
+        rows = self._read(sql.glance, number)
+        return (instance_of(rows[0][:-1]), rows[0][-1]) if rows else None
+
     async def questions_waiting(self) -> Waiting:
         has_questions, has_expired = self._read(sql.questions_waiting, self.now_ms())[0]
         return Waiting(has_questions=bool(has_questions), has_expired=bool(has_expired))

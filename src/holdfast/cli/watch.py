@@ -1,0 +1,61 @@
+"""``holdfast watch ID``: the changes of an instance as they are committed, until it is closed."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from holdfast.cli.exits import EXIT_BAD_NEWS
+from holdfast.cli.stores import JsonOption, StoreOption, connected, existing_store
+from holdfast.cli.texts import STATE_STYLES, safe
+from holdfast.client.watching import Change
+from holdfast.core.lifecycle import InstanceState
+
+
+def watch(
+    instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance; the newest one of this id.")],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show an instance as it is, and every change of it until it ends; with --json a line of JSON for each."""
+    console = Console(highlight=False)
+
+    def show(change: Change) -> None:
+        if as_json:
+            typer.echo(msgspec.json.encode(change).decode())
+        else:
+            console.print(_line(change), soft_wrap=True)
+
+    last = asyncio.run(_watch(existing_store(store), instance_id, show))
+    if last is not InstanceState.COMPLETED:
+        raise typer.Exit(EXIT_BAD_NEWS)
+
+
+async def _watch(path: Path, instance_id: str, show: Callable[[Change], None]) -> InstanceState | None:
+    last: InstanceState | None = None
+    async with connected(path) as client:
+        async for change in client.get(instance_id).watch():
+            show(change)
+            last = change.status
+    return last
+
+
+def _line(change: Change) -> Text:
+    line = Text(f"{change.at:%H:%M:%S.%f}"[:-3], "dim")
+    line.append("  ").append(change.status, STATE_STYLES.get(change.status, ""))
+    if change.execution > 1:
+        line.append(f"  execution {change.execution}")
+    line.append(f"  turn {change.turn}", "dim")
+    if change.last_event is not None:
+        line.append(f"  {change.last_event.replace('_', ' ')}")
+    if change.custom_status is not None:
+        said = change.custom_status
+        line.append(f"  {safe(said if isinstance(said, str) else msgspec.json.encode(said).decode())}", "cyan")
+    if change.blocked is not None:
+        line.append(f"  {safe(change.blocked)}", "red")
+    return line

@@ -1,0 +1,72 @@
+"""Watching an instance: its changes as they are committed, here or in another process, until it is closed."""
+
+import datetime as dt
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+
+from holdfast.client.changes import Changes
+from holdfast.core.events import decode_events, encode_event
+from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
+from holdfast.errors import InstanceNotFound
+from holdfast.payloads.encoding import decode
+from holdfast.storage.contract import InstanceNumber, InstanceRecord, Store
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What an instance looked like after a commit."""
+
+    id: str
+    status: InstanceState
+    execution: int
+    turn: int
+    """How many turns of this execution are committed."""
+    custom_status: Any = None
+    """What its code said last with `hf.set_status`."""
+    last_event: str | None = None
+    """The kind of the last event in its history, such as `activity_completed`."""
+    blocked: str | None = None
+    """Why it is parked, if it is."""
+    at: dt.datetime
+    """The time of the last message that it has handled, or of its end."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this is the last one."""
+        return self.status in INSTANCE_FINAL
+
+
+async def watch(store: Store, changes: Changes, number: InstanceNumber) -> AsyncGenerator[Change]:
+    """The changes of one instance. Several that come together may be seen as one: the newest."""
+    seen: Change | None = None
+    async for _ in changes.looks():
+        found = await store.glance(number)
+        if found is None:
+            raise InstanceNotFound(f"instance number {number} is gone")
+        change = _change(*found)
+        if change != seen:
+            seen = change
+            yield change
+        if found[0].closed_at_ms is not None:
+            return
+
+
+def _change(record: InstanceRecord, events: bytes | None) -> Change:
+    at_ms = record.stamp_ms if record.closed_at_ms is None else record.closed_at_ms
+    return Change(
+        id=record.id,
+        status=record.state,
+        execution=record.execution,
+        turn=record.turn,
+        custom_status=None if record.custom_status is None else decode(record.custom_status),
+        last_event=None if events is None else _last_event(events),
+        blocked=record.blocked,
+        at=dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC),
+    )
+
+
+def _last_event(events: bytes) -> str:
+    fields: dict[str, Any] = msgspec.json.decode(encode_event(decode_events(events)[-1]))
+    kind: str = fields["event"]
+    return kind

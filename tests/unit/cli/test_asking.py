@@ -1,0 +1,116 @@
+"""``holdfast query``, ``update`` and ``watch``: a worker answers them, and what cannot be answered is a sentence."""
+
+import asyncio
+import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+import pytest
+from tests.unit.cli.commands import Command
+
+import holdfast as hf
+
+
+@hf.workflow
+async def basket() -> list[int]:
+    found: list[int] = []
+
+    @hf.on_query
+    def total(factor: int = 1) -> int:
+        return factor * sum(found)
+
+    @hf.on_update
+    def add(number: int) -> int:
+        if number == 0:
+            raise LookupError("nothing to add")
+        found.append(number)
+        hf.set_status(f"{len(found)} in it")
+        return sum(found)
+
+    @add.validator
+    def check(number: int) -> None:
+        if number > 9:
+            raise ValueError("too many")
+
+    await hf.wait_until(lambda: len(found) == 2)
+    return found
+
+
+@contextmanager
+def working(command: Command) -> Generator[Callable[[], None]]:
+    """A worker on the store of the command, in a thread of its own: the command has the main one."""
+    ready, stop = Event(), Event()
+
+    async def work() -> None:
+        async with hf.Engine(command.folder / "holdfast.db", workflows=[basket]) as engine:
+            await engine.start(basket, id="it")
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = Thread(target=lambda: asyncio.run(work()))
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield stop.set
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+def test_C1_a_command_asks_updates_and_watches_what_a_worker_has(filled: Command) -> None:
+    with working(filled):
+        assert (filled("query", "it", "total").out, filled("query", "it", "total", "[3]").out) == ("0\n", "0\n")
+        for _ in range(2):
+            assert filled("update", "it", "add", "--input", "4", "--id", "one").out == "4\n"
+        assert filled("query", "it", "total", "3").out == "12\n"
+        refused = filled("update", "it", "add", "--input", "[10]")
+        assert (refused.code, refused.out) == (1, "")
+        assert "the update 'add' of 'it' was rejected: ValueError: too many" in refused.err
+        failed = filled("update", "it", "add", "--input", "0")
+        assert failed.code == 1
+        assert "failed: LookupError: nothing to add" in failed.err
+        assert "'it' answers no query 'nope'; it answers total" in filled.refused("query", "it", "nope")
+        assert "it has add" in filled.refused("update", "it", "nope")
+        broken = filled("query", "it", "total", '["x"]')
+        assert broken.code == 1
+        assert "argument `factor` cannot be read" in broken.err
+        assert filled("update", "it", "add", "-i", "5").out == "9\n"
+        watched = filled("watch", "it")
+        assert watched.code == 0
+        assert watched.out.split("  ")[1:] == ["COMPLETED", "turn 4", "workflow completed", "2 in it\n"]
+        (line,) = filled("watch", "it", "--json").out.splitlines()
+        assert json.loads(line)["status"] == "COMPLETED"
+        assert filled("query", "it", "total").out == "9\n"
+    assert filled("verify").code == 0
+
+
+def test_without_a_worker_nobody_answers_in_time(filled: Command) -> None:
+    asked = filled("query", "good", "total", "--timeout", "0.05")
+    assert asked.code == 1
+    assert "nobody answered the query 'total' of 'good' in time; is there a worker that has its code?" in asked.err
+    sent = filled("update", "open", "add", "--timeout", "0.05", "--id", "one")
+    assert sent.code == 1
+    assert "was not answered in time; ask again with id='one'" in sent.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["query", "nobody", "total"], "no instance has the id 'nobody'"),
+        (["update", "nobody", "add"], "no instance has the id 'nobody'"),
+        (["watch", "nobody"], "no instance has the id 'nobody'"),
+        (["update", "good", "add"], "'good' is COMPLETED: the update 'add' of 'good' was not taken"),
+        (["query", "good", "total", "{"], "JSON"),
+        (["update", "good", ""], "must not be empty"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(filled: Command, arguments: list[str], sentence: str) -> None:
+    assert sentence in filled.refused(*arguments)
+
+
+def test_a_watch_of_what_did_not_complete_ends_with_bad_news(filled: Command) -> None:
+    filled("terminate", "open")
+    watched = filled("watch", "open", "--json")
+    assert watched.code == 1
+    assert json.loads(watched.out)["last_event"] == "workflow_terminated"
