@@ -147,15 +147,15 @@ LEAVES: Final[dict[str, Leaf]] = {
 STREAMS: Final[list[hf.Activity[..., Any]]] = [count_on, count_anew]
 
 
-def raises_of(leaves: list[tuple[str, int]]) -> Iterator[Raise]:
-    """The events that have to be raised for these leaves: each list in ascending order."""
+def raises_of(leaves: list[tuple[str, int]], path: tuple[str, ...]) -> Iterator[Raise]:
+    """The events that have to be raised for these leaves of an instance: each list in ascending order."""
     place = 0
     for kind, number in leaves:
         if kind in ("event", "patient"):
-            yield Raise("single", number)
+            yield Raise("single", number, path)
         if kind == "collect":
             for _ in range(OF_A_LIST):
-                yield Raise("list", place)
+                yield Raise("list", place, path)
                 place += 1
 
 

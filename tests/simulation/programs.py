@@ -1,13 +1,18 @@
 """Random programs: a workflow that runs trees of steps given as its input, and an oracle that knows the result.
 
 A story is a list of chapters; between two of them lies continue-as-new. A chapter is a tree: a leaf such as
-``["add", 7]`` (the table `LEAVES`), or a branch: ``["sequence", tree, ...]``, ``["gather", tree, ...]``,
-``["group", tree, ...]``, ``["within", tree]`` (a generous time-out) or ``["late", tree]`` (a time-out that strikes
-while a long sleep is waited for).
+``["add", 7]`` (the table `LEAVES`), or a branch:
+
+- ``["sequence", tree, ...]``, ``["gather", tree, ...]`` and ``["group", tree, ...]``;
+- ``["within", tree]``, a generous time-out, and ``["late", tree]``, one that strikes while a long sleep is waited for;
+- ``["child", name, chapter, ...]``, a story of its own that is awaited, and ``["orphan", name, chapter, ...]``, one that
+  nobody waits for and that goes on alone.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.simulation.leaves import LEAVES, raises_of, sum_of_lists
@@ -19,6 +24,7 @@ from holdfast.testing.simulation.run import CANCELLED, Job
 
 Node = list[Any]
 LATE: Final = -1_000
+CHILDREN: Final = ("child", "orphan")
 
 
 @hf.workflow(name="story")
@@ -51,6 +57,11 @@ async def run_node(node: Node) -> int:
             return await asyncio.wait_for(run_node(rest[0]), 100_000)
         case "late":
             return await run_late(rest[0])
+        case "child":
+            return await (await hf.start(story, rest[1:], id=f"{hf.info().id}.{rest[0]}"))
+        case "orphan":
+            await hf.start(story, rest[1:], id=f"{hf.info().id}.{rest[0]}", detached=True)
+            return 1
         case _:
             return await LEAVES[kind].run(rest[0])
 
@@ -69,11 +80,62 @@ async def run_late(child: Node) -> int:
 # ------------------------------------------------------------ the oracle
 
 
-def job_of(chapters: list[Node], *, cancel: bool = False, id: str = "it") -> Job:  # noqa: A002 - as in a start
-    """A story to simulate, with what a client has to do for it and what has to come of it."""
-    leaves = [leaf for chapter in chapters for leaf in leaves_of(chapter)]
-    errands: tuple[Errand, ...] = tuple(raises_of(leaves))
-    notes = sum(kind == "note" for kind, _ in leaves)
+@dataclass(slots=True)
+class Telling:
+    """One instance of a story: the children that it starts have their own."""
+
+    path: tuple[str, ...]
+    """The ids of those that lead to it, and its own."""
+    chapters: list[Node]
+    leaves: list[tuple[str, int]]
+    is_orphan: bool = False
+
+
+def tellings(path: tuple[str, ...], chapters: list[Node], *, is_orphan: bool = False) -> list[Telling]:
+    """A story and, recursively, those that it starts."""
+    found = [Telling(path, chapters, [], is_orphan)]
+    for chapter in chapters:
+        _walk(chapter, found[0], found)
+    return found
+
+
+def _walk(node: Node, told: Telling, found: list[Telling]) -> None:
+    kind, *rest = node
+    if kind in LEAVES:
+        told.leaves.append((kind, rest[0]))
+    elif kind in CHILDREN:
+        path = (*told.path, f"{told.path[-1]}.{rest[0]}")
+        found += tellings(path, rest[1:], is_orphan=kind == "orphan")
+    else:
+        for child in rest:
+            _walk(child, told, found)
+
+
+def named(chapters: list[Node]) -> list[Node]:
+    """The same story with another name for each child, so that no two have the same id."""
+    numbers = itertools.count()
+
+    def rename(node: Node) -> Node:
+        kind, *rest = node
+        if kind in LEAVES:
+            return node
+        name = [f"{next(numbers)}"] if kind in CHILDREN else []
+        return [kind, *name, *(rename(child) for child in (rest[1:] if kind in CHILDREN else rest))]
+
+    return [rename(chapter) for chapter in chapters]
+
+
+def jobs_of(chapters: list[Node], *, cancel: bool = False, id: str = "it") -> list[Job]:  # noqa: A002 - as in a start
+    """A story to simulate and its orphans, with what a client has to do for them and what has to come of them."""
+    every = tellings((id,), chapters)
+    errands: list[Errand] = [each for told in every for each in raises_of(told.leaves, told.path)]
+    if cancel:
+        errands.append(Cancel())
+    return [_job(every[0], tuple(errands)), *(_job(told, ()) for told in every if told.is_orphan)]
+
+
+def _job(told: Telling, errands: tuple[Errand, ...]) -> Job:
+    notes = sum(kind == "note" for kind, _ in told.leaves)
 
     def kept(result: Any, state: Mapping[str, Any]) -> bool:
         """Every way out went through `finally`; a cancelled story made its amends, unless it never began."""
@@ -81,18 +143,22 @@ def job_of(chapters: list[Node], *, cancel: bool = False, id: str = "it") -> Job
             return not state or (state["open"] == 0 and "undone" in state)
         return (state["open"], state.get("notes", 0)) == (0, notes)
 
-    total = sum(value_of(chapter) for chapter in chapters) + sum_of_lists(leaves)
-    return Job(id, story, (chapters,), total, errands=(*errands, Cancel()) if cancel else errands, kept=kept)
+    *creators, id = told.path  # noqa: A001 - what it is
+    return Job(
+        id,
+        story,
+        (told.chapters,),
+        total_of(told.chapters),
+        errands=errands,
+        kept=kept,
+        creators=tuple(creators),
+    )
 
 
-def leaves_of(node: Node) -> Iterator[tuple[str, int]]:
-    """The leaves below a node, in the order of the text."""
-    kind, *rest = node
-    if kind in LEAVES:
-        yield kind, rest[0]
-    else:
-        for child in rest:
-            yield from leaves_of(child)
+def total_of(chapters: list[Node]) -> int:
+    """What a story must give in the end."""
+    alone = tellings(("it",), chapters)[0]
+    return sum(value_of(chapter) for chapter in chapters) + sum_of_lists(alone.leaves)
 
 
 def value_of(node: Node) -> int:
@@ -100,4 +166,6 @@ def value_of(node: Node) -> int:
     kind, *rest = node
     if kind in LEAVES:
         return LEAVES[kind].value(rest[0])
+    if kind in CHILDREN:
+        return total_of(rest[1:]) if kind == "child" else 1
     return sum(value_of(child) for child in rest) + (LATE if kind == "late" else 0)

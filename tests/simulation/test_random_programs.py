@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.simulation.leaves import LEAVES, STREAMS
-from tests.simulation.programs import job_of
+from tests.simulation.programs import jobs_of, named
 from tests.simulation.sample import ACTIVITIES
 
 from holdfast.testing.simulation.run import simulate
@@ -18,10 +18,13 @@ def grow(children: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[list[Any]]
     branches = st.tuples(st.sampled_from(["sequence", "gather", "group"]), several).map(
         lambda drawn: [drawn[0], *drawn[1]]
     )
-    return branches | st.tuples(st.sampled_from(["within", "late"]), children).map(list)
+    families = st.tuples(st.sampled_from(["child", "orphan"]), st.lists(children, min_size=1, max_size=2)).map(
+        lambda drawn: [drawn[0], "", *drawn[1]]
+    )
+    return branches | families | st.tuples(st.sampled_from(["within", "late"]), children).map(list)
 
 
-stories = st.lists(st.recursive(leaves, grow, max_leaves=8), min_size=1, max_size=3)
+stories = st.lists(st.recursive(leaves, grow, max_leaves=8), min_size=1, max_size=3).map(named)
 
 
 @settings(max_examples=100)
@@ -29,9 +32,9 @@ stories = st.lists(st.recursive(leaves, grow, max_leaves=8), min_size=1, max_siz
 def test_G8_random_programs_end_as_the_oracle_says_calm_and_with_crashes(
     chapters: list[list[Any]], seed: int, cache_size: int, cancel: bool
 ) -> None:
-    job = job_of(chapters, cancel=cancel)
+    jobs = jobs_of(chapters, cancel=cancel)
     for crash_rate, max_crashes in ((0.0, 0), (0.15, 4)):
         report = simulate(
-            seed, [job], [*ACTIVITIES, *STREAMS], crash_rate=crash_rate, max_crashes=max_crashes, cache_size=cache_size
+            seed, jobs, [*ACTIVITIES, *STREAMS], crash_rate=crash_rate, max_crashes=max_crashes, cache_size=cache_size
         )
         assert report.violations == []

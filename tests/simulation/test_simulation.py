@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.leaves import STREAMS
-from tests.simulation.programs import Node, job_of
+from tests.simulation.programs import Node, jobs_of, named
 from tests.simulation.sample import ACTIVITIES, add, jobs
 
 import holdfast as hf
@@ -26,8 +26,12 @@ STORIES: list[list[Node]] = [
         ["late", ["restart", 6]],
         ["sequence", ["note", 1], ["gather", ["talk", 1], ["talk", 2], ["event", 7]], ["sleep", 20]],
     ],
+    [
+        ["gather", ["child", "", ["event", 2], ["stream", 4]], ["orphan", "", ["collect", 0], ["talk", 3]]],
+        ["child", "", ["orphan", "", ["patient", 5]], ["group", ["child", "", ["note", 1]], ["sleep", 9]]],
+    ],
 ]
-"""Events, streams, abandoned tasks and kept values, over several executions."""
+"""Events, streams, abandoned tasks, kept values and families, over several executions."""
 
 
 def run(seed: int, **options: Any) -> Report:
@@ -69,7 +73,11 @@ def test_W3_every_promise_holds_when_replies_to_commits_are_lost(block: int) -> 
 def test_G4_every_promise_holds_for_stories_of_several_executions(lost_replies: float) -> None:
     crashes = cancelled = 0
     for seed in range(STORY_SEEDS):
-        told = [job_of(story, cancel=seed % 3 == 0, id=f"story-{number}") for number, story in enumerate(STORIES)]
+        told = [
+            job
+            for number, story in enumerate(STORIES)
+            for job in jobs_of(named(story), cancel=seed % 3 == 0, id=f"story-{number}")
+        ]
         report = simulate(
             seed,
             told,

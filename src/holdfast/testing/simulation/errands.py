@@ -18,11 +18,14 @@ REPEATS: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """An event to raise; to the instance itself, or to another one that may not be there yet."""
+    """An event to raise; to the instance itself, or to another one that may not be there yet.
+
+    `path` has the ids of the instances that create one another: the last one gets the event.
+    """
 
     name: str
     value: Any
-    to: str | None = None
+    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,25 @@ async def _raise_all(client: Client, instance: str, raises: list[Raise], random:
 
 
 async def _raise(client: Client, instance: str, errand: Raise, number: int) -> None:
-    while True:
-        try:
-            with suppress(InstanceClosed):  # cancelled, or every wait is over: nobody needs it any more
-                await client.get(errand.to or instance).raise_event(errand.name, errand.value, id=f"errand-{number}")
-        except InstanceNotFound:
+    path = errand.path or (instance,)
+    if await comes(client, path):
+        with suppress(InstanceClosed):  # cancelled, or every wait is over: nobody needs it any more
+            await client.get(path[-1]).raise_event(errand.name, errand.value, id=f"errand-{number}")
+
+
+async def comes(client: Client, path: tuple[str, ...]) -> bool:
+    """Wait until the last instance of a path is there. False if it never will be: its creator has ended without it."""
+    for creator, created in zip(("", *path), path, strict=False):
+        while True:
+            is_over = creator and (await client.get(creator).describe()).closed_at is not None
+            try:
+                await client.get(created).describe()
+                break
+            except InstanceNotFound:
+                if is_over:
+                    return False
             await asyncio.sleep(NOT_THERE_YET_SECONDS)
-        else:
-            return
+    return True
 
 
 async def _cancel(client: Client, instance: str, errand: Cancel, random: Random) -> None:

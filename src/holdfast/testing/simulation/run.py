@@ -23,7 +23,7 @@ from holdfast.runtime.faults import FaultPoint
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.contract import Block, Member
 from holdfast.testing.replayer import Replayer
-from holdfast.testing.simulation.errands import Cancel, Errand, run_errands
+from holdfast.testing.simulation.errands import Cancel, Errand, comes, run_errands
 from holdfast.testing.simulation.loop import SimulatedCrash, SimulationLoop, ignore_crashes
 from holdfast.testing.simulation.world import Bus, DuplicatingStore, SimulatedProviders, TaskLease
 
@@ -45,6 +45,8 @@ class Job:
     errands: tuple[Errand, ...] = ()
     kept: Callable[[Any, Mapping[str, Any]], bool] | None = None
     """Whether `hf.state` holds what it should after this result, if it matters."""
+    creators: tuple[str, ...] = ()
+    """The instances that lead to it, if a workflow starts it and not the client."""
 
     @property
     def may_be_cancelled(self) -> bool:
@@ -134,6 +136,8 @@ class Simulation:
         await client.open()
         try:
             for job in self._jobs:
+                if job.creators:
+                    continue
                 await asyncio.sleep(self._random.random() * 0.2)
                 for _ in range(self._random.choice((1, 1, 2))):
                     await client.start(job.workflow, *job.arguments, id=job.id)
@@ -147,6 +151,8 @@ class Simulation:
 
     async def _collect(self, client: Client, job: Job) -> None:
         """Wait for the end of a job and compare it with what it had to be."""
+        if job.creators and not await comes(client, (*job.creators, job.id)):
+            return  # whoever had to start it was cancelled before
         handle = client.get(job.id)
         try:
             result = await handle.result()
