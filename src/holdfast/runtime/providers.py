@@ -3,7 +3,6 @@
 A simulation passes its own `Providers`, and the same seed gives the same run.
 """
 
-import os
 import random
 import secrets
 import time
@@ -14,10 +13,6 @@ NANOSECONDS_IN_MS: Final = 1_000_000
 COMMIT_ID_BITS: Final = 62
 SEED_BITS: Final = 53
 """A seed stays exact in JSON and JavaScript."""
-
-
-_seeds: Final = random.Random()  # noqa: S311 - unique, not secret; asking the system each time costs ten times more
-os.register_at_fork(after_in_child=_seeds.seed)  # a child must not draw what its parent draws
 
 
 class Providers(Protocol):
@@ -71,7 +66,7 @@ class SystemProviders:
         return random.random()  # noqa: S311 - jitter, not a secret
 
     def seed(self) -> int:
-        return _seeds.getrandbits(SEED_BITS)
+        return secrets.randbits(SEED_BITS)
 
     def commit_id(self) -> int:
         return secrets.randbits(COMMIT_ID_BITS)
