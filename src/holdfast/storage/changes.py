@@ -17,6 +17,7 @@ from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.storage.answers import AskingMember, TakenQuestions, UpdateAnswer
 from holdfast.storage.children import AskChild, CloseChildren, EndedInstance, NewChild
+from holdfast.storage.deadlines import Expire, SetDeadline
 from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
@@ -271,20 +272,6 @@ class Disown(Record, frozen=True):
     owner: WorkerKey
     attempts: tuple[HeldAttempt, ...] = ()
     instances: tuple[HeldInstance, ...] = ()
-
-
-class SetDeadline(Record, frozen=True):
-    """Whoever is about to run an instance for the first time says what its code says, unless its start said it."""
-
-    number: InstanceNumber
-    owner: WorkerKey
-    deadline: Deadline
-
-
-class Expire(Record, frozen=True):
-    """The deadline of an instance, or the grace after it, has passed (C1): in nobody's name, guarded by the time."""
-
-    number: InstanceNumber
 
 
 Member = (

@@ -36,7 +36,6 @@ from holdfast.storage.changes import (
     Deliver,
     Delivered,
     Disown,
-    Expire,
     Expired,
     Failed,
     HeartbeatAttempt,
@@ -50,7 +49,6 @@ from holdfast.storage.changes import (
     Release,
     Responses,
     Retry,
-    SetDeadline,
     Start,
     StartedInstance,
     Terminate,
@@ -59,6 +57,7 @@ from holdfast.storage.changes import (
     Turn,
 )
 from holdfast.storage.children import AskChild, CloseChildren, EndedInstance, Family, NewChild, Parent
+from holdfast.storage.deadlines import Expire, SetDeadline
 from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
