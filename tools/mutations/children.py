@@ -113,8 +113,8 @@ CHILDREN: Final = (
         "who stops waiting does not tell the child",
         "A9",
         "replay/children",
-        "                if self.is_attached:\n",
-        "                if not self.is_attached:\n",
+        "            if self.is_attached:\n",
+        "            if not self.is_attached:\n",
         CANCELLED,
     ),
     in_python(

@@ -13,7 +13,6 @@ from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.storage.sqlite.audit import RawChild
 
 _payload = msgspec.json.Decoder(Payload)
-ChildEnd = ev.ChildRefused | ev.ChildCompleted | ev.ChildFailed | ev.ChildStopped
 
 
 def check_children(
@@ -27,7 +26,7 @@ def check_children(
 ) -> list[Finding]:
     """One execution. `is_active`: it goes on and has to be told; `is_closing`: its children are being gone through."""
     findings: list[Finding] = []
-    ends: dict[int, ChildEnd] = dict(reading.child_ends)
+    ends: dict[int, ev.ChildEnd] = dict(reading.child_ends)
     for event in inbox:
         if isinstance(event, ev.CHILD_ENDS):
             if event.child in ends:
@@ -54,7 +53,7 @@ def _check_tie(
     execution: int,
     scheduled: ev.ChildScheduled,
     child: RawChild | None,
-    end: ChildEnd | None,
+    end: ev.ChildEnd | None,
     reading: HistoryReading,
 ) -> list[Finding]:
     """What the history started is there, once, unless it was refused."""
@@ -71,7 +70,7 @@ def _check_tie(
     return []
 
 
-def _check_end(child: RawChild, end: ChildEnd | None, *, is_active: bool) -> list[Finding]:
+def _check_end(child: RawChild, end: ev.ChildEnd | None, *, is_active: bool) -> list[Finding]:
     """Told once it has ended, not before, and how it ended."""
     closed = child.state in INSTANCE_FINAL
     if end is None:

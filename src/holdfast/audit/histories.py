@@ -50,9 +50,7 @@ class HistoryReading:
     """The waits for events that are open, with their names."""
     next_wait: int = 0
     children: dict[int, ev.ChildScheduled] = field(default_factory=dict[int, ev.ChildScheduled])
-    child_ends: dict[int, ev.ChildRefused | ev.ChildCompleted | ev.ChildFailed | ev.ChildStopped] = field(
-        default_factory=dict[int, ev.ChildRefused | ev.ChildCompleted | ev.ChildFailed | ev.ChildStopped]
-    )
+    child_ends: dict[int, ev.ChildEnd] = field(default_factory=dict[int, ev.ChildEnd])
 
     @property
     def open_timers(self) -> dict[int, int]:

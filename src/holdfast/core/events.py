@@ -296,7 +296,8 @@ class DeadlinePassed(Event, frozen=True, tag="deadline_passed"):
     failure: Payload
 
 
-ChildAnswer = ChildStarted | ChildRefused | ChildCompleted | ChildFailed | ChildStopped
+ChildEnd = ChildRefused | ChildCompleted | ChildFailed | ChildStopped
+ChildAnswer = ChildStarted | ChildEnd
 Input = (
     Started
     | ActivityCompleted

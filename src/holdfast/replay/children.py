@@ -6,7 +6,7 @@ child asks it to end, and goes on at once; the end of the child is still recorde
 
 import asyncio
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, assert_never
 
 import msgspec
 
@@ -111,7 +111,7 @@ class Child:
         self.id = instance_id
         self.is_attached = ties.attached
         self.is_confirmed = False
-        self.answer: ev.ChildAnswer | None = None
+        self.answer: ev.ChildEnd | None = None
 
     async def confirmed(self) -> None:
         """Wait until it is known whether the id was free."""
@@ -139,8 +139,8 @@ class Child:
                 raise WorkflowCancelled(f"{self.id} was cancelled{said}")
             case ev.ChildRefused(reason=reason):
                 raise InstanceConflict(reason)
-            case ev.ChildStarted():
-                raise AssertionError("a start is no end")
+            case _:
+                assert_never(self.answer)
 
     def cancel(self, reason: str) -> None:
         """Ask it to end, with the commit of this turn. Nothing happens if it has ended."""
@@ -167,8 +167,8 @@ class Child:
         except asyncio.CancelledError:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
-                if self.is_attached:
-                    self.cancel(NOT_WAITED_FOR)
+            if self.is_attached:
+                self.cancel(NOT_WAITED_FOR)
             raise
 
 
