@@ -160,10 +160,12 @@ class LiveInstance:
         return not self.run.is_spoiled
 
     def evict(self) -> None:
-        """Tear the code down. Values that wait for a turn have to find another way."""
+        """Tear the code down. Values that wait for a turn have to find another way, and are told so once."""
         self.run.evict()
-        for entry in entries_in(self.queue):
-            entry.go_alone()
+        if entries := entries_in(self.queue):
+            self.queue = deque(message for message in self.queue if type(message.response) is not Entry)
+            for entry in entries:
+                entry.go_alone()
 
     def next_due_ms(self) -> int | None:
         """When the next timer fires."""
