@@ -57,6 +57,7 @@ def test_L15_values_that_are_ready_together_are_committed_together(tmp_path: Pat
     assert finish(add, many, store=store) == sum(range(2_000))
     (commits,) = rows(store, "SELECT count(*) FROM commits")[0]
     assert commits < 40
+    assert numbers_in(store) == list(range(2_000))
 
 
 def test_L15_a_plain_generator_runs_in_a_thread(tmp_path: Path) -> None:
@@ -220,7 +221,8 @@ def test_L13_a_stream_whose_worker_dies_goes_on_elsewhere_without_a_gap(tmp_path
     check_tables(store)
 
 
-def test_L15_large_values_are_stored_aside(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache_size", [0, 10])
+def test_L15_large_values_are_stored_aside(tmp_path: Path, cache_size: int) -> None:
     @hf.activity
     async def large() -> AsyncIterator[str]:
         yield "a" * 100_000
@@ -230,7 +232,10 @@ def test_L15_large_values_are_stored_aside(tmp_path: Path) -> None:
     async def collect() -> list[int]:
         return [len(text) async for text in large()]
 
-    assert finish(collect, large, store=tmp_path / "a.db", cache_size=0) == [100_000, 100_000]
+    store = tmp_path / "a.db"
+    assert finish(collect, large, store=store, cache_size=cache_size) == [100_000, 100_000]
+    assert rows(store, "SELECT count(*), max(length(data)) FROM payloads") == [(2, 100_002)]
+    assert rows(store, "SELECT max(length(events)) < 2000 FROM history") == [(1,)]
 
 
 def test_A5_a_yield_counts_as_a_heartbeat_and_silence_ends_the_attempt(tmp_path: Path) -> None:

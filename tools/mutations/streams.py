@@ -23,7 +23,6 @@ FLOWS: Final = (
         "storage/sqlite/streams",
         "sql.wake_instance, key.number",
         "'SELECT ?', 0",
-        STREAMS,
     ),
     in_python(
         "values of a rejected turn stay counted",

@@ -68,6 +68,7 @@ def test_L12_the_room_is_what_the_digits_can_count_less_the_last_response(delive
     if room:
         full = enter_pending(ledger, room)
         assert room_for_yields(full) == 0
+        assert read(full).responses_entered == MAX_RESPONSES - 1
         assert read(enter_leg2(full)[0]).responses_entered == MAX_RESPONSES, "the end of the attempt still fits"
 
 

@@ -8,11 +8,14 @@ from holdfast.errors import InvariantBroken
 from holdfast.storage.contract import (
     Applied,
     AttemptKey,
+    ClaimedInstances,
+    ClaimInstances,
     Failed,
     Fence,
     InstanceRecord,
     PendingExit,
     Rejected,
+    Release,
     Responses,
     Terminate,
 )
@@ -173,5 +176,18 @@ class StreamRules(Rules):
             following = msgspec.structs.replace(turn(record, completions=(ended,)), turn=record.turn + 1)
             check(applied(await bench.one(following)))
             check((await bench.store.read_attempts(record.number, 1))[0].ledger == 888_000_002_000_002)
+
+        self.on_bench(case)
+
+    def test_G5_values_make_an_instance_claimable_that_nobody_owns(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
+            claim = ClaimInstances(owner=ANNA, workflows=(record.workflow,), limit=5)
+            none = await bench.one(claim)
+            check(isinstance(none, ClaimedInstances) and not none.instances, "there is nothing to do yet")
+            check(applied(await bench.one(responses(record, 0))))
+            found = await bench.one(claim)
+            check(isinstance(found, ClaimedInstances) and [each.number for each in found.instances] == [record.number])
 
         self.on_bench(case)
