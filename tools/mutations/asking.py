@@ -61,8 +61,8 @@ ASKING: Final = (
         "an update wakes nobody",
         "G5",
         "storage/sqlite/delivery",
-        "event, name=None)\n        transaction.change(sql.wake_instance, found.number)",
-        "event, name=None)",
+        'event, name="")\n        transaction.change(sql.wake_instance, found.number)',
+        'event, name="")',
     ),
     in_python(
         "an update that nobody took outlives its instance",
@@ -110,4 +110,12 @@ ASKING: Final = (
     in_sql("a question is answered by one who has not taken it", "C1", "answer_question", "taken_by = ?2", "?2"),
     in_sql("what has not begun is asked", "G11", "take_questions", "instances.turn > 0", "1"),
     in_sql("a question goes before its time", "C1", "forget_questions", "expires_at_ms <= ?", "expires_at_ms <= 2 * ?"),
+    in_sql(
+        "an update that waits for the next execution is claimed again and again",
+        "G4",
+        "release_instance",
+        "(inbox.name = '') <> EXISTS",
+        "(inbox.name = '') OR EXISTS",
+        ENDINGS,
+    ),
 )

@@ -99,6 +99,8 @@ class WorkflowCalls:
         self._streams: Streams | None = None
         self._handlers: Handlers | None = None
         self._updates: Updates | None = None
+        self.winds_up = False
+        """The main function has ended, and what it left over cleans up and waits for something."""
         self.is_spoiled = False
         """Code that may only look has changed something: this run is not what a replay would give."""
 
@@ -158,8 +160,9 @@ class WorkflowCalls:
 
     @property
     def waited_for(self) -> tuple[str, ...]:
-        """The names of the events that are waited for."""
-        return () if self._waits is None else self._waits.names
+        """The names of the events that are waited for; an empty one says that no update is taken any more (G4)."""
+        names = () if self._waits is None else self._waits.names
+        return ("", *names) if self.winds_up else names
 
     def waits_for_event(self, name: str) -> bool:
         """Whether an event of this name would reach somebody."""

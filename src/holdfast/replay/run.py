@@ -198,6 +198,7 @@ class WorkflowRun(WorkflowCalls):
     def _finish(self, main: "asyncio.Task[Any]", deadline: Callable[[], bool] | None) -> None:
         while self._loop.cancel_left_over(main, deadline=deadline):
             if self._shown is None or not self._shown.conditions.settle(deadline):
+                self.winds_up = self._output.waits_changed = True
                 return  # what is left over cleans up and waits for something; its answers come as further inputs
         if main.cancelled():
             error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
@@ -227,6 +228,8 @@ class WorkflowRun(WorkflowCalls):
         self._end(ev.WorkflowFailed(failure=Payload(msgspec.Raw(_encode(failure_of(error))))))
 
     def _end(self, outcome: Ending) -> None:
+        if self.winds_up:
+            self.winds_up, self._output.waits_changed = False, True
         self._output.outcome = outcome
         self._output.events.append(outcome)
 

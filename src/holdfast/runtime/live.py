@@ -221,8 +221,7 @@ class LiveInstance:
     def takes(self, message: Message, event: UpdateAccepted, done: list[Message]) -> bool:
         """Whether an update is accepted. At the end of an execution it is left for the next, or goes with the last."""
         if self.run.is_ending:
-            self.queue.append(message)
-            return False
+            return False  # it stays in the inbox
         refusal = self.run.updates.refusal(event)
         if refusal is None:
             return True

@@ -27,6 +27,7 @@ from holdfast.storage.records import (
     InstanceId,
     InstanceNumber,
     InstanceRecord,
+    KeptValue,
     LargePayload,
     NewAttempt,
     Record,
@@ -93,13 +94,6 @@ class Close(Record, frozen=True):
 
     state: InstanceState
     outcome: bytes
-
-
-class KeptValue(Record, frozen=True):
-    """A change of a key-value of an instance; None takes it away. The empty key is the status."""
-
-    key: str
-    value: bytes | None
 
 
 class NextExecution(Record, frozen=True):

@@ -133,6 +133,13 @@ class InboxRow(Record, frozen=True):
     event: bytes
 
 
+class KeptValue(Record, frozen=True):
+    """A change of a key-value of an instance; None takes it away. The empty key is the status."""
+
+    key: str
+    value: bytes | None
+
+
 class UpdateRow(Record, frozen=True):
     """An update as it is stored. `answer` is an encoded payload, None while there is none."""
 

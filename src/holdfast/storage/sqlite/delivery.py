@@ -107,9 +107,9 @@ def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message
 
 
 def _update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
-    """An update waits in the inbox until the code takes it; there is always something to do with one (G5)."""
+    """An update waits in the inbox until the code takes it (G5). Its empty name: see `release_instance`."""
     verdict = note_update(transaction, found, event)
     if verdict is EventVerdict.DELIVER:
-        put(transaction, found, event, name=None)
+        put(transaction, found, event, name="")
         transaction.change(sql.wake_instance, found.number)
     return verdict

@@ -67,7 +67,7 @@ CREATE TABLE inbox (
     execution INTEGER NOT NULL,
     stamp_ms  INTEGER NOT NULL,
     event     BLOB    NOT NULL,
-    name      TEXT                                      -- of an event; it waits here until somebody waits for it (G6)
+    name      TEXT                                      -- of an event, which waits until somebody waits for it (G6); empty: an update
 );
 
 CREATE INDEX inbox_of_instance ON inbox (number);
