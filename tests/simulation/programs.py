@@ -5,8 +5,8 @@ A story is a list of chapters; between two of them lies continue-as-new. A chapt
 
 - ``["sequence", tree, ...]``, ``["gather", tree, ...]`` and ``["group", tree, ...]``;
 - ``["within", tree]``, a generous time-out, and ``["late", tree]``, one that strikes while a long sleep is waited for;
-- ``["child", name, chapter, ...]``, a story of its own that is awaited, and ``["orphan", name, chapter, ...]``, one that
-  nobody waits for and that goes on alone.
+- ``["child", name, chapter, ...]``, a story of its own that is awaited, and ``["orphan", name, chapter, ...]``, one
+  that nobody waits for and that goes on alone.
 """
 
 import asyncio
