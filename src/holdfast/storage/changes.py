@@ -320,7 +320,6 @@ class StartedInstance(Record, frozen=True):
     mail: "Delivered | None" = None
     """What became of the event that came with the start."""
     ended: tuple[EndedInstance, ...] = ()
-    """Children of the one that was replaced, which ended with it."""
 
 
 class TerminatedInstance(Record, frozen=True):
@@ -329,7 +328,6 @@ class TerminatedInstance(Record, frozen=True):
     instance: InstanceRecord
     was_open: bool
     ended: tuple[EndedInstance, ...] = ()
-    """Children that ended with it."""
 
 
 class ClaimedInstances(Record, frozen=True):
@@ -358,7 +356,6 @@ class Delivered(Record, frozen=True):
     instance: InstanceRecord | Addressee
     verdict: EventVerdict
     ended: tuple[EndedInstance, ...] = ()
-    """Children that ended with it, where an instance was cancelled at once."""
 
 
 class Expired(Record, frozen=True):
@@ -367,7 +364,6 @@ class Expired(Record, frozen=True):
     instance: InstanceRecord
     verdict: DeadlineVerdict
     ended: tuple[EndedInstance, ...] = ()
-    """Children that ended with it."""
 
 
 Outcome = (
