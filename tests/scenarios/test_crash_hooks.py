@@ -53,7 +53,7 @@ RESULT = [2, 7, 11, 40]
 
 async def finish(env: Environment) -> list[int]:
     handle = await env.start(order, id="it")
-    await handle.raise_event("extra", 7)
+    await handle.raise_event("extra", 7, id="seven")
     return await handle.result()
 
 

@@ -72,7 +72,7 @@ def check(env: hf.Engine) -> None:
 
 async def finish(env: Environment) -> None:
     handle = await env.start(mixed, id="it")
-    await handle.raise_event("number", 7)
+    await handle.raise_event("number", 7, id="seven")
     assert await handle.result() == [1, 7, 11]
     kinds = [entry.kind for entry in await handle.history()]
     assert [kinds.count(kind) for kind in ("activity_completed", "timer_fired", "event_received")] == [2, 1, 1]
@@ -123,7 +123,7 @@ def test_G4_completions_of_old_and_of_future_executions_are_ignored() -> None:
             key = AttemptKey(record.number, execution, 0, 1)
             outcome = await env.worker.committer.commit(completion(record, owner=ANNA, key=key, by_owner=False))
             assert isinstance(outcome, Rejected)
-        await handle.raise_event("number", 7)
+        await handle.raise_event("number", 7, id="seven")
         assert await handle.result() == [1, 7, 11]
         check(env)
 

@@ -5,6 +5,7 @@ from types import EllipsisType
 from typing import Final
 
 from holdfast.authoring.activity import Activity
+from holdfast.core.events import EventReceived
 from holdfast.core.gates import EventVerdict, IdPolicy
 from holdfast.storage.contract import (
     Applied,
@@ -50,7 +51,7 @@ class RepeatingStore(SqliteStore):
         return outcomes
 
     def _is_named(self, member: Member) -> bool:
-        if not isinstance(member, Turn | Completion | Retry | Deliver | Expire) and not _is_idempotent(member):
+        if not _is_one(member):
             return False
         if any(isinstance(each, EllipsisType) for each in self.repeated):
             return True
@@ -58,9 +59,15 @@ class RepeatingStore(SqliteStore):
         return not wanted.isdisjoint(names_in(member, self.name_of))
 
 
-def _is_idempotent(member: Member) -> bool:
-    """Other policies for ids say that a second start is another one (G3)."""
-    return isinstance(member, Start) and member.policy is IdPolicy.IDEMPOTENT
+def _is_one(member: Member) -> bool:
+    """Whether the same member again means the same thing again, and not another one."""
+    match member:
+        case Start():
+            return member.policy is IdPolicy.IDEMPOTENT  # other policies say that a second start is another one (G3)
+        case Deliver():
+            return bool(member.message_id) or not isinstance(member.event, EventReceived)  # G6: known by its id
+        case _:
+            return isinstance(member, Turn | Completion | Retry | Expire)
 
 
 def _did(member: Member, outcome: Outcome) -> bool:
