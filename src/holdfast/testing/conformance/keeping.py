@@ -1,7 +1,7 @@
 """Key-values: they change with the turn that changes them, or not at all (G11), and belong to the instance (G4)."""
 
-from holdfast.storage.contract import Fence, KeptValue, Rejected
-from holdfast.testing.conformance.bench import Bench, Rules, applied, check, closing, turn
+from holdfast.storage.contract import Fence, InstanceNumber, KeptValue, Rejected
+from holdfast.testing.conformance.bench import Bench, Rules, applied, check, closing, start, turn
 
 
 def kept(**values: bytes | None) -> tuple[KeptValue, ...]:
@@ -42,5 +42,20 @@ class KeepingRules(Rules):
             check(await bench.store.read_kept(record.number) == {"": b'"done"', "k": b"1"})
             (listed,) = await bench.store.list_instances(before=2**62, limit=10)
             check(listed.custom_status == b'"done"')
+
+        self.on_bench(case)
+
+    def test_G11_a_glance_has_the_instance_with_its_status_and_the_events_of_its_last_turn(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(await bench.store.glance(InstanceNumber(record.number + 1)) is None)
+            second = turn(record, kept=(KeptValue(key="", value=b'"half"'),))
+            check(applied(await bench.one(second)))
+            found = await bench.store.glance(record.number)
+            check(found is not None and found[0].turn == record.turn + 1 and found[0].custom_status == b'"half"')
+            check(found is not None and found[1] == second.events)
+            await bench.one(start("b"))
+            unbegun = await bench.store.glance((await bench.instance("b")).number)
+            check(unbegun is not None and unbegun[1] is None, "there is no turn to be seen yet")
 
         self.on_bench(case)
