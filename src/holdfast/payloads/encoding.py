@@ -47,6 +47,11 @@ class PayloadType(Protocol):
         """The value, of the annotated type; JSON of another type is a `PayloadError` with field and path."""
         ...
 
+    @property
+    def read(self) -> Callable[[bytes | msgspec.Raw], Any]:
+        """As `decode`, quick and without words: whatever it raises, `decode` says what is wrong."""
+        ...
+
 
 def encode(value: Any, annotation: Any = Any, *, what: str = "value") -> bytes:
     """`value` as JSON of the type `annotation`, which decodes to an equal value; the module has the price."""
@@ -78,17 +83,24 @@ def payload_type(annotation: Any) -> PayloadType:
 class _Typed:
     """A type that msgspec reads and writes by itself, with models through hooks."""
 
-    __slots__ = ("_decode_json", "_node")
+    __slots__ = ("_decode_json", "_node", "_plain")
 
-    def __init__(self, decode_json: Callable[[bytes], Any], node: inspect.Type) -> None:
+    def __init__(self, decode_json: Callable[[bytes | msgspec.Raw], Any], node: inspect.Type) -> None:
         self._decode_json = decode_json
         self._node = node
+        self._plain = str if node == inspect.StrType() else None
+        """A type whose values come back from JSON as they went."""
+
+    @property
+    def read(self) -> Callable[[bytes | msgspec.Raw], Any]:
+        """See `PayloadType`."""
+        return self._decode_json
 
     def encode(self, value: Any, what: str = "value") -> bytes:
         """See `PayloadType`."""
         try:
             data = _encode_json(value)
-            if self._decode_json(data) == value and (
+            if (type(value) is self._plain or self._decode_json(data) == value) and (
                 (len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data) or is_within_bounds(data)
             ):
                 return data
@@ -149,6 +161,11 @@ class _Tagged:
             f"{what} cannot be stored as JSON: at `$`: expected {self._text}, found {name_of(value)}; "
             "change the value or the annotation"
         )
+
+    @property
+    def read(self) -> Callable[[bytes | msgspec.Raw], Any]:
+        """See `PayloadType`."""
+        return lambda data: self.decode(bytes(data))
 
     def decode(self, data: bytes, what: str = "payload") -> Any:
         """See `PayloadType`."""

@@ -61,6 +61,7 @@ class Signature:
         "_limit_bytes",
         "_parameters",
         "_positional",
+        "_read_result",
         "_result",
         "_signature",
         "_what",
@@ -86,6 +87,7 @@ class Signature:
         self._all_at_once = _decoder_of_all(tuple(self._parameters.values()))
         result = hints.get(_RETURN, Any)
         self._result = _type_for(_item_type(result) if self.yields else result, self._what)
+        self._read_result = self._result.read
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, limit_bytes: int = PAYLOAD_LIMIT_BYTES) -> "Signature":
@@ -197,9 +199,12 @@ class Signature:
             check_size(data, self._what, self._limit_bytes)
         return data
 
-    def decode_result(self, data: bytes) -> Any:
+    def decode_result(self, data: bytes | msgspec.Raw) -> Any:
         """The result, of the annotated type."""
-        return self._result.decode(data, self._what)
+        try:
+            return self._read_result(data)
+        except Exception:  # noqa: BLE001 - whatever it was, it is said again in the words of a payload
+            return self._result.decode(bytes(data), self._what)
 
 
 def _plain_function(function: Callable[..., Any]) -> FunctionType:

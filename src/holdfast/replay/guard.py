@@ -103,8 +103,9 @@ class Turn:
         if self.findings:
             self.findings = []
         if self._strict:
-            self._previous_profile = sys.getprofile()
-            sys.setprofile(self._make_profile())
+            self._previous_profile = previous = sys.getprofile()
+            if previous is None or callable(previous):
+                sys.setprofile(self._make_profile())
         return self
 
     def __exit__(
@@ -114,8 +115,9 @@ class Turn:
         traceback: TracebackType | None,
     ) -> None:
         if self._strict:
-            sys.setprofile(self._previous_profile)
-            self._previous_profile = None
+            previous, self._previous_profile = self._previous_profile, None
+            if previous is None or callable(previous):  # else it is that of a profiler in C, and still there
+                sys.setprofile(previous)
         if self._outer is None:
             del _turns[self._thread]
         else:

@@ -166,8 +166,9 @@ class WorkflowRun(WorkflowCalls):
                 self._streams.completed(event)
         elif not waiting[0].done():
             future, signature = waiting
+            result = event.result
             try:
-                future.set_result(signature.decode_result(self._data(event.result)))
+                future.set_result(signature.decode_result(self._data(result) if result.reference else result.data))
             except PayloadError as error:
                 future.set_exception(error)
 

@@ -9,12 +9,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityYielded
+from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityYielded, Payload
 from holdfast.errors import StreamRestarted, UsageError
 from holdfast.replay.loop import WorkflowLoop
 
 if TYPE_CHECKING:
-    from holdfast.core.events import Payload
     from holdfast.replay.calls import ActivityCode
     from holdfast.replay.futures import WorkflowFuture
 
@@ -168,14 +167,14 @@ class ActivityStream(AsyncIterator[Any]):
     def take(self) -> Any:
         """The next value, which has come; `StopAsyncIteration` at the end."""
         value = self.arrived.popleft()
-        while isinstance(value, NewAttempt):
+        while type(value) is not Payload:
+            if value is None:
+                self._is_over = True
+                raise StopAsyncIteration
             self._begin_again()
             value = self.arrived.popleft()
-        if value is None:
-            self._is_over = True
-            raise StopAsyncIteration
         self._delivered += 1
-        return self._decode(self._streams.data_of(value) if value.reference else bytes(value.data))
+        return self._decode(self._streams.data_of(value) if value.reference else value.data)
 
     def _begin_again(self) -> None:
         """What comes from here on is of another attempt."""

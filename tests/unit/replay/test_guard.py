@@ -1,5 +1,6 @@
 """The guard names the line of a mistake, lets the innocent pass, and leaves no trace outside a turn."""
 
+import cProfile
 import inspect
 import linecache
 import sys
@@ -154,3 +155,15 @@ def test_installed_packages_can_be_named_as_workflow_code() -> None:
     assert Guard().is_user_file(__file__)
     assert not Guard().is_user_file(threading.__file__)
     assert not Guard().is_user_file("<frozen importlib._bootstrap>")
+
+
+def test_a_profiler_in_c_stays_and_does_not_stop_the_workflow() -> None:
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        with Guard().turn(strict=True):
+            found: list[object] = [sys.getprofile()]
+        found.append(sys.getprofile())
+    finally:
+        profiler.disable()
+    assert found == [profiler, profiler]
