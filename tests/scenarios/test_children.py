@@ -318,7 +318,7 @@ def test_K9_whoever_looks_sees_the_parent_and_its_children(tmp_path: Path) -> No
             assert (described.parent, described.children) == (None, {"COMPLETED": 3})
             assert described.collation_key == "666"
             children = await handle.children(limit=2)
-            assert [(child.id, child.parent_id) for child in children] == [
+            assert [(child.id, child.parent) for child in children] == [
                 ("order/1/2", "order"),
                 ("order/1/1", "order"),
             ]

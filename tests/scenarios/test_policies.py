@@ -77,7 +77,7 @@ def test_G3_reuse_starts_anew_once_the_old_one_is_closed_and_keeps_it(tmp_path: 
             newest_first = [record.number for record in everyone]
             assert newest_first == sorted(set(newest_first), reverse=True)
             assert newest_first[1:] == [second.number, first.number]
-            assert [record.superseded_at_ms is None for record in everyone] == [True, False, False]
+            assert [summary.is_current for summary in everyone] == [True, False, False]
         check_tables(path)
         assert audit(path) == []
         assert rows(path, "SELECT count(*) FROM attempts GROUP BY number") == [(1,), (1,), (1,)]

@@ -59,8 +59,10 @@ def test_G11_status_and_state_are_there_after_the_end_and_replay_repeats_them(ca
             assert await handle.result() == ["count", "item"]
             assert await handle.state() == {"count": 2, "item": {"name": "pen", "cents": 120}}
             assert (await handle.describe()).custom_status == {"phase": "paying", "done": 1}
-            (record,) = await engine.list()
-            assert record.custom_status == b'{"phase":"paying","done":1}'
+            (summary,) = await engine.list()
+            assert (summary.status, summary.custom_status) == ("COMPLETED", {"phase": "paying", "done": 1})
+            assert summary.closed_at is not None
+            assert summary.created_at <= summary.closed_at
             check_tables(path_of(engine))
             assert audit(path_of(engine)) == []
 

@@ -17,6 +17,7 @@ from holdfast.client.calls import call_of
 from holdfast.client.handle import Handle
 from holdfast.client.pages import NEWEST, check_page
 from holdfast.client.telling import ended_with, is_for_others
+from holdfast.client.views import Summary, summary
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import CancelRequested, EventReceived, Payload, Started, encode_event
 from holdfast.core.gates import EventVerdict, IdPolicy, PolicyWord
@@ -42,7 +43,6 @@ from holdfast.storage.contract import (
     Failed,
     InstanceId,
     InstanceNumber,
-    InstanceRecord,
     LargePayload,
     Member,
     Outcome,
@@ -253,13 +253,14 @@ class Client:
         workflow: str | None = None,
         limit: int = 100,
         before: int = NEWEST,
-    ) -> Sequence[InstanceRecord]:
+    ) -> Sequence[Summary]:
         """Instances, newest first, a page at a time: the next page is `before` the last one's number."""
         check_page(limit, before)
         if workflow is not None:
             checked_name(workflow, "a workflow")
         state = None if status is None else word(InstanceState, status, "state of an instance")
-        return await self._store.list_instances(before=before, limit=limit, state=state, workflow=workflow)
+        records = await self._store.list_instances(before=before, limit=limit, state=state, workflow=workflow)
+        return [summary(record) for record in records]
 
     # ------------------------------------------------------------ for handles
 

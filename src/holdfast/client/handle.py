@@ -13,7 +13,7 @@ from holdfast.authoring.options import whole_number
 from holdfast.client.asking import QUERY_SECONDS, Asking
 from holdfast.client.histories import export
 from holdfast.client.pages import NEWEST, check_page
-from holdfast.client.views import Description, HistoryEntry, description, moment
+from holdfast.client.views import Description, HistoryEntry, Summary, description, moment, summary
 from holdfast.client.watching import Change, watch
 from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payloads_of
 from holdfast.core.lifecycle import InstanceState
@@ -264,11 +264,12 @@ class Handle(Generic[R_co]):
             children=family.children,
         )
 
-    async def children(self, *, limit: int = 100, before: int = NEWEST) -> list[InstanceRecord]:
+    async def children(self, *, limit: int = 100, before: int = NEWEST) -> list[Summary]:
         """The children that its code started, newest first, a page at a time: see `Client.list`."""
         check_page(limit, before)
         number = (await self._record()).number
-        return await self._client.store.list_instances(before=before, limit=limit, parent=number)
+        records = await self._client.store.list_instances(before=before, limit=limit, parent=number)
+        return [summary(record) for record in records]
 
     async def state(self) -> dict[str, Any]:
         """What the workflow keeps in `hf.state`, as of its last commit; also after its end."""

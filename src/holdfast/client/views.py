@@ -52,6 +52,27 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """How many children it has started, in all its executions, by their state."""
 
 
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance in a list: what is known of it without reading its history."""
+
+    number: int
+    """Never given to another instance, also where an id is (G3). The next page is `before` the last one's."""
+    id: str
+    workflow: str
+    version: str
+    status: InstanceState
+    execution: int
+    created_at: dt.datetime
+    closed_at: dt.datetime | None
+    blocked: str | None
+    custom_status: Any
+    """What its code said last with `hf.set_status`."""
+    is_current: bool
+    """Whether its id still means this instance."""
+    parent: str | None
+    """The instance whose code started it, if one did."""
+
+
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One event of the history, with the number of its turn."""
 
@@ -84,6 +105,24 @@ def attempt_view(record: AttemptRecord) -> AttemptView:
         started_at=moment(record.started_at_ms),
         closed_at=moment(record.closed_at_ms),
         failure=message,
+    )
+
+
+def summary(record: InstanceRecord) -> Summary:
+    """An instance in a list, for people."""
+    return Summary(
+        number=record.number,
+        id=record.id,
+        workflow=record.workflow,
+        version=record.version,
+        status=record.state,
+        execution=record.execution,
+        created_at=dt.datetime.fromtimestamp(record.created_at_ms / 1000, dt.UTC),
+        closed_at=moment(record.closed_at_ms),
+        blocked=record.blocked,
+        custom_status=None if record.custom_status is None else msgspec.json.decode(record.custom_status),
+        is_current=record.superseded_at_ms is None,
+        parent=record.parent_id,
     )
 
 
