@@ -129,3 +129,62 @@ def test_a_query_may_look_at_everything_and_log(cache_size: int, caplog: pytest.
             assert [line.message for line in caplog.records if line.name == "holdfast.workflow"] == ["asked"]
 
     together(scenario())
+
+
+@hf.workflow
+async def looks_at_what_is_over() -> str:
+    over = asyncio.create_task(asyncio.sleep(1))
+    over.cancel()
+
+    @hf.on_query
+    def reads() -> None:
+        over.result()
+
+    @hf.on_query
+    def leaves() -> None:
+        raise SystemExit(3)
+
+    @hf.on_query
+    def is_there() -> bool:
+        return True
+
+    @hf.on_update
+    def takes(how: str) -> None:
+        assert how
+        over.result()
+
+    @takes.validator
+    def judge(how: str) -> None:
+        if how == "reads":
+            over.result()
+        if how == "leaves":
+            raise SystemExit(3)
+
+    await step(1)
+    await hf.event("go")
+    return "unharmed"
+
+
+@CACHES
+def test_G11_a_handler_that_raises_no_ordinary_exception_harms_neither_who_asks_nor_the_worker(
+    tmp_path: Path, cache_size: int
+) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, step, looks_at_what_is_over, cache_size=cache_size) as engine:
+            handle = await engine.start(looks_at_what_is_over, id="it")
+            async with await hf.connect(path) as client:
+                for asked in (handle, client.get("it")):  # here, and by the worker that answers others
+                    for name, said in (("reads", "CancelledError"), ("leaves", "SystemExit: 3")):
+                        with pytest.raises(hf.QueryFailed, match=f"'{name}' of 'it' failed: .*{said}$"):
+                            await asked.query(name)
+                        with pytest.raises(hf.UpdateRejected, match=f"'takes' of 'it' was rejected: .*{said}$"):
+                            await asked.update("takes", name)
+                    assert await asked.query("is_there")
+            with pytest.raises(hf.UpdateFailed, match=r"'takes' of 'it' failed: .*CancelledError$"):
+                await handle.update("takes", "accepted")
+            await handle.raise_event("go")
+            assert await handle.result(timeout=10) == "unharmed"
+        check_tables(path)
+
+    together(scenario())

@@ -17,7 +17,7 @@ from holdfast.core.answers import Answer, AnswerKind, decode_answer
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, to_exception
+from holdfast.payloads.failures import Failure, said_of, to_exception
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.queries import ask_here
@@ -146,7 +146,7 @@ class Asking:
                 return decode(data, returns, what=f"the answer to query {name!r}")
             case AnswerKind.FAILED:
                 cause = to_exception(_failure.decode(data), self._registry.resolve)
-                said = f"the query {name!r} of {instance_id!r} failed: {type(cause).__name__}: {cause}"
+                said = f"the query {name!r} of {instance_id!r} failed: {said_of(cause)}"
                 raise QueryFailed(said, cause) from cause
             case AnswerKind.UNKNOWN:
                 known: list[str] = msgspec.json.decode(data)

@@ -19,14 +19,13 @@ from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_ev
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import (
     InstanceNotFound,
-    RemoteError,
     WorkflowBlocked,
     WorkflowCancelled,
     WorkflowFailed,
     WorkflowTerminated,
 )
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, Resolver, to_exception
+from holdfast.payloads.failures import Failure, Resolver, said_of, to_exception
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord, Store
@@ -138,8 +137,7 @@ class Handle(Generic[R_co]):
             return value
         if state is InstanceState.FAILED:
             cause = to_exception(_failure.decode(data), self._client.resolve)
-            name = cause.type_name if isinstance(cause, RemoteError) else type(cause).__name__
-            raise WorkflowFailed(f"{self._id} failed: {name}: {cause}", cause) from cause
+            raise WorkflowFailed(f"{self._id} failed: {said_of(cause)}", cause) from cause
         if state is InstanceState.TERMINATED:
             reason: str | None = decode(data)
             said = f": {reason}" if reason else ""

@@ -24,7 +24,7 @@ from holdfast.errors import (
     WorkflowBlocked,
 )
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, Resolver, to_exception
+from holdfast.payloads.failures import Failure, Resolver, said_of, to_exception
 from holdfast.storage.contract import Deliver, Delivered, InstanceId, InstanceNumber, InstanceRecord, Store, UpdateRow
 
 _failure: Final = msgspec.json.Decoder(Failure)
@@ -98,7 +98,7 @@ class Updating:
         cause = to_exception(_failure.decode(data), self._resolve)
         if isinstance(cause, UpdateUnfinished):
             raise cause
-        said = f"{type(cause).__name__}: {cause}"
+        said = said_of(cause)
         if state is UpdateState.REJECTED:
             raise UpdateRejected(f"{what} was rejected: {said}", cause) from cause
         raise UpdateFailed(f"{what} failed: {said}", cause) from cause

@@ -69,6 +69,12 @@ def qualified_name(cls: type) -> str:
     return shorten(f"{cls.__module__}.{cls.__qualname__}", _TYPE_NAME_LIMIT)
 
 
+def said_of(error: BaseException) -> str:
+    """An exception in a sentence: the name of its type (the original one, also where it is unknown) and its text."""
+    name = error.type_name if isinstance(error, RemoteError) else type(error).__name__
+    return f"{name}: {error}" if str(error) else name
+
+
 def resolve_builtin(name: str) -> type[BaseException] | None:
     """The resolver that knows Python's own exceptions, by ``builtins.KeyError``."""
     module, _, attribute = name.partition(".")

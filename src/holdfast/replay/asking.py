@@ -29,5 +29,7 @@ def ask(run: WorkflowRun, name: str, data: bytes) -> Asked:
     try:
         value, logs = run.look(f"the query {name!r}", lambda: handler.call(data))
         return Asked(Answer(AnswerKind.DONE, msgspec.Raw(handler.signature.encode_result(value))), logs)
-    except Exception as error:  # noqa: BLE001 - the user's code; whoever asked is told
+    except KeyboardInterrupt:
+        raise  # it means the process, and not this code
+    except BaseException as error:  # noqa: BLE001 - the user's code; a CancelledError, too, is for whoever asked
         return Asked(failed(error))

@@ -16,7 +16,7 @@ from holdfast.core.deadlines import Deadline
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceConflict, NestedTooDeep, WorkflowCancelled, WorkflowFailed, WorkflowTerminated
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, Resolver, to_exception
+from holdfast.payloads.failures import Failure, Resolver, said_of, to_exception
 from holdfast.payloads.limits import NAME_LIMIT_BYTES
 from holdfast.payloads.signature import Signature
 
@@ -131,7 +131,7 @@ class Child:
                 return decode(data) if self._signature is None else self._signature.decode_result(data)
             case ev.ChildFailed(failure=payload):
                 cause = to_exception(_decode_failure(self._children.data_of(payload)), self._children.resolve)
-                raise WorkflowFailed(f"{self.id} failed: {type(cause).__name__}: {cause}", cause) from cause
+                raise WorkflowFailed(f"{self.id} failed: {said_of(cause)}", cause) from cause
             case ev.ChildStopped(state=state, reason=reason):
                 said = f": {reason}" if reason else ""
                 if state == InstanceState.TERMINATED:

@@ -46,7 +46,9 @@ class Updates:
                 what = f"the validator of update {event.name!r}"
                 _, logs = self._calls.look(what, lambda: handler.validate(args, kwargs))
                 self._calls.keep_logs(logs)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise  # it means the process, and not this code
+        except BaseException as error:
             if self._calls.is_spoiled:
                 raise
             return Answer(AnswerKind.REJECTED, failed(error).data)
@@ -77,8 +79,12 @@ class Updates:
             data = handler.signature.encode_result(value)
         except (Evicted, KeyboardInterrupt, GeneratorExit):
             raise
-        except asyncio.CancelledError:
-            self._fail(event, UpdateUnfinished(f"the workflow ended before its update {event.name!r} was done"))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():
+                self._fail(event, error)  # of something it waited for: nobody cancelled the handler itself
+            else:
+                self._fail(event, UpdateUnfinished(f"the workflow ended before its update {event.name!r} was done"))
         except BaseException as error:  # noqa: BLE001 - the user's code; whoever sent the update is told
             self._fail(event, error)
         else:
