@@ -290,6 +290,21 @@ def test_a_predicate_that_raises_or_has_to_be_awaited_fails_where_it_is_waited_f
     assert finish(mistaken, step) == ["ZeroDivisionError", "UsageError"]
 
 
+@CACHES
+def test_a_predicate_that_looks_at_what_was_cancelled_fails_where_it_is_waited_for(cache_size: int) -> None:
+    @hf.workflow
+    async def looking() -> str:
+        slow = asyncio.create_task(asyncio.sleep(60))
+        asyncio.create_task(step(0)).add_done_callback(lambda _: slow.cancel())
+        try:
+            await hf.wait_until(lambda: slow.done() and slow.result())
+        except asyncio.CancelledError:
+            return "told"
+        return "not told"
+
+    assert finish(looking, step, cache_size=cache_size) == "told"
+
+
 def test_G14_a_condition_that_a_clean_up_waits_for_is_looked_at_too() -> None:
     @hf.workflow(name="cleans")
     async def cleans() -> str:

@@ -9,6 +9,7 @@ from inspect import iscoroutine
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.errors import TurnTooLong, UsageError
+from holdfast.replay.evicted import Evicted
 
 if TYPE_CHECKING:
     from holdfast.replay.futures import WorkflowFuture
@@ -64,7 +65,9 @@ class Conditions:
                 continue
             try:
                 found = condition.context.run(is_true, condition.predicate)
-            except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            except (Evicted, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
                 condition.future.set_exception(error)
             else:
                 if not found:
