@@ -18,7 +18,7 @@ def query(
     instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance; the newest one of this id.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the query.")],
     arguments: Annotated[
-        str, typer.Argument(metavar="[JSON]", help="Its arguments: an array, or the one argument itself.")
+        str, typer.Argument(metavar="JSON", help="Its arguments: an array, or the one argument itself.")
     ] = "[]",
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for an answer.")] = QUERY_SECONDS,
     store: StoreOption = None,

@@ -33,9 +33,12 @@ async def ask_live(instances: InstanceOwner, number: InstanceNumber, name: str, 
             return answer
         told: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         live.asked = [*(live.asked or ()), partial(_tell, live, name, data, told)]
-        done, _ = await asyncio.wait({told}, timeout=LOOK_SECONDS)
-        if done:
-            return told.result()
+        try:
+            done, _ = await asyncio.wait({told}, timeout=LOOK_SECONDS)
+            if done:
+                return told.result()
+        finally:
+            told.cancel()  # whoever is not there any more, or asks anew, is not answered by this
     return None
 
 

@@ -1,0 +1,53 @@
+"""Queries that wait for a turn on its way to disk (G11), and those who lose their patience meanwhile."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.scenarios.support import engine_of, together
+
+import holdfast as hf
+from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.queries import LOOK_SECONDS
+from holdfast.storage.contract import CommitId, Member, Outcome, Turn
+from holdfast.storage.sqlite.store import SqliteStore
+
+
+def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_asker_has_gone(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    @hf.workflow
+    async def counted() -> None:
+        @hf.on_query
+        def which(name: str) -> str:
+            calls.append(name)
+            return name
+
+        await hf.event("go")
+        await hf.event("end")
+
+    class StuckStore(SqliteStore):
+        go_on, is_stuck = asyncio.Event(), asyncio.Event()
+
+        async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+            if any(isinstance(member, Turn) for member in members):
+                self.is_stuck.set()
+                await self.go_on.wait()
+            return await super().commit(commit_id, members)
+
+    async def scenario() -> None:
+        store = StuckStore(tmp_path / "shop.db", clock=SystemProviders().now_ms)
+        async with engine_of(store, counted) as engine:  # type: ignore[arg-type]
+            handle = await engine.start(counted, id="it")
+            await handle.raise_event("go")
+            await store.is_stuck.wait()
+            patient = asyncio.create_task(handle.query("which", "patient"))
+            with pytest.raises(TimeoutError):
+                await handle.query("which", "hasty", timeout=3.5 * LOOK_SECONDS)
+            assert not patient.done()
+            store.go_on.set()
+            assert await patient == "patient"
+            assert calls == ["patient"]
+
+    together(scenario())
