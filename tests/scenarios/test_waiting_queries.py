@@ -1,11 +1,11 @@
-"""Queries that wait for a turn on its way to disk (G11), and those who lose their patience meanwhile."""
+"""Queries that wait: for a turn on its way to disk (G11), and for a worker that has others to answer, too (C1)."""
 
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.scenarios.support import engine_of, together
+from tests.scenarios.support import engine_of, rows, together
 
 import holdfast as hf
 from holdfast.runtime.providers import SystemProviders
@@ -49,5 +49,29 @@ def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_aske
             store.go_on.set()
             assert await patient == "patient"
             assert calls == ["patient"]
+
+    together(scenario())
+
+
+@pytest.mark.parametrize("damage", [b'{"event":', b"[[]]"])
+def test_C1_a_question_about_a_damaged_history_is_answered_and_costs_the_others_nothing(
+    tmp_path: Path, damage: bytes
+) -> None:
+    @hf.workflow
+    async def answers() -> None:
+        hf.on_query("which")(lambda: hf.info().id)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, answers) as engine, await hf.connect(path) as client:
+            for name in ("first", "second", "third"):
+                await engine.run(answers, id=name)
+            rows(path, "UPDATE history SET events = ? WHERE number = 1", damage)
+            with pytest.raises(hf.StoreError, match="the history of 'first' is damaged"):
+                await engine.get("first").query("which")
+            asked = [client.get(name).query("which") for name in ("first", "second", "third")]
+            first, *others = await asyncio.gather(*asked, return_exceptions=True)
+            assert isinstance(first, hf.StoreError)
+            assert others == ["second", "third"]
 
     together(scenario())

@@ -7,10 +7,12 @@ import asyncio
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from holdfast.core.answers import Answer
 from holdfast.core.events import FROM_OUTSIDE, decode_events
 from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import InstanceClosed, WorkflowBlocked
+from holdfast.errors import InstanceClosed, StoreError, WorkflowBlocked
 from holdfast.replay.answers import refused
 from holdfast.replay.asking import Asked, ask
 from holdfast.runtime.instances import InstanceOwner, workflow_logger
@@ -62,7 +64,11 @@ def _tell(live: LiveInstance, name: str, data: bytes, told: "asyncio.Future[Answ
 async def ask_history(store: Store, runs: RunMaker, record: InstanceRecord, name: str, data: bytes) -> Answer:
     """Rebuild the run from its committed history, ask it, and let it go. What is BLOCKED shows its last good turn."""
     history = await store.read_history(record.number, record.execution)
-    if _never_ran(history):
+    try:
+        never_ran = _never_ran(history)
+    except Exception as error:  # noqa: BLE001 - damaged, and whoever asked is told
+        return _unreadable(record, error)
+    if never_ran:
         return refused(InstanceClosed(f"{record.id!r} was ended before any of its code ran: nobody can be asked"))
     payloads = await store.read_payloads(record.number, references_in(row.events for row in history))
     run = runs.new_run(record.id, record.workflow, record.execution, payloads)
@@ -70,12 +76,19 @@ async def ask_history(store: Store, runs: RunMaker, record: InstanceRecord, name
         runs.replay(record.number, run, history)
     except Exception as error:  # noqa: BLE001 - this code cannot go on with that history, and whoever asked is told
         run.evict()
-        is_blocked = record.state is InstanceState.BLOCKED
-        return refused(WorkflowBlocked(f"{record.id} is blocked: {record.blocked}") if is_blocked else error)
+        return _unreadable(record, error)
     try:
         return _logged(record.id, ask(run, name, data))
     finally:
         run.evict()
+
+
+def _unreadable(record: InstanceRecord, error: Exception) -> Answer:
+    if record.state is InstanceState.BLOCKED:
+        return refused(WorkflowBlocked(f"{record.id} is blocked: {record.blocked}"))
+    if isinstance(error, msgspec.MsgspecError):
+        return refused(StoreError(f"the history of {record.id!r} is damaged: {error}; `holdfast verify` says more"))
+    return refused(error)
 
 
 def _never_ran(history: list[HistoryRow]) -> bool:

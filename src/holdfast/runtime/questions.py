@@ -12,6 +12,7 @@ from typing import Final
 from holdfast.authoring.registry import Registry
 from holdfast.core.answers import encode_answer
 from holdfast.core.liveness import WorkerKey
+from holdfast.replay.answers import refused
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.instances import InstanceOwner
 from holdfast.runtime.queries import ask_here
@@ -71,7 +72,11 @@ class Questions:
 
     async def _answer(self, question: Question, owner: WorkerKey) -> None:
         number, name, data = question.number, question.name, question.input
-        answer = await ask_here(self._store, self._runs, self._instances, number=number, name=name, data=data)
+        try:
+            answer = await ask_here(self._store, self._runs, self._instances, number=number, name=name, data=data)
+        except Exception as error:  # the others that were taken with it have to be answered, too
+            logger.exception("the query %r of instance %d could not be answered", name, number)
+            answer = refused(error)
         if answer is not None:
             member = AnswerQuestion(id=question.id, owner=owner, answer=encode_answer(answer))
             self._committer.submit(member, _ignore)
