@@ -228,7 +228,7 @@ class UpdateFailed(HoldfastError):
 
 
 class UpdateUnfinished(UpdateFailed):
-    """The workflow came to its end while the code of an update that it had accepted was still at work."""
+    """The workflow ended or began anew while the code of an update that it had accepted was still at work."""
 
 
 class WorkflowCancelled(HoldfastError):

@@ -220,7 +220,7 @@ def test_G4_what_was_not_accepted_goes_over_to_the_next_execution(tmp_path: Path
             waiting = asyncio.create_task(handle.update("waits"))
             await until(lambda: rows(path, "SELECT count(*) FROM updates WHERE state = 'accepted'") == [(1,)])
             await handle.raise_event("next")
-            with pytest.raises(hf.UpdateUnfinished):
+            with pytest.raises(hf.UpdateUnfinished, match="the execution ended before its update"):
                 await waiting
             await until(lambda: rows(path, "SELECT execution, turn FROM instances") == [(2, 1)])
             assert await handle.update("which") == 2

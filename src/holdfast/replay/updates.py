@@ -84,7 +84,7 @@ class Updates:
             if task is None or not task.cancelling():
                 self._fail(event, error)  # of something it waited for: nobody cancelled the handler itself
             else:
-                self._fail(event, UpdateUnfinished(f"the workflow ended before its update {event.name!r} was done"))
+                self._fail(event, UpdateUnfinished(f"the execution ended before its update {event.name!r} was done"))
         except BaseException as error:  # noqa: BLE001 - the user's code; whoever sent the update is told
             self._fail(event, error)
         else:
