@@ -33,6 +33,7 @@ def watch(
 
     last = asyncio.run(_watch(existing_store(store), instance_id, show))
     if last is not InstanceState.COMPLETED:
+        typer.echo(f"holdfast: {safe(instance_id)} is {last}", err=True)
         raise typer.Exit(EXIT_BAD_NEWS)
 
 

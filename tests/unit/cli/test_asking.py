@@ -112,5 +112,5 @@ def test_what_cannot_be_asked_is_one_sentence(filled: Command, arguments: list[s
 def test_a_watch_of_what_did_not_complete_ends_with_bad_news(filled: Command) -> None:
     filled("terminate", "open")
     watched = filled("watch", "open", "--json")
-    assert watched.code == 1
+    assert (watched.code, watched.err) == (1, "holdfast: open is TERMINATED\n")
     assert json.loads(watched.out)["last_event"] == "workflow_terminated"
