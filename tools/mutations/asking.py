@@ -8,8 +8,28 @@ QUERIES: Final = "tests/scenarios/test_queries.py"
 READ_ONLY: Final = "tests/scenarios/test_read_only.py"
 UPDATES: Final = "tests/scenarios/test_updates.py"
 ENDINGS: Final = "tests/scenarios/test_update_endings.py"
+WAITING: Final = "tests/scenarios/test_waiting_queries.py"
 
 ASKING: Final = (
+    in_python(
+        "a query that raises a CancelledError ends the one who answers",
+        "G11",
+        "replay/asking",
+        "except BaseException as error:",
+        "except Exception as error:",
+        f"{READ_ONLY}::test_G11_a_handler_that_raises_no_ordinary_exception_harms_neither_who_asks_nor_the_worker",
+    ),
+    in_python(
+        "a query is answered for an asker who has gone", "G11", "runtime/queries", "told.cancel()", "pass", WAITING
+    ),
+    in_python(
+        "a damaged history is no error of the store",
+        "C1",
+        "runtime/queries",
+        "if isinstance(error, msgspec.MsgspecError):",
+        "if False:",
+        WAITING,
+    ),
     in_python(
         "a query sees a turn on its way to disk",
         "G11",
