@@ -211,6 +211,10 @@ class UpdateRejected(HoldfastError):
         self.cause = cause
 
 
+class UpdateConflict(HoldfastError):
+    """The id of an update belongs to another one: of another name, or with other arguments. Nothing was changed."""
+
+
 class UnknownUpdate(UpdateRejected):
     """The workflow has no update of this name. `handlers` are the names of those that it has."""
 

@@ -128,7 +128,7 @@ DAMAGE = [
     (Rule.CLAIMABLE_AGREES, "sleeping", "UPDATE instances SET claimable_at_ms = NULL WHERE number = ?1"),
     (Rule.CLAIMABLE_AGREES, "requested", "UPDATE instances SET claimable_at_ms = NULL WHERE number = ?1"),
     (Rule.CLAIMABLE_AGREES, "sleeping", "UPDATE instances SET state = 'BLOCKED' WHERE number = ?1"),
-    (Rule.UPDATES_AGREE, "done", "INSERT INTO updates VALUES (?1, 'x', 'asked', NULL, NULL)"),
+    (Rule.UPDATES_AGREE, "done", "INSERT INTO updates VALUES (?1, 'x', 'asked', NULL, NULL, x'')"),
     (Rule.PAYLOADS_THERE, "large", "DELETE FROM payloads WHERE number = ?1"),
     (Rule.PAYLOADS_THERE, "large-input", "DELETE FROM payloads WHERE number = ?1"),
     (Rule.PAYLOADS_THERE, "large-input", "UPDATE attempts SET input = CAST('@abc' AS BLOB) WHERE number = ?1"),

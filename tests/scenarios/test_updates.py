@@ -111,7 +111,10 @@ def test_G6_the_same_id_is_applied_once_and_answered_the_same_also_after_the_end
             handle = await engine.start(basket, id="it")
             assert await asyncio.gather(*(handle.update(add, 3, id="one") for _ in range(5))) == [6] * 5
             assert await handle.update(add, 5, id="two") == 16
-            assert await handle.update(add, 99, id="one") == 6
+            with pytest.raises(hf.UpdateConflict, match="'one' belongs to another update"):
+                await handle.update(add, 99, id="one")
+            with pytest.raises(hf.UpdateConflict):
+                await handle.update("breaks", 3, id="one")
             with pytest.raises(hf.UpdateFailed):
                 await handle.update("breaks", id="three")
             await handle.raise_event("stop")
@@ -278,7 +281,7 @@ def test_large_arguments_and_answers_travel_by_reference(tmp_path: Path) -> None
         async with engine_of(path, echoes) as engine:
             handle = await engine.start(echoes, id="it")
             assert await handle.update("echo", text, id="one") == text + "!"
-            assert await handle.update("echo", "", id="one") == text + "!"
+            assert await handle.update("echo", text, id="one") == text + "!"
             assert rows(path, "SELECT count(*) FROM payloads") == [(2,)]
             await handle.raise_event("stop")
             await handle.result()

@@ -18,6 +18,7 @@ from holdfast.errors import (
     InstanceClosed,
     MailboxFull,
     UnknownUpdate,
+    UpdateConflict,
     UpdateFailed,
     UpdateRejected,
     UpdateUnfinished,
@@ -66,6 +67,8 @@ class Updating:
             told = await self._deliver(Deliver(id=instance_id, number=number, event=event, message_id=unique))
             if told.verdict is EventVerdict.CLOSED:
                 raise InstanceClosed(f"{instance_id!r} is {told.instance.state}: {what} was not taken")
+            if told.verdict is EventVerdict.CONFLICT:
+                raise UpdateConflict(f"the id {unique!r} belongs to another update of {instance_id!r}, not {name!r}")
             if told.verdict is EventVerdict.MAILBOX_FULL:
                 raise MailboxFull(f"too many updates of {instance_id!r} wait for their answers: {what} was not taken")
             row = await self._answered(told.instance.number, unique, what)

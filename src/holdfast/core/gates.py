@@ -141,6 +141,7 @@ class EventVerdict(Enum):
     MAILBOX_FULL = "refused: the mailbox is full"
     CLOSED = "refused: the instance is finished"
     UNKNOWN = "refused: there is no such instance"
+    CONFLICT = "refused: its id belongs to another message"
 
 
 DEFAULT_MAILBOX_LIMIT: Final = 100_000

@@ -37,12 +37,20 @@ KIND_OF: Final = {state: kind for kind, state in STATE_OF.items()}
 
 
 def decide_update(
-    state: InstanceState | str, *, known: UpdateState | str | None, open_updates: int, limit: int = MAX_OPEN_UPDATES
+    state: InstanceState | str,
+    *,
+    known: UpdateState | str | None,
+    open_updates: int,
+    is_same: bool = True,
+    limit: int = MAX_OPEN_UPDATES,
 ) -> EventVerdict:
-    """Judge an update for the newest instance of an id. `known`: what became of one of the same id before."""
+    """Judge an update for the newest instance of an id.
+
+    `known`: what became of one of the same id before. `is_same`: it had the same name and the same input, too.
+    """
     state = word(InstanceState, state, "state of an instance")
     if known is not None and word(UpdateState, known, "state of an update") not in REFUSALS:
-        return EventVerdict.DUPLICATE
+        return EventVerdict.DUPLICATE if is_same else EventVerdict.CONFLICT
     if state in INSTANCE_FINAL:
         return EventVerdict.CLOSED
     return EventVerdict.DELIVER if open_updates < limit else EventVerdict.MAILBOX_FULL

@@ -1,5 +1,7 @@
 """Updates: sent once by their id, answered with the turn that took them, and kept with their instance (G5, G7, G11)."""
 
+import hashlib
+
 from holdfast.core.events import UpdateAccepted
 from holdfast.core.gates import EventVerdict
 from holdfast.core.require import require
@@ -11,11 +13,13 @@ from holdfast.storage.sqlite.transaction import Row, Transaction
 
 def note_update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
     """Judge an update, and note one that is to be delivered."""
+    asked = hashlib.sha256(b"%b\0%b" % (event.name.encode(), bytes(event.input.data))).digest()
     rows = transaction.rows(sql.read_update, found.number, event.id)
+    known, is_same = (rows[0][1], rows[0][3] == asked) if rows else (None, True)
     open_updates = transaction.rows(sql.count_open_updates, found.number, MAX_OPEN_UPDATES)[0][0]
-    verdict = decide_update(found.state, known=rows[0][1] if rows else None, open_updates=open_updates)
+    verdict = decide_update(found.state, known=known, is_same=is_same, open_updates=open_updates)
     if verdict is EventVerdict.DELIVER:
-        transaction.change(sql.ask_update, found.number, event.id)
+        transaction.change(sql.ask_update, found.number, event.id, asked)
     return verdict
 
 

@@ -20,9 +20,9 @@ from holdfast.testing.conformance.bench import ANNA, Bench, Rules, applied, chec
 from holdfast.testing.conformance.deliveries import claimable, told
 
 
-def update(instance_id: str, update_id: str = "one") -> Deliver:
-    """An update with the input 1."""
-    event = UpdateAccepted(time_ms=0, id=update_id, name="add", input=Payload(msgspec.Raw(b"1")))
+def update(instance_id: str, update_id: str = "one", *, name: str = "add", data: bytes = b"1") -> Deliver:
+    """An update with the input 1, unless said otherwise."""
+    event = UpdateAccepted(time_ms=0, id=update_id, name=name, input=Payload(msgspec.Raw(data)))
     return Deliver(id=InstanceId(instance_id), event=event, message_id=update_id)
 
 
@@ -45,6 +45,17 @@ async def inbox(bench: Bench, record: InstanceRecord) -> list[int]:
 
 class UpdateRules(Rules):
     """What becomes of an update."""
+
+    def test_G3_the_id_of_an_update_means_no_other_one(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(await told(bench, update("a")) is EventVerdict.DELIVER)
+            check(await told(bench, update("a")) is EventVerdict.DUPLICATE)
+            check(await told(bench, update("a", data=b"2")) is EventVerdict.CONFLICT)
+            check(await told(bench, update("a", name="take")) is EventVerdict.CONFLICT)
+            check(len(await inbox(bench, record)) == 1)
+
+        self.on_bench(case)
 
     def test_G5_an_update_wakes_whatever_the_code_waits_for(self) -> None:
         async def case(bench: Bench) -> None:

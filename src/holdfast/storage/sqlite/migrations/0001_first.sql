@@ -140,6 +140,7 @@ CREATE TABLE updates (
     state         TEXT    NOT NULL,
     answer        BLOB,                                 -- null while it is open
     expires_at_ms INTEGER,                              -- of one that was rejected
+    asked         BLOB    NOT NULL,                     -- a hash of its name and input: its id means no other (G3)
     PRIMARY KEY (number, id)
 ) WITHOUT ROWID;
 

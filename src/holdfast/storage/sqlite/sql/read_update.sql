@@ -1,2 +1,2 @@
 -- A read: what became of one update.
-SELECT id, state, answer FROM updates WHERE number = ? AND id = ?
+SELECT id, state, answer, asked FROM updates WHERE number = ? AND id = ?
