@@ -114,8 +114,8 @@ CREATE TABLE attempts (
 );
 
 CREATE INDEX attempts_ready ON attempts (queue, available_at_ms, name) WHERE state = 'READY';
-CREATE INDEX attempts_held ON attempts (owner)
-    WHERE state IN ('QUEUED', 'PREPARING', 'RUNNING', 'CANCELLED_RUNNING');
+CREATE INDEX attempts_held ON attempts (owner)          -- claimed or running: a list of states here would be a table of
+    WHERE owner IS NOT NULL AND closed_at_ms IS NULL;   -- its own for SQLite, made anew for each row that is written
 CREATE INDEX attempts_expiring ON attempts (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 
 CREATE TABLE payloads (

@@ -3,5 +3,5 @@ DELETE FROM workers WHERE state = 'INACTIVE' AND deadline_ms < ?
   AND NOT EXISTS (SELECT 1 FROM instances WHERE owner = workers.key)
   AND NOT EXISTS (
       SELECT 1 FROM attempts
-      WHERE owner = workers.key AND state IN ('QUEUED', 'PREPARING', 'RUNNING', 'CANCELLED_RUNNING')
+      WHERE owner = workers.key AND closed_at_ms IS NULL
   )

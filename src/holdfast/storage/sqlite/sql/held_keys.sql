@@ -1,3 +1,3 @@
 -- A read: which attempts are in a worker's name, for the worker to compare with what it knows (W3).
 SELECT number, execution, activity, attempt, dimension, state, ledger FROM attempts
-WHERE owner = ? AND state IN ('QUEUED', 'PREPARING', 'RUNNING', 'CANCELLED_RUNNING')
+WHERE owner = ? AND closed_at_ms IS NULL

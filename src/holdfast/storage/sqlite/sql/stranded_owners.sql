@@ -4,6 +4,6 @@ SELECT owner FROM (
     SELECT owner FROM instances WHERE owner IS NOT NULL
     UNION
     SELECT owner FROM attempts
-    WHERE owner IS NOT NULL AND state IN ('QUEUED', 'PREPARING', 'RUNNING', 'CANCELLED_RUNNING')
+    WHERE owner IS NOT NULL AND closed_at_ms IS NULL
 )
 WHERE NOT EXISTS (SELECT 1 FROM workers WHERE key = owner AND state = 'ACTIVE')
