@@ -2,13 +2,18 @@
 
 from typing import Any, NamedTuple, cast
 
+import msgspec
+
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.core.deadlines import Deadline
+from holdfast.core.events import Started, encode_event
 from holdfast.errors import UsageError
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.signature import Signature
+from holdfast.storage.contract import LargePayload, Start
+from holdfast.storage.large import offload
 
 
 class Call(NamedTuple):
@@ -38,6 +43,13 @@ def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Call:
             return Call(checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None, None)
         case _:
             raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")
+
+
+def with_started(start: Start, started: Started) -> Start:
+    """The start of an instance whose first turn is taken by whoever claims it."""
+    payloads: list[LargePayload] = []
+    encoded = encode_event(offload(started, payloads))
+    return msgspec.structs.replace(start, started=encoded, payloads=tuple(payloads))
 
 
 def _of(workflow: Workflow[..., Any], encoded: bytes) -> Call:

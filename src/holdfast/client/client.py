@@ -1,6 +1,5 @@
 """The client: starts instances and looks at them. Workers may be in this process, in others, or come later."""
 
-import logging
 from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, TypeVarTuple, overload
@@ -13,23 +12,18 @@ from holdfast.authoring.names import checked_name, checked_reason
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow
 from holdfast.client.asking import Asking
-from holdfast.client.calls import call_of
+from holdfast.client.calls import Call, call_of, with_started
 from holdfast.client.handle import Handle
 from holdfast.client.pages import NEWEST, check_page
-from holdfast.client.telling import ended_with, is_for_others
+from holdfast.client.telling import ended_with, is_for_others, was_delivered
 from holdfast.client.views import Summary, summary
 from holdfast.client.waiting import Waiters
-from holdfast.core.events import CancelRequested, EventReceived, Payload, Started, encode_event
+from holdfast.core.deadlines import Deadline
+from holdfast.core.events import CancelRequested, EventReceived, Payload, Started
 from holdfast.core.gates import EventVerdict, IdPolicy, PolicyWord
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.words import word
-from holdfast.errors import (
-    InstanceClosed,
-    InstanceConflict,
-    InstanceNotFound,
-    MailboxFull,
-    StoreError,
-)
+from holdfast.errors import InstanceClosed, InstanceConflict, InstanceNotFound, StoreError
 from holdfast.payloads.canonical import input_hash
 from holdfast.payloads.failures import Resolver
 from holdfast.payloads.signature import Signature
@@ -43,7 +37,6 @@ from holdfast.storage.contract import (
     Failed,
     InstanceId,
     InstanceNumber,
-    LargePayload,
     Member,
     Outcome,
     Rejected,
@@ -53,12 +46,10 @@ from holdfast.storage.contract import (
     Terminate,
     TerminatedInstance,
 )
-from holdfast.storage.large import offload
 from holdfast.storage.sqlite.store import SqliteStore
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
-logger = logging.getLogger("holdfast")
 
 Raised = tuple[str | Event[Any], Any]
 """An event with its value."""
@@ -158,8 +149,16 @@ class Client:
         of the workflow; None says that there is none.
         """
         call = call_of(self._registry, workflow, args)
-        instance_id = InstanceId(checked_name(self._providers.unique_text() if id is None else id, "an instance"))
-        payloads: list[LargePayload] = []
+        return await self._start(call, self._checked_id(id), policy, event, said_deadline(call.deadline, deadline))
+
+    async def _start(
+        self,
+        call: Call,
+        instance_id: InstanceId,
+        policy: PolicyWord,
+        event: Raised | None,
+        deadline: Deadline | None,
+    ) -> Handle[Any]:
         started = Started(
             time_ms=self._store.now_ms(),
             workflow=call.name,
@@ -173,11 +172,9 @@ class Client:
             version=call.version,
             input=call.encoded,
             input_hash=input_hash(call.encoded),
-            started=encode_event(offload(started, payloads)),
             policy=word(IdPolicy, policy, "policy for ids"),
-            payloads=tuple(payloads),
             mail=None if event is None else self._event(instance_id, None, *named_value(event), None),
-            deadline=said_deadline(call.deadline, deadline),
+            deadline=deadline,
         )
         outcome = await self._commit_start(start, started)
         match outcome:
@@ -232,15 +229,22 @@ class Client:
         deadline: DeadlineWord = ...,
     ) -> Any:
         """Start an instance, or find it, and wait for its result."""
-        instance_id = InstanceId(checked_name(self._providers.unique_text() if id is None else id, "an instance"))
-        with self._waiters.expecting(instance_id) as waiting:
-            handle: Handle[Any] = await self.start(workflow, *args, id=instance_id, policy=policy, deadline=deadline)
+        call = call_of(self._registry, workflow, args)
+        instance_id = self._checked_id(id)
+        waiting = self._waiters.expect(instance_id)
+        try:
+            handle = await self._start(call, instance_id, policy, None, said_deadline(call.deadline, deadline))
             if handle.is_new:
                 waiting.number = handle.number
                 close = await waiting.ended()
                 if waiting.told_of == handle.number:
                     return await handle.result_of(close)
+        finally:
+            self._waiters.forget(instance_id, waiting)
         return await handle.result()
+
+    def _checked_id(self, id: str | None) -> InstanceId:  # noqa: A002
+        return InstanceId(checked_name(self._providers.unique_text() if id is None else id, "an instance"))
 
     def get(self, id: str) -> Handle[Any]:  # noqa: A002
         """A handle of the instance with this id, the newest if it had several. Nothing is asked of the store yet."""
@@ -336,16 +340,7 @@ class Client:
         """What the sender of an event learns (G6, G7)."""
         name = message.event.name if message is not None and isinstance(message.event, EventReceived) else ""
         self._sent()
-        match told.verdict:
-            case EventVerdict.CLOSED:
-                raise InstanceClosed(f"{instance_id!r} is {told.instance.state}: the event {name!r} was not delivered")
-            case EventVerdict.MAILBOX_FULL:
-                raise MailboxFull(f"the mailbox of {instance_id!r} is full: the event {name!r} was not delivered")
-            case EventVerdict.DROP_UNSUBSCRIBED:
-                logger.warning("the event %r for %r was dropped: nobody waits for it", name, instance_id)
-                return False
-            case _:
-                return True
+        return was_delivered(instance_id, told, name)
 
     async def _deliver(self, message: Deliver) -> Delivered:
         outcome = await self._committer.commit(message)
@@ -367,8 +362,8 @@ class Client:
     # ------------------------------------------------------------ inside
 
     async def _commit_start(self, start: Start, started: Started) -> Outcome:
-        del started
-        return await self._committer.commit(start)
+        """Create the instance; its start waits in its inbox for whoever claims it."""
+        return await self._committer.commit(with_started(start, started))
 
     def _ended_from_outside(self, instance_id: InstanceId, number: InstanceNumber) -> None:
         """An instance was ended by this process, and not by its own code."""

@@ -118,7 +118,7 @@ class Engine(Client):
                     worker.look()  # it may be nearer than what is waited for
                 if not _lacked_a_lease(outcome):
                     return outcome
-        outcome = await self._committer.commit(start)
+        outcome = await super()._commit_start(start, started)
         if worker is not None:
             worker.look()
             self._note_unknown(start.workflow)

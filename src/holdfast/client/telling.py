@@ -1,11 +1,13 @@
-"""Which commits other processes have to hear of, and which instances ended in them without having been asked.
+"""Who has to hear of a commit: other processes, those who wait for instances that ended in it, senders of events.
 
 Other processes are woken, and look; what there is to see is in the store.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 
-from holdfast.core.gates import IdPolicy
+from holdfast.core.gates import EventVerdict, IdPolicy
+from holdfast.errors import InstanceClosed, MailboxFull
 from holdfast.storage.contract import (
     Applied,
     ClaimAttempts,
@@ -15,6 +17,7 @@ from holdfast.storage.contract import (
     Expired,
     Forget,
     HeartbeatAttempt,
+    InstanceId,
     Member,
     Outcome,
     Start,
@@ -23,6 +26,8 @@ from holdfast.storage.contract import (
     TerminatedInstance,
     Turn,
 )
+
+logger = logging.getLogger("holdfast")
 
 
 def ended_with(outcomes: Sequence[Outcome]) -> Iterator[EndedInstance]:
@@ -52,3 +57,17 @@ def is_for_others(member: Member) -> bool:
 def _reaches_others(turn: Turn) -> bool:
     """Whether a turn has something for other instances, which other processes may have, or for senders of updates."""
     return turn.family or len(turn.sent) > 0 or len(turn.answers) > 0 or len(turn.kept) > 0
+
+
+def was_delivered(instance_id: InstanceId, told: Delivered, name: str) -> bool:
+    """What the sender of an event learns: whether somebody takes it or will; an error if nobody ever can (G6, G7)."""
+    match told.verdict:
+        case EventVerdict.CLOSED:
+            raise InstanceClosed(f"{instance_id!r} is {told.instance.state}: the event {name!r} was not delivered")
+        case EventVerdict.MAILBOX_FULL:
+            raise MailboxFull(f"the mailbox of {instance_id!r} is full: the event {name!r} was not delivered")
+        case EventVerdict.DROP_UNSUBSCRIBED:
+            logger.warning("the event %r for %r was dropped: nobody waits for it", name, instance_id)
+            return False
+        case _:
+            return True

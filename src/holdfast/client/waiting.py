@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord
@@ -63,29 +63,22 @@ class Waiters:
 
     async def wait(self, instance_id: InstanceId, number: InstanceNumber) -> Close | None:
         """Return when the instance may have ended: how, if one knows. Else the caller looks, and waits again if not."""
-        waiting = self._add(instance_id, number)
+        waiting = self.expect(instance_id, number)
         try:
             return await waiting.ended()
         finally:
-            self._remove(instance_id, waiting)
+            self.forget(instance_id, waiting)
 
-    @contextmanager
-    def expecting(self, instance_id: InstanceId, number: InstanceNumber | None = None) -> Generator[Waiting]:
-        """Wait from here on, also for an instance that is yet to be started."""
-        waiting = self._add(instance_id, number)
-        try:
-            yield waiting
-        finally:
-            self._remove(instance_id, waiting)
-
-    def _add(self, instance_id: InstanceId, number: InstanceNumber | None) -> Waiting:
+    def expect(self, instance_id: InstanceId, number: InstanceNumber | None = None) -> Waiting:
+        """Wait from here on, also for an instance that is yet to be started, until it is forgotten."""
         waiting = Waiting(number)
         self._waiting.setdefault(instance_id, []).append(waiting)
         if self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look_for_ends(), name="holdfast-waiters")
         return waiting
 
-    def _remove(self, instance_id: InstanceId, waiting: Waiting) -> None:
+    def forget(self, instance_id: InstanceId, waiting: Waiting) -> None:
+        """Nobody waits there any more."""
         others = self._waiting.get(instance_id, [])
         if waiting in others:
             others.remove(waiting)

@@ -88,7 +88,7 @@ class _Typed:
     def __init__(self, decode_json: Callable[[bytes | msgspec.Raw], Any], node: inspect.Type) -> None:
         self._decode_json = decode_json
         self._node = node
-        self._plain = str if node == inspect.StrType() else None
+        self._plain = str if node == inspect.StrType() else int if node == inspect.IntType() else None
         """A type whose values come back from JSON as they went."""
 
     @property
@@ -100,7 +100,10 @@ class _Typed:
         """See `PayloadType`."""
         try:
             data = _encode_json(value)
-            if (type(value) is self._plain or self._decode_json(data) == value) and (
+            kind: type[Any] = type(value)
+            if kind is int is self._plain and len(data) < SHORTEST_SUSPECT_BYTES:
+                return data
+            if (kind is self._plain or self._decode_json(data) == value) and (
                 (len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data) or is_within_bounds(data)
             ):
                 return data

@@ -74,6 +74,35 @@ class Identity(NamedTuple):
 class WorkflowCalls:
     """The calls of one execution, and what they need to be the same in every replay."""
 
+    __slots__ = (
+        "_code",
+        "_guarded",
+        "_handlers",
+        "_length",
+        "_loop",
+        "_main",
+        "_next_activity",
+        "_next_sent",
+        "_next_side_effect",
+        "_output",
+        "_payloads",
+        "_random",
+        "_seed",
+        "_shown",
+        "_side_effects",
+        "_streams",
+        "_updates",
+        "_waiting",
+        "_waits",
+        "_watch",
+        "depth",
+        "identity",
+        "is_spoiled",
+        "parent",
+        "replaying",
+        "winds_up",
+    )
+
     _loop: WorkflowLoop
     _guarded: Callable[[], AbstractContextManager[Any]]
     _watch: Watch
@@ -192,6 +221,11 @@ class WorkflowCalls:
         if self._streams is None:
             self._streams = Streams(self._loop, self._schedule, self._abandon, self._data)
         return self._streams
+
+    @property
+    def has_open_activities(self) -> bool:
+        """Whether the code still waited for an activity when it came to its end."""
+        return bool(self._waiting) or self._streams is not None
 
     def values_of(self, activity: int) -> int:
         """How many values of an activity the code was given; -1 if it waits for none of it."""

@@ -236,12 +236,7 @@ class WorkflowLoop(LoopWithoutWorld):
         return self._running
 
     def is_closed(self) -> bool:
-        """Tell whether the loop was evicted. It cannot be used any more."""
-        return self._evicting
-
-    @property
-    def evicting(self) -> bool:
-        """Whether an eviction has begun. Nothing the workflow does from now on may count."""
+        """Tell whether an eviction has begun. Nothing the workflow does from now on may count."""
         return self._evicting
 
     def check_evicted(self) -> None:
@@ -336,6 +331,10 @@ class WorkflowLoop(LoopWithoutWorld):
         that outlast `MAX_LEFT_OVER_ROUNDS`.
         """
         require(main.done(), "left-over tasks are cancelled after the main task, which is not done")
+        if not (self._generators or self._unhandled or self.pending_tasks()):
+            self._left_over.note([])
+            self._tasks.clear()
+            return []
         for _ in range(MAX_LEFT_OVER_ROUNDS):
             told = self._left_over.cancel(self.pending_tasks(), insist=insist)
             abandoned = [] if self.pending_tasks() else self._generators.take_abandoned()

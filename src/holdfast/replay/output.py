@@ -47,25 +47,40 @@ class LogLine(NamedTuple):
 
 
 class Output:
-    """What one turn did. `events` is what goes into the history. What most turns do not do is not there until it is
+    """What one turn did. `events` is what goes into the history. What most turns do not do has no list until it is
     done: there are two of these for each live instance, and one is made in every turn.
     """
 
-    abandoned: Sequence[int] = ()
-    timers_ended: Sequence[int] = ()
-    logs: Sequence[LogLine] = ()
-    sent: Sequence[SentEvent] = ()
-    waits_changed: bool = False
-    kept: "dict[str, bytes | None] | None" = None
-    children: "Sequence[ScheduledChild]" = ()
-    children_asked: "Sequence[AskedChild]" = ()
-    answers: "dict[str, Answer | None] | None" = None
-    outcome: "Ending | None" = None
+    __slots__ = (
+        "abandoned",
+        "answers",
+        "children",
+        "children_asked",
+        "events",
+        "kept",
+        "logs",
+        "outcome",
+        "scheduled",
+        "sent",
+        "timers_ended",
+        "timers_started",
+        "waits_changed",
+    )
 
     def __init__(self) -> None:
         self.events: list[HistoryEvent] = []
         self.scheduled: list[ScheduledActivity] = []
+        self.abandoned: Sequence[int] = ()
         self.timers_started: dict[int, int] = {}
+        self.timers_ended: Sequence[int] = ()
+        self.logs: Sequence[LogLine] = ()
+        self.sent: Sequence[SentEvent] = ()
+        self.waits_changed = False
+        self.kept: dict[str, bytes | None] | None = None
+        self.children: Sequence[ScheduledChild] = ()
+        self.children_asked: Sequence[AskedChild] = ()
+        self.answers: dict[str, Answer | None] | None = None
+        self.outcome: Ending | None = None
 
 
 def with_one_more(items: Sequence[Item], item: Item) -> Sequence[Item]:

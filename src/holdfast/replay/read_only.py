@@ -81,7 +81,7 @@ class ReadOnlyLoop(LoopWithoutWorld):
 
 def is_untouched(loop: "WorkflowLoop", output: "Output") -> bool:
     """Whether code that may only look has left all as it was: nothing is ready to run, and nothing was done."""
-    if loop.evicting:
+    if loop.is_closed():
         return True
     try:
         loop.run_until_idle(max_steps=0)

@@ -37,6 +37,8 @@ _decode_failure: Final = msgspec.json.Decoder(Failure)
 class WorkflowRun(WorkflowCalls):
     """The code of one execution, with its loop. `guarded` makes a context manager that finds mistakes in it."""
 
+    __slots__ = ("_cancel_reason", "_children", "_is_overdue", "_new_deadline", "_resolve", "version")
+
     def __init__(
         self,
         code: WorkflowCode,
@@ -143,8 +145,9 @@ class WorkflowRun(WorkflowCalls):
     def _feed(self, event: ev.Input) -> None:
         self._loop.advance_to(event.time_ms / MILLISECONDS)
         _HOW[type(event)](self, event)
-        with self._guarded():
-            deadline = self._new_deadline() if self._new_deadline else None
+        guarded, new_deadline = self._guarded, self._new_deadline
+        with guarded():
+            deadline = None if new_deadline is None else new_deadline()
             self._loop.run_until_idle(deadline=deadline)
             if self._shown is not None:
                 self._shown.conditions.settle(deadline)
@@ -265,10 +268,11 @@ class WorkflowRun(WorkflowCalls):
 def current_run() -> WorkflowRun | None:
     """The run whose code is being executed, or None outside of workflow code."""
     loop = asyncio._get_running_loop()  # noqa: SLF001 - the documented way raises where there is none
-    if isinstance(loop, WorkflowLoop):
+    if type(loop) is WorkflowLoop:
         loop.check_evicted()
-        if isinstance(loop.host, WorkflowRun):
-            return loop.host
+        host = loop.host
+        if isinstance(host, WorkflowRun):
+            return host
     elif isinstance(loop, ReadOnlyLoop):
         loop.refuse()
     return None

@@ -38,6 +38,9 @@ logger = logging.getLogger("holdfast")
 LONGEST_FAREWELL_SECONDS: Final = 5.0
 """How long a worker that stops waits for bodies that were told to. One that will not end is left behind."""
 
+RUNNING: Final = AttemptState.RUNNING
+COMPLETED: Final = AttemptState.COMPLETED
+
 AttemptEnd = Callable[[Completion | Retry], None]
 """Who is told how an attempt ended."""
 
@@ -282,10 +285,10 @@ class AttemptRunner:
             owner=attempt.owner,
             from_state=attempt.state,
             from_ledger=attempt.ledger,
-            to_state=AttemptState.COMPLETED,
+            to_state=COMPLETED,
             entered_ledger=entered,
             applied_ledger=applied,
-            event=answer if attempt.state is AttemptState.RUNNING else None,
+            event=answer if attempt.state is RUNNING else None,
             values=_values(attempt) if running.activity.yields else None,
         )
         self._ended(completion)

@@ -305,7 +305,10 @@ class InstanceOwner:
         """The execution has come to its end, durably: the next begins (G4), or whoever waits for the last may know."""
         if turn.next is not None and not turn.release:
             self._live.continued.add(live.number)
-        self.drop(live.number)
+        if live.run.has_open_activities:
+            self._runner.cancel_instance(live.number)
+        self.forget(live)
+        self._room_was_made()
         if turn.close is not None:
             self._ended(live.id, live.number, turn.close)
         else:

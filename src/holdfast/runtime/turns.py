@@ -37,7 +37,6 @@ from holdfast.storage.contract import (
     AttemptKey,
     AttemptRecord,
     Close,
-    Completion,
     Deliver,
     InstanceId,
     KeptValue,
@@ -58,6 +57,10 @@ EAGER_LEDGER: Final = conclude_leg1(enter_leg1(SEED)[0])
 """A8: entry and conclusion in one commit, because the one who schedules runs it at once."""
 
 
+READY: Final = AttemptState.READY
+RUNNING: Final = AttemptState.RUNNING
+
+
 class BuiltTurn(msgspec.Struct, frozen=True):
     """A turn to be committed, and the attempts that start here once it is."""
 
@@ -67,12 +70,11 @@ class BuiltTurn(msgspec.Struct, frozen=True):
 
 
 class Taken:
-    """The messages that a turn applied, by how they came."""
+    """The messages that a turn applied and that are no completions, by how they came."""
 
-    __slots__ = ("completions", "consumed", "entries", "fired", "mail", "responses", "yields")
+    __slots__ = ("consumed", "entries", "fired", "mail", "responses", "yields")
 
     def __init__(self) -> None:
-        self.completions: list[Completion] = []
         self.responses: Sequence[Transition] = ()
         self.consumed: Sequence[int] = ()
         self.fired: Sequence[int] = ()
@@ -81,10 +83,9 @@ class Taken:
         self.mail = 0
 
     def sort(self, messages: list[Message]) -> None:
-        """Take the messages in. Most are completions; what else there is makes its list."""
+        """Take the messages in. What there is makes its list."""
         for message in messages:
             if message.completion is not None:
-                self.completions.append(message.completion)
                 continue
             event, response = message.event, message.response
             if message.row:
@@ -135,15 +136,19 @@ def build_turn(
     reserve: Callable[[ScheduledActivity], bool],
     release: bool,
 ) -> BuiltTurn:
-    """Put everything one turn did together. `reserve` says whether an activity may start here at once."""
-    attempts = [
-        _new_attempt(scheduled, owner if _starts_here(scheduled, output, reserve) else None, now_ms)
-        for scheduled in output.scheduled
-    ]
+    """Put everything one turn did together. `reserve` says whether an activity may start here at once; one that was
+    given up in the very turn that called it is never begun.
+    """
+    attempts: list[NewAttempt] = []
+    eager: list[NewAttempt] = []
+    for scheduled in output.scheduled:
+        starts_here = scheduled.activity not in output.abandoned and reserve(scheduled)
+        attempts.append(new := _new_attempt(scheduled, owner if starts_here else None, now_ms))
+        if starts_here:
+            eager.append(new)
     payloads: list[LargePayload] = []
     events, encoded = _encoded(output.events, payloads)
-    taken = Taken()
-    taken.sort(messages)
+    completions = tuple([message.completion for message in messages if message.completion is not None])
     turn = Turn(
         number=live.number,
         execution=live.execution,
@@ -152,7 +157,7 @@ def build_turn(
         turn=live.turn,
         stamp_ms=live.stamp_ms,
         events=encoded,
-        completions=tuple(taken.completions),
+        completions=completions,
         attempts=tuple(attempts),
         release=release,
     )
@@ -164,20 +169,22 @@ def build_turn(
         unusual["answers"] = answers_of(output.answers, payloads)
     if payloads:
         unusual["payloads"] = tuple(payloads)
-    if len(taken.completions) < len(messages):
-        _add_taken(unusual, taken)
-    _add_done(unusual, live, output, taken.fired)
+    fired = _add_taken(unusual, messages) if len(completions) < len(messages) else ()
+    _add_done(unusual, live, output, fired)
     if unusual:
         turn = msgspec.structs.replace(turn, **unusual)
-    return BuiltTurn(turn, [new for new in attempts if new.owner is not None], output.logs)
+    return BuiltTurn(turn, eager, output.logs)
 
 
-def _add_taken(unusual: Unusual, taken: Taken) -> None:
-    """Messages that were no completions."""
+def _add_taken(unusual: Unusual, messages: list[Message]) -> Sequence[int]:
+    """Messages that were no completions. The answer is which timers fired."""
+    taken = Taken()
+    taken.sort(messages)
     unusual["consumed"], unusual["mail_taken"] = tuple(taken.consumed), taken.mail
     unusual["responses"], unusual["entries"] = tuple(taken.responses), tuple(taken.entries)
     if taken.yields:
         unusual["yields"] = tuple(PendingExit(key=key, count=count) for key, count in taken.yields.items())
+    return taken.fired
 
 
 def _add_done(unusual: Unusual, live: LiveInstance, output: Output, fired: Sequence[int]) -> None:
@@ -209,11 +216,6 @@ def _encoded(events: list[HistoryEvent], payloads: list[LargePayload]) -> tuple[
         events = [offload(event, payloads) for event in events]
         encoded = encode_events(events)
     return events, encoded
-
-
-def _starts_here(scheduled: ScheduledActivity, output: Output, reserve: Callable[[ScheduledActivity], bool]) -> bool:
-    """What was given up in the very turn that called it is never begun."""
-    return scheduled.activity not in output.abandoned and reserve(scheduled)
 
 
 def _change_timers(live: LiveInstance, started: dict[int, int], ended: Sequence[int]) -> tuple[TimerRow, ...]:
@@ -270,7 +272,7 @@ def _new_attempt(scheduled: ScheduledActivity, owner: WorkerKey | None, now_ms: 
         attempt=1,
         name=scheduled.name,
         queue=options.queue,
-        state=AttemptState.READY if owner is None else AttemptState.RUNNING,
+        state=READY if owner is None else RUNNING,
         ledger=SEED if owner is None else EAGER_LEDGER,
         input=scheduled.input,
         options=scheduled.encoded_options,

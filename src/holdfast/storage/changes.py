@@ -170,7 +170,8 @@ class Start(Record, frozen=True):
     version: str
     input: bytes
     input_hash: bytes
-    started: bytes
+    started: bytes = b""
+    """What waits in its inbox for whoever claims it; its first turn, if there is one, has it already."""
     policy: IdPolicy = IdPolicy.IDEMPOTENT
     first: Turn | None = None
     payloads: tuple[LargePayload, ...] = ()
