@@ -15,9 +15,9 @@ from tests.crash.worker import say
 
 import holdfast as hf
 from holdfast.storage.contract import Member, Outcome, Start
+from holdfast.storage.relational.members import apply_members
+from holdfast.storage.relational.transaction import Transaction
 from holdfast.storage.sqlite import writer
-from holdfast.storage.sqlite.members import apply_members
-from holdfast.storage.sqlite.transaction import Transaction
 
 
 def apply_and_stop(transaction: Transaction, members: Sequence[Member]) -> list[Outcome]:

@@ -14,7 +14,8 @@ from holdfast.client.client import Client
 from holdfast.runtime.faults import FaultPoint
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.contract import Member
-from holdfast.storage.sqlite.transaction import Row
+from holdfast.storage.relational.reading import Ask
+from holdfast.storage.relational.transaction import Row
 from holdfast.testing.simulation.loop import SimulationLoop
 from holdfast.testing.simulation.world import Bus, DuplicatingStore, SimulatedProviders, TaskLease
 
@@ -107,9 +108,13 @@ class CountingStore(DuplicatingStore):
         super().__init__(path, **options)
         self._world = world
 
-    def _read(self, statement: str, *bindings: Any) -> list[Row]:
+    async def _read(self, statement: str, *bindings: Any) -> list[Row]:
         self._world.reads += 1
-        return super()._read(statement, *bindings)
+        return await super()._read(statement, *bindings)
+
+    async def _read_all(self, *asked: Ask) -> list[list[Row]]:
+        self._world.reads += len(asked)
+        return await super()._read_all(*asked)
 
 
 @pytest.fixture

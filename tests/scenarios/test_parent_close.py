@@ -86,7 +86,7 @@ def test_C1_a_large_family_is_closed_a_batch_at_a_time_by_whoever_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit that ends the parent goes through a few children; the janitor's rounds through the rest."""
-    monkeypatch.setattr("holdfast.storage.sqlite.families.close_children.__defaults__", (3,))
+    monkeypatch.setattr("holdfast.storage.relational.families.close_children.__defaults__", (3,))
 
     async def scenario() -> None:
         path = tmp_path / "shop.db"

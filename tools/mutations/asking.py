@@ -80,15 +80,15 @@ ASKING: Final = (
     in_python(
         "an update wakes nobody",
         "G5",
-        "storage/sqlite/delivery",
-        'event, name="")\n        transaction.change(sql.wake_instance, found.number)',
+        "storage/relational/delivery",
+        'event, name="")\n        transaction.change(transaction.sql.wake_instance, found.number)',
         'event, name="")',
     ),
     in_python(
         "an update that nobody took outlives its instance",
         "G7",
-        "storage/sqlite/closing",
-        "        change(sql.forget_asked_updates, number)\n",
+        "storage/relational/closing",
+        "        change(transaction.sql.forget_asked_updates, number)\n",
         "",
     ),
     in_python(

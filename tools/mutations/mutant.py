@@ -1,8 +1,11 @@
 """What a mutant is, and the tests that catch several of them."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+ROOT: Final = Path(__file__).parents[2]
+STORAGE: Final = "src/holdfast/storage"
 KIT: Final = "tests/conformance/test_sqlite.py"
 LEASES: Final = "tests/scenarios/test_leases.py"
 LIMITS: Final = "tests/scenarios/test_activity_limits.py"
@@ -39,8 +42,9 @@ class Mutant:
 
 
 def in_sql(name: str, rule: str, statement: str, old: str, new: str, *tests: str) -> Mutant:
-    """In a statement of the SQLite store."""
-    return Mutant(name, rule, f"src/holdfast/storage/sqlite/sql/{statement}.sql", old, new, tests or (KIT,))
+    """In a statement of the SQLite store: its own, or one that it shares."""
+    own, shared = (f"{STORAGE}/{folder}/sql/{statement}.sql" for folder in ("sqlite", "relational"))
+    return Mutant(name, rule, own if (ROOT / own).is_file() else shared, old, new, tests or (KIT,))
 
 
 def in_python(name: str, rule: str, module: str, old: str, new: str, *tests: str) -> Mutant:

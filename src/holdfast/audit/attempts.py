@@ -11,7 +11,7 @@ from holdfast.core import events as ev
 from holdfast.core.ledger import read
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState, disagreement
 from holdfast.errors import LedgerError
-from holdfast.storage.sqlite.audit import RawAttempt
+from holdfast.storage.relational.audit import RawAttempt
 
 _A = AttemptState
 OPEN = frozenset({_A.REQUESTED, _A.READY, _A.QUEUED, _A.PREPARING, _A.RUNNING})

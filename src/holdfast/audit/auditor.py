@@ -6,7 +6,8 @@ from typing import TypeVar
 from holdfast.audit.instances import InstanceTables, check_instance
 from holdfast.audit.problems import Problem, Report, Rule
 from holdfast.core.liveness import WorkerState
-from holdfast.storage.sqlite.audit import Raw, RawInstance, RawTables, Unreadable
+from holdfast.storage.relational.audit import Raw, RawInstance, RawTables, Unreadable
+from holdfast.storage.sqlite.audit import SqliteTables
 
 Row = TypeVar("Row", bound=Raw)
 
@@ -18,7 +19,7 @@ def audit(path: str | Path) -> list[Problem]:
 
 def inspect(path: str | Path) -> Report:
     """The same, with counts of what was looked at."""
-    tables = RawTables(Path(path))
+    tables = SqliteTables(Path(path))
     try:
         return _Auditor(tables).run()
     finally:

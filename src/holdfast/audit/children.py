@@ -10,7 +10,7 @@ from holdfast.core import events as ev
 from holdfast.core.children import ParentClose, answer_of
 from holdfast.core.events import HistoryEvent, Payload
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
-from holdfast.storage.sqlite.audit import RawChild
+from holdfast.storage.relational.audit import RawChild
 
 _payload = msgspec.json.Decoder(Payload)
 

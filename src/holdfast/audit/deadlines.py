@@ -6,7 +6,7 @@ from holdfast.audit.histories import Finding
 from holdfast.audit.problems import Rule
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent
-from holdfast.storage.sqlite.audit import RawInstance
+from holdfast.storage.relational.audit import RawInstance
 
 
 def check_deadline(row: RawInstance, events: Iterable[HistoryEvent]) -> list[Finding]:

@@ -6,7 +6,7 @@ from holdfast.audit.attempts import OPEN, check_attempts, shown
 from holdfast.audit.histories import Finding, check_payloads, data_of, read_history
 from holdfast.audit.problems import Rule
 from holdfast.core import events as ev
-from holdfast.storage.sqlite.audit import RawAttempt, RawTurn
+from holdfast.storage.relational.audit import RawAttempt, RawTurn
 
 
 def check_earlier(

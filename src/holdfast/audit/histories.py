@@ -12,7 +12,7 @@ import msgspec
 from holdfast.audit.problems import Rule
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload, decode_events, payloads_of
-from holdfast.storage.sqlite.audit import RawTurn
+from holdfast.storage.relational.audit import RawTurn
 
 Finding = tuple[Rule, str]
 Outcome = ev.ActivityCompleted | ev.ActivityFailed

@@ -24,7 +24,15 @@ from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload, decode_event, payloads_of
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.storage.large import reference_of
-from holdfast.storage.sqlite.audit import RawAttempt, RawChild, RawInstance, RawMessage, RawTimer, RawTurn, RawUpdate
+from holdfast.storage.relational.audit import (
+    RawAttempt,
+    RawChild,
+    RawInstance,
+    RawMessage,
+    RawTimer,
+    RawTurn,
+    RawUpdate,
+)
 
 _S = InstanceState
 CLAIMABLE = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})

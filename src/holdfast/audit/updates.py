@@ -10,7 +10,7 @@ from holdfast.audit.problems import Rule
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload, decode_events
 from holdfast.core.updates import REFUSALS, UpdateState
-from holdfast.storage.sqlite.audit import RawTurn, RawUpdate
+from holdfast.storage.relational.audit import RawTurn, RawUpdate
 
 End = ev.UpdateCompleted | ev.UpdateFailed
 ENDED_BY_CODE = (ev.WorkflowCompleted, ev.WorkflowFailed, ev.WorkflowCancelled, ev.ContinuedAsNew)

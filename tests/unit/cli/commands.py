@@ -9,7 +9,8 @@ import apsw
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.storage.sqlite.transaction import Connection, Row
+from holdfast.storage.relational.transaction import Row
+from holdfast.storage.sqlite.transaction import Connection
 
 SHOP = '''
 """A little shop, for the tests of the command."""

@@ -3,7 +3,7 @@
 from typing import get_args
 
 from holdfast.storage.contract import Member
-from holdfast.storage.sqlite import members
+from holdfast.storage.relational import members
 
 
 def test_every_member_can_be_applied() -> None:

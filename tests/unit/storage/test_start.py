@@ -8,13 +8,13 @@ import pytest
 
 from holdfast.core.gates import IdPolicy
 from holdfast.storage.contract import StartedInstance
-from holdfast.storage.sqlite.members import apply_members
+from holdfast.storage.relational.members import apply_members
 from holdfast.storage.sqlite.statements import migrations, statements
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.sqlite.transaction import SqliteTransaction
 from holdfast.testing.conformance.bench import start
 
 
-class Counting(Transaction):
+class Counting(SqliteTransaction):
     """Keeps what was run."""
 
     __slots__ = ("ran",)

@@ -12,10 +12,10 @@ import pytest
 import holdfast as hf
 from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey
 from holdfast.storage.contract import CommitId, Member, Outcome, Rejected, Start, StartedInstance
+from holdfast.storage.relational.members import apply_members
+from holdfast.storage.relational.transaction import Transaction
 from holdfast.storage.sqlite import writer as sqlite_writer
-from holdfast.storage.sqlite.members import apply_members
 from holdfast.storage.sqlite.store import SqliteStore
-from holdfast.storage.sqlite.transaction import Transaction
 from holdfast.testing.conformance.bench import HERE, ManualClock, start
 
 

@@ -8,55 +8,26 @@ or another process is writing, the group waits on a thread instead, and the work
 """
 
 import asyncio
-import json
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from holdfast.core.lifecycle import InstanceState
-from holdfast.core.liveness import Heartbeat, Reply, WorkerKey
+from holdfast.core.liveness import Heartbeat, Reply
 from holdfast.errors import StoreError
-from holdfast.storage.contract import (
-    AttemptRecord,
-    CommitId,
-    DeadlineRecord,
-    Family,
-    Held,
-    HistoryRow,
-    InboxRow,
-    InstanceId,
-    InstanceNumber,
-    InstanceRecord,
-    Loaded,
-    Member,
-    Outcome,
-    Registration,
-    UpdateRow,
-    Waiting,
-    WorkerRow,
-)
+from holdfast.storage.contract import CommitId, Member, Outcome, Registration
 from holdfast.storage.forks import generation
-from holdfast.storage.large import references_in
+from holdfast.storage.relational.reading import Ask, RelationalReads
+from holdfast.storage.relational.transaction import Row
 from holdfast.storage.sqlite.connection import open_read_only, open_reader
-from holdfast.storage.sqlite.rows import (
-    attempt_of,
-    deadline_of,
-    family_of,
-    held_of,
-    history_of,
-    inbox_of,
-    instance_of,
-    timer_of,
-    worker_of,
-)
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Connection, Row
-from holdfast.storage.sqlite.updates import update_of
+from holdfast.storage.sqlite.statements import statements
 from holdfast.storage.sqlite.writer import SqliteWriter
+
+if TYPE_CHECKING:
+    from holdfast.storage.sqlite.transaction import Connection
 
 IN_MEMORY: Final = ":memory:"
 Value = TypeVar("Value")
@@ -74,8 +45,10 @@ _LEFT_TO_THE_PARENT: list[object] = []
 """Connections of a process that was forked. They are not even closed in the child: they are not its own."""
 
 
-class SqliteStore:
+class SqliteStore(RelationalReads):
     """A store on one file. Any number of processes of one machine may use it at the same time."""
+
+    sql = statements
 
     def __init__(
         self,
@@ -112,12 +85,12 @@ class SqliteStore:
             self._path = Path(self._temporary) / "memory.db"
         self._writer = await self._on_writer_thread(self._open_writer)
         self._reader = open_reader(self._path)
-        self._mark_ms = self._read(sql.read_clock)[0][0]
+        self._mark_ms = self._reader.execute(self.sql.read_clock).fetchall()[0][0]
 
     def open_for_reading(self) -> None:
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
         self._reader = open_read_only(self._path)
-        self._mark_ms = self._read(sql.read_clock)[0][0]
+        self._mark_ms = self._reader.execute(self.sql.read_clock).fetchall()[0][0]
 
     def _open_writer(self) -> SqliteWriter:
         writer = SqliteWriter(self._path, self._clock, self._elapsed_ms, durability=self._durability)
@@ -164,7 +137,7 @@ class SqliteStore:
         return await self._on_writer_thread(lambda: writer.write(commit_id, members))
 
     async def was_committed(self, commit_id: CommitId) -> bool:
-        return bool(self._read(sql.find_commit, commit_id))
+        return bool(await self._read(self.sql.find_commit, commit_id))
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
         self._open(self._reader)
@@ -175,122 +148,12 @@ class SqliteStore:
 
     # ------------------------------------------------------------ reads
 
-    async def find(self, instance_id: InstanceId) -> InstanceRecord | None:
-        rows = self._read(sql.find_instance, instance_id)
-        return instance_of(rows[0]) if rows else None
-
-    async def read_instance(self, number: InstanceNumber) -> InstanceRecord | None:
-        rows = self._read(sql.read_instance, number)
-        return instance_of(rows[0]) if rows else None
-
-    async def count_earlier(self, instance_id: InstanceId) -> int:
-        count: int = self._read(sql.count_earlier, instance_id)[0][0]
-        return count
-
-    async def load(self, number: InstanceNumber, execution: int) -> Loaded:
-        history = [history_of(row) for row in self._read(sql.read_history, number, execution)]
-        inbox = [inbox_of(row) for row in self._read(sql.read_inbox, number)]
-        named = references_in([*(row.events for row in history), *(row.event for row in inbox)])
-        return Loaded(
-            history=history,
-            inbox=inbox,
-            timers=[timer_of(row) for row in self._read(sql.read_timers, number, execution)],
-            attempts=[attempt_of(row) for row in self._read(sql.read_attempts, number, execution)],
-            payloads=await self.read_payloads(number, named),
-        )
-
-    async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
-        return [history_of(row) for row in self._read(sql.read_history, number, execution)]
-
-    async def read_attempts(self, number: InstanceNumber, execution: int) -> list[AttemptRecord]:
-        return [attempt_of(row) for row in self._read(sql.read_attempts, number, execution)]
-
-    async def read_payloads(
-        self, number: InstanceNumber, references: Collection[str] | None = None
-    ) -> dict[str, bytes]:
-        if references is None:
-            return dict(self._read(sql.read_payloads, number))
-        found = {reference: self._read(sql.read_payload, number, reference) for reference in references}
-        return {reference: rows[0][0] for reference, rows in found.items() if rows}
-
-    async def read_kept(self, number: InstanceNumber) -> dict[str, bytes]:
-        return dict(self._read(sql.read_kept, number))
-
-    async def read_update(self, number: InstanceNumber, update_id: str) -> UpdateRow | None:
-        rows = self._read(sql.read_update, number, update_id)
-        return update_of(rows[0]) if rows else None
-
-    async def glance(self, number: InstanceNumber) -> tuple[InstanceRecord, bytes | None] | None:
-        rows = self._read(sql.glance, number)
-        return (instance_of(rows[0][:-1]), rows[0][-1]) if rows else None
-
-    async def questions_waiting(self) -> Waiting:
-        has_questions, has_expired = self._read(sql.questions_waiting, self.now_ms())[0]
-        return Waiting(has_questions=bool(has_questions), has_expired=bool(has_expired))
-
-    async def read_answer(self, question_id: str) -> bytes | None:
-        rows = self._read(sql.read_answer, question_id)
-        return rows[0][0] if rows else None
-
-    async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
-        return [inbox_of(row) for row in self._read(sql.read_inbox_of_owner, owner, after_row)]
-
-    async def held_by(self, owner: WorkerKey) -> Held:
-        return held_of(self._read(sql.held_keys, owner), self._read(sql.held_instances, owner))
-
-    async def stranded_owners(self) -> list[WorkerKey]:
-        return [WorkerKey(key) for (key,) in self._read(sql.stranded_owners)]
-
-    async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
-        return [attempt_of(row) for row in self._read(sql.expired_attempts, self.now_ms(), limit)]
-
-    async def read_deadline(self, number: InstanceNumber) -> DeadlineRecord | None:
-        rows = self._read(sql.read_deadline, number)
-        return deadline_of(rows[0]) if rows else None
-
-    async def expired_instances(self, limit: int) -> list[InstanceNumber]:
-        return [InstanceNumber(number) for (number,) in self._read(sql.expired_instances, self.now_ms(), limit)]
-
-    async def next_wake_ms(
-        self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
-    ) -> int | None:
-        rows = self._read(sql.next_claimable, json.dumps(workflows), after_ms) if workflows else []
-        rows += self._read(sql.next_expiry, after_ms)
-        if names:
-            activities = json.dumps(names)
-            for queue in queues:
-                rows += self._read(sql.next_ready, queue, after_ms, activities)
-        return min((time for (time,) in rows if time is not None), default=None)
-
-    async def blocked_elsewhere(self, workflows: Sequence[str], build: str) -> bool:
-        return bool(self._read(sql.blocked_elsewhere, json.dumps(workflows), build))
-
-    async def list_instances(
-        self,
-        *,
-        before: int,
-        limit: int,
-        state: InstanceState | None = None,
-        workflow: str | None = None,
-        parent: InstanceNumber | None = None,
-    ) -> list[InstanceRecord]:
-        asked = (before, None if state is None else state.value, workflow, limit)
-        found = (
-            self._read(sql.list_instances, *asked) if parent is None else self._read(sql.list_children, *asked, parent)
-        )
-        return [instance_of(row) for row in found]
-
-    async def read_family(self, number: InstanceNumber) -> Family:
-        return family_of(self._read(sql.read_parent, number), self._read(sql.count_children, number))
-
-    async def unfinished_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
-        return [(InstanceNumber(number), execution) for number, execution in self._read(sql.unfinished_closings, limit)]
-
-    async def workers(self) -> list[WorkerRow]:
-        return [worker_of(row) for row in self._read(sql.read_workers)]
-
-    def _read(self, statement: str, *bindings: Any) -> list[Row]:
+    async def _read(self, statement: str, *bindings: Any) -> list[Row]:
         return self._open(self._reader).execute(statement, bindings).fetchall()
+
+    async def _read_all(self, *asked: Ask) -> list[list[Row]]:
+        execute = self._open(self._reader).execute
+        return [execute(ask[0], ask[1:]).fetchall() for ask in asked]
 
     def _open(self, part: Value | None) -> Value:
         if self._generation != generation():

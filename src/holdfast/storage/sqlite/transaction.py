@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
-Row = tuple[Any, ...]
+from holdfast.storage.relational.transaction import Row
+from holdfast.storage.sqlite.statements import statements
 
 
 class Cursor(Protocol):
@@ -26,16 +27,17 @@ class Connection(Protocol):
     def wal_checkpoint(self, dbname: str | None = None, mode: int = 0) -> tuple[int, int]: ...
 
 
-class Transaction:
+class SqliteTransaction:
     """Statements of one group, between its BEGIN and its COMMIT."""
 
-    __slots__ = ("_changes", "_execute", "_fetch", "now_ms")
+    __slots__ = ("_changes", "_execute", "_fetch", "now_ms", "sql")
 
     def __init__(self, connection: Connection, cursor: Cursor, now_ms: int) -> None:
         self._execute = cursor.execute
         self._fetch = cursor.fetchall
         self._changes = connection.changes
         self.now_ms = now_ms
+        self.sql = statements
 
     def change(self, statement: str, *bindings: Any) -> int:
         """Run a statement that changes rows; the answer is how many."""

@@ -17,12 +17,12 @@ import apsw
 from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey, WorkerRecord, WorkerState, heartbeat
 from holdfast.errors import StoreError
 from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Registration, Rejected
+from holdfast.storage.relational.members import apply_members
+from holdfast.storage.relational.rows import worker_of
 from holdfast.storage.sqlite.connection import is_current, migrate, open_writer
 from holdfast.storage.sqlite.lock import WriteLock
-from holdfast.storage.sqlite.members import apply_members
-from holdfast.storage.sqlite.rows import worker_of
 from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.sqlite.transaction import SqliteTransaction
 
 logger = logging.getLogger("holdfast")
 
@@ -141,16 +141,16 @@ class SqliteWriter:
             return self._write_group(commit_id, members[:middle]) + self._write_group(commit_id, members[middle:])
         return outcomes
 
-    def _begin(self) -> Transaction:
+    def _begin(self) -> SqliteTransaction:
         self._cursor.execute("BEGIN IMMEDIATE")
         self._cursor.execute(sql.advance_clock, (self._clock(),))
-        return Transaction(self._connection, self._cursor, self._cursor.fetchall()[0][0])
+        return SqliteTransaction(self._connection, self._cursor, self._cursor.fetchall()[0][0])
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
             self._cursor.execute("ROLLBACK")
 
-    def _judge(self, transaction: Transaction, beat: Heartbeat, registration: Registration) -> Reply:
+    def _judge(self, transaction: SqliteTransaction, beat: Heartbeat, registration: Registration) -> Reply:
         rows = transaction.rows(sql.read_worker, beat.key)
         record: WorkerRecord | None = None
         if rows:

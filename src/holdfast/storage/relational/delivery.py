@@ -17,12 +17,11 @@ from holdfast.storage.contract import (
     Rejected,
     Turn,
 )
-from holdfast.storage.sqlite.cancelling import cancel, put
-from holdfast.storage.sqlite.families import close_children
-from holdfast.storage.sqlite.rows import instance_of
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Row, Transaction
-from holdfast.storage.sqlite.updates import note_update
+from holdfast.storage.relational.cancelling import cancel, put
+from holdfast.storage.relational.families import close_children
+from holdfast.storage.relational.rows import instance_of
+from holdfast.storage.relational.transaction import Row, Transaction
+from holdfast.storage.relational.updates import note_update
 
 logger = logging.getLogger("holdfast")
 
@@ -31,11 +30,19 @@ def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
     """Take a message, or say why not. A refused one changes nothing and is in nobody's way."""
     event, number = message.event, message.number
     if isinstance(event, EventReceived):
-        rows = transaction.rows(*((sql.find_mailbox, message.id) if number is None else (sql.read_mailbox, number)))
+        rows = transaction.rows(
+            *((transaction.sql.find_mailbox, message.id) if number is None else (transaction.sql.read_mailbox, number))
+        )
         if rows:
             return _raise(transaction, rows[0], event, message.message_id)
     else:
-        rows = transaction.rows(*((sql.find_instance, message.id) if number is None else (sql.read_instance, number)))
+        rows = transaction.rows(
+            *(
+                (transaction.sql.find_instance, message.id)
+                if number is None
+                else (transaction.sql.read_instance, number)
+            )
+        )
         if rows:
             found = instance_of(rows[0])
             if isinstance(event, UpdateAccepted):
@@ -50,9 +57,9 @@ def write_mail(transaction: Transaction, turn: Turn, number: InstanceNumber) -> 
     """What a turn changes about events: its waits, how many it took, and those it raises to others."""
     if turn.waits is not None or turn.mail_taken:
         waits = None if turn.waits is None else _text_of(turn.waits)
-        transaction.change(sql.change_waits, waits, turn.mail_taken, number)
+        transaction.change(transaction.sql.change_waits, waits, turn.mail_taken, number)
     if turn.mailbox is not None:
-        transaction.change(sql.set_mailbox, turn.mailbox.policy, turn.mailbox.limit, number)
+        transaction.change(transaction.sql.set_mailbox, turn.mailbox.policy, turn.mailbox.limit, number)
     for message in turn.sent:
         _send(transaction, message)
 
@@ -92,7 +99,7 @@ def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message
     found = Addressee(number=number, state=InstanceState(state), execution=execution)
     verdict = decide_event(
         found.state,
-        seen_before=bool(message_id) and bool(transaction.rows(sql.was_received, number, message_id)),
+        seen_before=bool(message_id) and bool(transaction.rows(transaction.sql.was_received, number, message_id)),
         somebody_waits=waits is not None and event.name in _names_in(waits),
         kept=kept,
         policy=EventPolicy.MAILBOX if policy is None else EventPolicy(policy),
@@ -100,8 +107,8 @@ def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message
     )
     if verdict in (EventVerdict.DELIVER, EventVerdict.KEEP):
         if message_id:
-            transaction.change(sql.note_received, number, message_id)
-        transaction.change(sql.add_mail, verdict is EventVerdict.DELIVER, number)
+            transaction.change(transaction.sql.note_received, number, message_id)
+        transaction.change(transaction.sql.add_mail, verdict is EventVerdict.DELIVER, number)
         put(transaction, found, event, event.name)
     return Delivered(instance=found, verdict=verdict)
 
@@ -111,5 +118,5 @@ def _update(transaction: Transaction, found: InstanceRecord, event: UpdateAccept
     verdict = note_update(transaction, found, event)
     if verdict is EventVerdict.DELIVER:
         put(transaction, found, event, name="")
-        transaction.change(sql.wake_instance, found.number)
+        transaction.change(transaction.sql.wake_instance, found.number)
     return verdict

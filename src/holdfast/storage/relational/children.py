@@ -5,14 +5,13 @@ from holdfast.core.events import CancelRequested, ChildRefused, ChildStarted
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.contract import Close, EndedInstance, InstanceNumber, NewChild, Turn
 from holdfast.storage.large import large_payload, marked
-from holdfast.storage.sqlite.answers import answer_parent, tell_parent
-from holdfast.storage.sqlite.attempts import insert_payloads
-from holdfast.storage.sqlite.cancelling import cancel
-from holdfast.storage.sqlite.deadlines import set_deadline
-from holdfast.storage.sqlite.families import close_children
-from holdfast.storage.sqlite.rows import instance_of
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.relational.answers import answer_parent, tell_parent
+from holdfast.storage.relational.attempts import insert_payloads
+from holdfast.storage.relational.cancelling import cancel
+from holdfast.storage.relational.deadlines import set_deadline
+from holdfast.storage.relational.families import close_children
+from holdfast.storage.relational.rows import instance_of
+from holdfast.storage.relational.transaction import Transaction
 
 
 def write_children(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
@@ -21,7 +20,7 @@ def write_children(transaction: Transaction, turn: Turn, number: InstanceNumber)
         _create(transaction, new, number, turn.execution)
     ended: list[EndedInstance] = []
     for asked in turn.children_asked:
-        for row in transaction.rows(sql.find_child, number, turn.execution, asked.child):
+        for row in transaction.rows(transaction.sql.find_child, number, turn.execution, asked.child):
             child = instance_of(row)
             if cancel(transaction, child, CancelRequested(time_ms=0, reason=asked.reason)).at_once:
                 ended.append(EndedInstance(child.id, child.number))
@@ -33,7 +32,7 @@ def end_family(transaction: Transaction, turn: Turn, number: InstanceNumber) -> 
     """An execution with relatives has ended, by its own turn: its parent is told, its children learn it."""
     if isinstance(turn.close, Close):
         answer_parent(transaction, number, turn.close.state, turn.close.outcome)
-    transaction.change(sql.note_closing, number, turn.execution, ParentEnd.BY_ITSELF)
+    transaction.change(transaction.sql.note_closing, number, turn.execution, ParentEnd.BY_ITSELF)
     return close_children(transaction, number, turn.execution)
 
 
@@ -41,7 +40,7 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
     """The row with its tie to the parent, and its start in its inbox; or, if the id is taken, the refusal in ours."""
     now_ms = transaction.now_ms
     number = _insert(transaction, new, parent, execution)
-    if number is None and not new.named and transaction.change(sql.supersede_child, now_ms, new.id, parent):
+    if number is None and not new.named and transaction.change(transaction.sql.supersede_child, now_ms, new.id, parent):
         number = _insert(transaction, new, parent, execution)
     if number is None:
         reason = f"the id {new.id!r} is taken, so no child of {new.workflow!r} was started with it"
@@ -50,7 +49,7 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
     if len(new.input) > INLINE_LIMIT_BYTES:
         insert_payloads(transaction, number, (large_payload(new.input),))
     insert_payloads(transaction, number, new.payloads)
-    transaction.change(sql.insert_inbox, number, 1, now_ms, new.started)
+    transaction.change(transaction.sql.insert_inbox, number, 1, now_ms, new.started)
     if new.deadline is not None:
         set_deadline(transaction, number, new.deadline)
     if new.named:
@@ -60,7 +59,7 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
 def _insert(transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int) -> InstanceNumber | None:
     given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else marked(large_payload(new.input).reference)
     rows = transaction.rows(
-        sql.start_child,
+        transaction.sql.start_child,
         new.id,
         new.workflow,
         new.version,

@@ -9,8 +9,7 @@ from holdfast.core.events import ChildAnswer, Payload, encode_event
 from holdfast.core.gates import Delivery, MessageKind, deliver
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.contract import InstanceNumber
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.relational.transaction import Transaction
 
 _payload: Final = msgspec.json.Decoder(Payload)
 
@@ -20,7 +19,9 @@ def answer_parent(transaction: Transaction, number: InstanceNumber, state: Insta
 
     What answers an execution that is over never reaches the next (G4).
     """
-    for parent, addressed_to, child, parent_state, execution, owner in transaction.rows(sql.parent_of, number):
+    for parent, addressed_to, child, parent_state, execution, owner in transaction.rows(
+        transaction.sql.parent_of, number
+    ):
         verdict = deliver(
             MessageKind.CHILD_RESULT,
             state=parent_state,
@@ -30,13 +31,15 @@ def answer_parent(transaction: Transaction, number: InstanceNumber, state: Insta
         )
         if verdict is not Delivery.DROP:
             payload = _payload.decode(outcome)
-            for data in transaction.rows(sql.read_payload, number, payload.reference) if payload.reference else ():
-                transaction.change(sql.insert_payload, payload.reference, parent, *data)
+            for data in (
+                transaction.rows(transaction.sql.read_payload, number, payload.reference) if payload.reference else ()
+            ):
+                transaction.change(transaction.sql.insert_payload, payload.reference, parent, *data)
             answer = answer_of(child, state, payload, time_ms=transaction.now_ms)
             tell_parent(transaction, parent, execution, answer)
 
 
 def tell_parent(transaction: Transaction, parent: InstanceNumber, execution: int, answer: ChildAnswer) -> None:
     """Into the inbox of the parent, stamped now (G10); somebody takes it in."""
-    transaction.change(sql.insert_inbox, parent, execution, transaction.now_ms, encode_event(answer))
-    transaction.change(sql.wake_instance, parent)
+    transaction.change(transaction.sql.insert_inbox, parent, execution, transaction.now_ms, encode_event(answer))
+    transaction.change(transaction.sql.wake_instance, parent)

@@ -14,15 +14,14 @@ from holdfast.storage.contract import (
     TakenQuestions,
     TakeQuestions,
 )
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.relational.transaction import Transaction
 
 
 def apply_ask(transaction: Transaction, ask: Ask) -> Outcome:
     """Put a question, unless there are too many."""
     asked = ask.question
     values = (asked.id, asked.number, asked.name, asked.input, ask.expires_at_ms)
-    if transaction.change(sql.ask_question, *values, MAX_QUESTIONS):
+    if transaction.change(transaction.sql.ask_question, *values, MAX_QUESTIONS):
         return Applied()
     return Rejected(reason=f"{MAX_QUESTIONS} questions wait for their answers already, or this one was put before")
 
@@ -30,7 +29,7 @@ def apply_ask(transaction: Transaction, ask: Ask) -> Outcome:
 def apply_take(transaction: Transaction, take: TakeQuestions) -> Outcome:
     """Take what is for this worker."""
     workflows = json.dumps(take.workflows)
-    rows = transaction.rows(sql.take_questions, take.owner, transaction.now_ms, workflows, take.limit)
+    rows = transaction.rows(transaction.sql.take_questions, take.owner, transaction.now_ms, workflows, take.limit)
     return TakenQuestions(
         questions=[Question(id=row[0], number=row[1], name=row[2], input=row[3]) for row in rows],
     )
@@ -38,13 +37,13 @@ def apply_take(transaction: Transaction, take: TakeQuestions) -> Outcome:
 
 def apply_answer(transaction: Transaction, answer: AnswerQuestion) -> Outcome:
     """Answer what was taken, if anybody still waits for it."""
-    changed = transaction.change(sql.answer_question, answer.id, answer.owner, answer.answer)
+    changed = transaction.change(transaction.sql.answer_question, answer.id, answer.owner, answer.answer)
     return Applied() if changed else Rejected(reason=f"nobody waits for the answer to question {answer.id!r}")
 
 
 def apply_forget(transaction: Transaction, forget: Forget) -> Outcome:
     """Remove a question, or all that have outlived their time, with the rejections of updates that have."""
     if forget.question is not None:
-        return Applied(changed=transaction.change(sql.forget_question, forget.question))
-    gone = transaction.change(sql.forget_questions, transaction.now_ms)
-    return Applied(changed=gone + transaction.change(sql.forget_rejected_updates, transaction.now_ms))
+        return Applied(changed=transaction.change(transaction.sql.forget_question, forget.question))
+    gone = transaction.change(transaction.sql.forget_questions, transaction.now_ms)
+    return Applied(changed=gone + transaction.change(transaction.sql.forget_rejected_updates, transaction.now_ms))

@@ -1,4 +1,4 @@
-"""Rows of SQLite as records of the contract, in the order of the columns in the statements."""
+"""Rows as records of the contract, in the order of the columns in the statements."""
 
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.storage.contract import (
@@ -16,7 +16,7 @@ from holdfast.storage.contract import (
     TimerRow,
     WorkerRow,
 )
-from holdfast.storage.sqlite.transaction import Row
+from holdfast.storage.relational.transaction import Row
 
 COLUMNS_IN_USE = 17
 """Of an instance. Where somebody looks at old ones, too, the time follows at which it lost its id."""

@@ -1,14 +1,13 @@
 """The key-values of instances: changed in the turn that changes them, kept by instance number (G4, G11)."""
 
 from holdfast.storage.contract import InstanceNumber, KeptValue
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.relational.transaction import Transaction
 
 
 def keep(transaction: Transaction, number: InstanceNumber, changes: tuple[KeptValue, ...]) -> None:
     """Part of a guarded turn. A later execution of the instance finds what an earlier one kept."""
     for kept in changes:
         if kept.value is None:
-            transaction.change(sql.forget_kept, number, kept.key)
+            transaction.change(transaction.sql.forget_kept, number, kept.key)
         else:
-            transaction.change(sql.keep, number, kept.key, kept.value)
+            transaction.change(transaction.sql.keep, number, kept.key, kept.value)

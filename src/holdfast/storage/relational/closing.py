@@ -23,10 +23,9 @@ from holdfast.core.gates import stamp_ms
 from holdfast.core.lifecycle import InstanceEvent, InstanceState, next_state
 from holdfast.core.require import require
 from holdfast.storage.contract import InstanceNumber, InstanceRecord
-from holdfast.storage.sqlite.answers import answer_parent
-from holdfast.storage.sqlite.rows import inbox_of
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.relational.answers import answer_parent
+from holdfast.storage.relational.rows import inbox_of
+from holdfast.storage.relational.transaction import Transaction
 
 REPLACED: Final = "its id was started again, and the policy was terminate_existing"
 """What those are told who wait for an instance that had to make room (G3)."""
@@ -40,12 +39,12 @@ def leave_nothing_pending(transaction: Transaction, number: InstanceNumber) -> N
     Most instances leave nothing behind, and one look says so: it costs a quarter of what it spares.
     """
     change = transaction.change
-    if transaction.rows(sql.has_pending, number)[0][0]:
-        change(sql.exit_responses, number)
-        change(sql.clear_inbox, number)
-        change(sql.forget_asked_updates, number)
-        change(sql.clear_timers, number)
-        change(sql.cancel_activities, transaction.now_ms, number)
+    if transaction.rows(transaction.sql.has_pending, number)[0][0]:
+        change(transaction.sql.exit_responses, number)
+        change(transaction.sql.clear_inbox, number)
+        change(transaction.sql.forget_asked_updates, number)
+        change(transaction.sql.clear_timers, number)
+        change(transaction.sql.cancel_activities, transaction.now_ms, number)
 
 
 def terminate(transaction: Transaction, found: InstanceRecord, reason: str) -> None:
@@ -63,18 +62,18 @@ def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: Fro
     events: list[HistoryEvent] = [ended] if found.turn else [*_unread_start(transaction, number), ended]
     why = ended.failure if isinstance(ended, DeadlinePassed) else Payload(msgspec.Raw(_encode(ended.reason or None)))
     outcome = _encode(why)
-    changed = transaction.change(sql.terminate_instance, state, outcome, now_ms, number, found.state)
+    changed = transaction.change(transaction.sql.terminate_instance, state, outcome, now_ms, number, found.state)
     require(changed == 1, f"instance {number} was not {found.state} any more inside one transaction")
-    transaction.change(sql.append_history, number, found.execution, found.turn, encode_events(events))
+    transaction.change(transaction.sql.append_history, number, found.execution, found.turn, encode_events(events))
     leave_nothing_pending(transaction, number)
     answer_parent(transaction, number, state, outcome)
     how = ParentEnd.CANCELLED if isinstance(ended, InstanceCancelled) else ParentEnd.TERMINATED
-    transaction.change(sql.note_closing, number, found.execution, how)
+    transaction.change(transaction.sql.note_closing, number, found.execution, how)
 
 
 def _unread_start(transaction: Transaction, number: InstanceNumber) -> list[HistoryEvent]:
     """The start of an instance that never took a turn: its history begins with it all the same (G3)."""
-    for row in transaction.rows(sql.read_inbox, number):
+    for row in transaction.rows(transaction.sql.read_inbox, number):
         try:
             event = decode_event(inbox_of(row).event)
         except (msgspec.DecodeError, UnicodeDecodeError):

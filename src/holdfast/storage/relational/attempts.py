@@ -31,16 +31,15 @@ from holdfast.storage.contract import (
 )
 from holdfast.storage.endings import end_by_failure
 from holdfast.storage.large import large_payload, marked, offload, reference_of
-from holdfast.storage.sqlite.rows import attempt_of
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.relational.rows import attempt_of
+from holdfast.storage.relational.transaction import Transaction
 
 
 def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: int, new: NewAttempt) -> None:
     """Open an attempt, READY or running at once."""
     given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else keep_input(transaction, number, new.input)
     transaction.change(
-        sql.insert_attempt,
+        transaction.sql.insert_attempt,
         number,
         execution,
         new.activity,
@@ -72,7 +71,7 @@ def keep_input(transaction: Transaction, number: InstanceNumber, data: bytes) ->
 def insert_payloads(transaction: Transaction, number: InstanceNumber, payloads: Sequence[LargePayload]) -> None:
     """Put large payloads into their own table."""
     for payload in payloads:
-        transaction.change(sql.insert_payload, payload.reference, number, payload.data)
+        transaction.change(transaction.sql.insert_payload, payload.reference, number, payload.data)
 
 
 def close_by_completion(transaction: Transaction, completion: Completion, ledger: int) -> bool:
@@ -90,7 +89,7 @@ def _close(transaction: Transaction, completion: Completion, ledger: int, from_s
     key = completion.key
     return bool(
         transaction.change(
-            sql.move_attempt,
+            transaction.sql.move_attempt,
             completion.to_state,
             ledger,
             completion.failure,
@@ -127,8 +126,8 @@ def keep_in_inbox(transaction: Transaction, key: AttemptKey, answer: ActivityCom
     payloads: list[LargePayload] = []
     stamped = msgspec.structs.replace(offload(answer, payloads), time_ms=stamp_ms(answer.time_ms, now_ms))
     insert_payloads(transaction, key.number, payloads)
-    transaction.change(sql.insert_inbox, key.number, key.execution, now_ms, encode_event(stamped))
-    transaction.change(sql.wake_instance, key.number)
+    transaction.change(transaction.sql.insert_inbox, key.number, key.execution, now_ms, encode_event(stamped))
+    transaction.change(transaction.sql.wake_instance, key.number)
 
 
 def reopen_for_inbox(transaction: Transaction, completion: Completion) -> None:
@@ -143,7 +142,14 @@ def reopen_for_inbox(transaction: Transaction, completion: Completion) -> None:
 def move_digits(transaction: Transaction, key: AttemptKey, before: int, after: int) -> None:
     """Change the digits of an attempt whose row this transaction has seen."""
     changed = transaction.change(
-        sql.exit_response, after, key.number, key.execution, key.activity, key.dimension, key.attempt, before
+        transaction.sql.exit_response,
+        after,
+        key.number,
+        key.execution,
+        key.activity,
+        key.dimension,
+        key.attempt,
+        before,
     )
     require(changed == 1, f"attempt {key} does not have the ledger {before:015d} that its response needs")
 
@@ -167,7 +173,7 @@ def move_attempt(transaction: Transaction, move: Transition, overdue_at_ms: int 
     key = move.key
     return bool(
         transaction.change(
-            sql.move_attempt,
+            transaction.sql.move_attempt,
             move.to_state,
             move.to_ledger,
             move.failure,
@@ -192,7 +198,7 @@ def release(transaction: Transaction, attempt: AttemptRecord) -> None:
         scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=transaction.now_ms
     )
     transaction.change(
-        sql.release_attempt, expires, key.number, key.execution, key.activity, key.dimension, key.attempt
+        transaction.sql.release_attempt, expires, key.number, key.execution, key.activity, key.dimension, key.attempt
     )
 
 
@@ -204,7 +210,7 @@ def claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
         left = claim.limit - len(taken)
         if left <= 0:
             break
-        for row in transaction.rows(sql.ready_attempts, queue, transaction.now_ms, names, left):
+        for row in transaction.rows(transaction.sql.ready_attempts, queue, transaction.now_ms, names, left):
             claimed = _claim(transaction, claim, _with_input(transaction, attempt_of(row)))
             if claimed is not None:
                 taken.append(claimed)
@@ -214,7 +220,7 @@ def claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
 def _with_input(transaction: Transaction, attempt: AttemptRecord) -> AttemptRecord:
     """The attempt with its input, for whoever runs it. One that is gone stays a reference, and the body fails."""
     reference = reference_of(attempt.input)
-    rows = transaction.rows(sql.read_payload, attempt.key.number, reference) if reference else []
+    rows = transaction.rows(transaction.sql.read_payload, attempt.key.number, reference) if reference else []
     return msgspec.structs.replace(attempt, input=rows[0][0]) if rows else attempt
 
 
@@ -231,7 +237,7 @@ def _claim(transaction: Transaction, claim: ClaimAttempts, ready: AttemptRecord)
     )
     key = ready.key
     transaction.change(
-        sql.run_attempt,
+        transaction.sql.run_attempt,
         ledger,
         claim.owner,
         now_ms,
@@ -274,7 +280,7 @@ def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome
     """A6: accepted for the living attempt of this owner; the answer carries the request to cancel."""
     key = beat.key
     rows = transaction.rows(
-        sql.heartbeat_attempt,
+        transaction.sql.heartbeat_attempt,
         transaction.now_ms,
         beat.details,
         beat.expires_at_ms,
@@ -292,7 +298,7 @@ def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome
 
 def _gate(transaction: Transaction, key: AttemptKey) -> Delivery:
     """G4, G5: does the instance still want the answer of this attempt?"""
-    rows = transaction.rows(sql.instance_gate, key.number)
+    rows = transaction.rows(transaction.sql.instance_gate, key.number)
     if not rows:
         return Delivery.DROP
     state, execution, owner = rows[0]

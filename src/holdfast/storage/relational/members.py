@@ -11,15 +11,14 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core.gates import MAX_LOST_OWNERS, Existing, StartIdentity, StartVerdict, decide_start
-from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
-from holdfast.core.liveness import LOSS_EVENT, WorkerKey, WorkerState
+from holdfast.core.lifecycle import InstanceState
+from holdfast.core.liveness import WorkerKey
 from holdfast.core.require import require
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.contract import (
     AnswerQuestion,
     Applied,
     Ask,
-    AttemptRecord,
     Block,
     ClaimAttempts,
     ClaimedInstances,
@@ -50,25 +49,22 @@ from holdfast.storage.contract import (
     Terminate,
     Turn,
 )
-from holdfast.storage.endings import end_by_loss, transition
 from holdfast.storage.large import large_payload, marked
-from holdfast.storage.sqlite import attempts
-from holdfast.storage.sqlite.children import end_family, write_children
-from holdfast.storage.sqlite.closing import REPLACED, leave_nothing_pending
-from holdfast.storage.sqlite.continuing import begin_next
-from holdfast.storage.sqlite.deadlines import apply_expire, apply_set_deadline, set_deadline
-from holdfast.storage.sqlite.delivery import apply_deliver, write_mail
-from holdfast.storage.sqlite.families import apply_close_children, apply_terminate, terminate_family
-from holdfast.storage.sqlite.keeping import keep
-from holdfast.storage.sqlite.questions import apply_answer, apply_ask, apply_forget, apply_take
-from holdfast.storage.sqlite.rows import attempt_of, instance_of
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.streams import apply_responses, enter_with_turn, exit_pending, take_back
-from holdfast.storage.sqlite.transaction import Transaction
-from holdfast.storage.sqlite.updates import write_answers
+from holdfast.storage.relational import attempts
+from holdfast.storage.relational.children import end_family, write_children
+from holdfast.storage.relational.closing import REPLACED, leave_nothing_pending
+from holdfast.storage.relational.continuing import begin_next
+from holdfast.storage.relational.deadlines import apply_expire, apply_set_deadline, set_deadline
+from holdfast.storage.relational.delivery import apply_deliver, write_mail
+from holdfast.storage.relational.families import apply_close_children, apply_terminate, terminate_family
+from holdfast.storage.relational.keeping import keep
+from holdfast.storage.relational.losing import apply_disown, apply_lose, is_active
+from holdfast.storage.relational.questions import apply_answer, apply_ask, apply_forget, apply_take
+from holdfast.storage.relational.rows import instance_of
+from holdfast.storage.relational.streams import apply_responses, enter_with_turn, exit_pending, take_back
+from holdfast.storage.relational.transaction import Transaction
+from holdfast.storage.relational.updates import write_answers
 
-NO_DEADLINE_MS = 2**62
-"""W10, W11: a worker that left or is seen dead is lost whatever its deadline."""
 APPLIED: Final = Applied()
 
 
@@ -79,7 +75,7 @@ def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[O
     for member in members:
         actor = _actor(member)
         if actor is not None and actor not in alive:
-            alive[actor] = _is_active(transaction, actor)
+            alive[actor] = is_active(transaction, actor)
         if actor is not None and not alive[actor]:
             outcomes.append(Rejected(reason=f"worker {actor} is not active"))
         else:
@@ -104,13 +100,8 @@ def _actor(member: Member) -> WorkerKey | None:
             return member.owner
 
 
-def _is_active(transaction: Transaction, key: WorkerKey) -> bool:
-    rows = transaction.rows(sql.worker_state, key)
-    return bool(rows) and rows[0][0] == WorkerState.ACTIVE
-
-
 def _apply_release(transaction: Transaction, release: Release) -> Outcome:
-    return _changed(transaction.change(sql.release_instance, release.number, release.fence, release.owner))
+    return _changed(transaction.change(transaction.sql.release_instance, release.number, release.fence, release.owner))
 
 
 def _changed(count: int) -> Outcome:
@@ -142,7 +133,9 @@ def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
 def _advance(transaction: Transaction, turn: Turn) -> bool:
     after = turn.turn + 1 if turn.events else turn.turn
     return bool(
-        transaction.change(sql.commit_turn, after, turn.stamp_ms, turn.number, turn.fence, turn.owner, turn.turn)
+        transaction.change(
+            transaction.sql.commit_turn, after, turn.stamp_ms, turn.number, turn.fence, turn.owner, turn.turn
+        )
     )
 
 
@@ -152,21 +145,21 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
     ended: tuple[EndedInstance, ...] = ()
     change = transaction.change
     if turn.events:
-        change(sql.append_history, number, execution, turn.turn, turn.events)
+        change(transaction.sql.append_history, number, execution, turn.turn, turn.events)
     if turn.payloads:
         attempts.insert_payloads(transaction, number, turn.payloads)
     for row in turn.consumed:
-        require(change(sql.delete_inbox, row, number) == 1, f"message {row} of instance {number} was gone")
+        require(change(transaction.sql.delete_inbox, row, number) == 1, f"message {row} of instance {number} was gone")
     for response in turn.responses:
         attempts.move_digits(transaction, response.key, response.from_ledger, response.to_ledger)
     for new in turn.attempts:
         attempts.insert_attempt(transaction, number, execution, new)
     for activity in turn.abandoned:
-        change(sql.cancel_activity, transaction.now_ms, number, execution, activity)
+        change(transaction.sql.cancel_activity, transaction.now_ms, number, execution, activity)
     for timer in turn.timers_started:
-        change(sql.start_timer, number, execution, timer.timer, timer.due_at_ms)
+        change(transaction.sql.start_timer, number, execution, timer.timer, timer.due_at_ms)
     for fired in turn.timers_ended:
-        change(sql.end_timer, number, execution, fired)
+        change(transaction.sql.end_timer, number, execution, fired)
     if turn.has_mail or turn.family:
         ended = _tell_others(transaction, turn, number)
     keep(transaction, number, turn.kept)
@@ -189,11 +182,11 @@ def _leave(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tupl
     if turn.close is not None:
         leave_nothing_pending(transaction, number)
         close = turn.close
-        transaction.change(sql.close_instance, close.state, close.outcome, transaction.now_ms, number)
+        transaction.change(transaction.sql.close_instance, close.state, close.outcome, transaction.now_ms, number)
     elif turn.next is not None:
         begin_next(transaction, turn, number, turn.next)
     else:
-        transaction.change(sql.release_instance, number, turn.fence, turn.owner)
+        transaction.change(transaction.sql.release_instance, number, turn.fence, turn.owner)
         return ()
     return end_family(transaction, turn, number) if turn.family else ()
 
@@ -221,16 +214,18 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
     if start.first is not None:
         _write_turn(transaction, start.first, number)
     else:
-        transaction.change(sql.insert_inbox, number, 1, transaction.now_ms, start.started)
+        transaction.change(transaction.sql.insert_inbox, number, 1, transaction.now_ms, start.started)
     first = start.first
     if first is None or not (first.release or first.next):
         return StartedInstance(instance=_created(start, number, transaction.now_ms), created=True)
-    return StartedInstance(instance=instance_of(transaction.rows(sql.find_instance, start.id)[0]), created=True)
+    return StartedInstance(
+        instance=instance_of(transaction.rows(transaction.sql.find_instance, start.id)[0]), created=True
+    )
 
 
 def _start_again(transaction: Transaction, start: Start) -> Outcome:
     """The id is taken. What makes room for a new instance is in the transaction that creates it."""
-    existing = instance_of(transaction.rows(sql.find_instance, start.id)[0])
+    existing = instance_of(transaction.rows(transaction.sql.find_instance, start.id)[0])
     verdict = decide_start(
         StartIdentity(start.workflow, start.input_hash),
         Existing(StartIdentity(existing.workflow, existing.input_hash), existing.state),
@@ -246,7 +241,7 @@ def _start_again(transaction: Transaction, start: Start) -> Outcome:
             ended = terminate_family(transaction, existing, REPLACED)
         case StartVerdict.CREATE:
             pass
-    transaction.change(sql.supersede_instance, transaction.now_ms, existing.number)
+    transaction.change(transaction.sql.supersede_instance, transaction.now_ms, existing.number)
     number = _insert_instance(transaction, start)
     require(number is not None, f"the id {start.id!r} is still taken after instance {existing.number} gave it up")
     begun = _begin(transaction, start, InstanceNumber(number or 0))
@@ -270,7 +265,7 @@ def _stored_input(start: Start) -> bytes:
 def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber | None:
     first = start.first
     rows = transaction.rows(
-        sql.start_instance,
+        transaction.sql.start_instance,
         start.id,
         start.workflow,
         start.version,
@@ -315,63 +310,22 @@ def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecor
 def _claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome:
     workflows = json.dumps(claim.workflows)
     if claim.blocked:
-        rows = transaction.rows(sql.claim_blocked, claim.owner, workflows, claim.build, claim.limit, MAX_LOST_OWNERS)
+        rows = transaction.rows(
+            transaction.sql.claim_blocked, claim.owner, workflows, claim.build, claim.limit, MAX_LOST_OWNERS
+        )
     else:
-        rows = transaction.rows(sql.claim_instances, claim.owner, transaction.now_ms, workflows, claim.limit)
+        rows = transaction.rows(
+            transaction.sql.claim_instances, claim.owner, transaction.now_ms, workflows, claim.limit
+        )
     return ClaimedInstances(instances=[instance_of(row) for row in rows])
 
 
 def _apply_block(transaction: Transaction, block: Block) -> Outcome:
     return _changed(
-        transaction.change(sql.block_instance, block.reason, block.build, block.number, block.fence, block.owner)
+        transaction.change(
+            transaction.sql.block_instance, block.reason, block.build, block.number, block.fence, block.owner
+        )
     )
-
-
-# ---------------------------------------------------------------- lost workers
-
-
-def _apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
-    """W6: flip the worker, then move a batch of what it had. Repeated until nothing is left."""
-    now_ms = transaction.now_ms
-    flipped = transaction.change(sql.lose_worker, lose.key, now_ms if lose.at_deadline else NO_DEADLINE_MS)
-    if not flipped and _is_active(transaction, lose.key):
-        return Rejected(reason=f"worker {lose.key} has renewed its lease")
-    if flipped and lose.culprit is not None:
-        transaction.change(sql.count_loss, lose.culprit, lose.key)
-    moved = transaction.change(sql.disown_instances, lose.key, lose.limit)
-    for row in transaction.rows(sql.held_attempts, lose.key, lose.limit):
-        moved += 1
-        _move_on(transaction, attempt_of(row), is_clean=lose.is_clean)
-    return Applied(changed=moved)
-
-
-def _apply_disown(transaction: Transaction, disown: Disown) -> Outcome:
-    """W3: what is as its owner saw it and did not know it moves on, as if its worker were lost."""
-    moved = sum(
-        transaction.change(sql.release_instance, held.number, held.fence, disown.owner) for held in disown.instances
-    )
-    for held in disown.attempts:
-        key = held.key
-        guard = (key.number, key.execution, key.activity, key.dimension, key.attempt, disown.owner)
-        for row in transaction.rows(sql.held_attempt, *guard, held.state, held.ledger):
-            moved += 1
-            _move_on(transaction, attempt_of(row), is_clean=False)
-    return Applied(changed=moved)
-
-
-def _move_on(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool) -> None:
-    """Nobody looks after an attempt any more: the next one, or the same one again, or its end (W6)."""
-    event = LOSS_EVENT[attempt.state]
-    if attempt.state is AttemptState.RUNNING:
-        ended = end_by_loss(attempt, now_ms=transaction.now_ms, is_clean=is_clean)
-        if isinstance(ended, Retry):
-            attempts.apply_retry(transaction, ended)
-        else:
-            attempts.apply_completion(transaction, ended)
-    elif event is AttemptEvent.RELEASE:
-        attempts.release(transaction, attempt)
-    else:
-        attempts.move_attempt(transaction, transition(attempt, event))
 
 
 HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
@@ -385,8 +339,8 @@ HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
     Release: _apply_release,
     Block: _apply_block,
     HeartbeatAttempt: attempts.apply_heartbeat,
-    Lose: _apply_lose,
-    Disown: _apply_disown,
+    Lose: apply_lose,
+    Disown: apply_disown,
     Deliver: apply_deliver,
     Responses: apply_responses,
     SetDeadline: apply_set_deadline,

@@ -10,10 +10,9 @@ from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState
 from holdfast.core.require import require
 from holdfast.storage.contract import Addressee, InstanceRecord, LargePayload
 from holdfast.storage.large import offload
-from holdfast.storage.sqlite.attempts import insert_payloads
-from holdfast.storage.sqlite.closing import end_from_outside
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.relational.attempts import insert_payloads
+from holdfast.storage.relational.closing import end_from_outside
+from holdfast.storage.relational.transaction import Transaction
 
 
 class Cancelled(NamedTuple):
@@ -40,10 +39,10 @@ def cancel(transaction: Transaction, found: InstanceRecord, event: CancelRequest
 def ask_to_end(transaction: Transaction, found: InstanceRecord, event: CancelRequested) -> None:
     """A9: there is code, and it is told. The instance was read in this transaction."""
     state = next_state(found.state, InstanceEvent.REQUEST_CANCEL)
-    changed = transaction.change(sql.request_cancel, state, found.number, found.state)
+    changed = transaction.change(transaction.sql.request_cancel, state, found.number, found.state)
     require(changed == 1, f"instance {found.number} was not {found.state} any more inside one transaction")
     put(transaction, found, event, None)
-    transaction.change(sql.wake_instance, found.number)
+    transaction.change(transaction.sql.wake_instance, found.number)
 
 
 def put(
@@ -60,4 +59,4 @@ def put(
         insert_payloads(transaction, found.number, payloads)
     if event.time_ms < now_ms:
         event = msgspec.structs.replace(event, time_ms=stamp_ms(event.time_ms, now_ms))
-    transaction.change(sql.insert_message, found.number, found.execution, now_ms, encode_event(event), name)
+    transaction.change(transaction.sql.insert_message, found.number, found.execution, now_ms, encode_event(event), name)

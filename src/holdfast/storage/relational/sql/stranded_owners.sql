@@ -5,5 +5,5 @@ SELECT owner FROM (
     UNION
     SELECT owner FROM attempts
     WHERE owner IS NOT NULL AND closed_at_ms IS NULL
-)
+) AS holders
 WHERE NOT EXISTS (SELECT 1 FROM workers WHERE key = owner AND state = 'ACTIVE')

@@ -21,19 +21,18 @@ from holdfast.storage.contract import (
     Rejected,
     SetDeadline,
 )
-from holdfast.storage.sqlite.cancelling import ask_to_end
-from holdfast.storage.sqlite.closing import end_from_outside
-from holdfast.storage.sqlite.families import close_children
-from holdfast.storage.sqlite.rows import deadline_of, instance_of
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.relational.cancelling import ask_to_end
+from holdfast.storage.relational.closing import end_from_outside
+from holdfast.storage.relational.families import close_children
+from holdfast.storage.relational.rows import deadline_of, instance_of
+from holdfast.storage.relational.transaction import Transaction
 
 _encode = msgspec.json.Encoder().encode
 
 
 def set_deadline(transaction: Transaction, number: InstanceNumber, deadline: Deadline) -> int:
     """Say until when an instance has to end, or that it need not. Whether that was news."""
-    return transaction.change(sql.set_deadline, deadline.limit_ms, deadline.grace_ms, number)
+    return transaction.change(transaction.sql.set_deadline, deadline.limit_ms, deadline.grace_ms, number)
 
 
 def apply_set_deadline(transaction: Transaction, member: SetDeadline) -> Outcome:
@@ -45,11 +44,11 @@ def apply_set_deadline(transaction: Transaction, member: SetDeadline) -> Outcome
 
 def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
     """Ask the code to end, or end the instance without it. Before its time, and twice, nothing is done."""
-    rows = transaction.rows(sql.read_deadline, member.number)
+    rows = transaction.rows(transaction.sql.read_deadline, member.number)
     deadline = deadline_of(rows[0]) if rows else None
     if deadline is None or deadline.expires_at_ms > transaction.now_ms:
         return Rejected(reason=f"the deadline of instance {member.number} has not come")
-    found = instance_of(transaction.rows(sql.read_instance, member.number)[0])
+    found = instance_of(transaction.rows(transaction.sql.read_instance, member.number)[0])
     over = deadline.is_in_grace
     verdict = deadlines.at_deadline(found.state, grace_ms=deadline.grace_ms, is_grace_over=over)
     children: tuple[EndedInstance, ...] = ()
@@ -71,7 +70,7 @@ def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
 def _begin_grace(transaction: Transaction, found: InstanceRecord, deadline: DeadlineRecord) -> None:
     """From now on, and not from the deadline: nobody may have been there to ask then."""
     ends_at_ms = transaction.now_ms + deadline.grace_ms
-    changed = transaction.change(sql.begin_grace, ends_at_ms, found.number, deadline.expires_at_ms)
+    changed = transaction.change(transaction.sql.begin_grace, ends_at_ms, found.number, deadline.expires_at_ms)
     require(changed == 1, f"the deadline of instance {found.number} has moved inside one transaction")
 
 

@@ -14,9 +14,8 @@ from holdfast.core.require import require
 from holdfast.core.streams import enter_pending, pass_pending
 from holdfast.storage.contract import Applied, LargePayload, Outcome, PendingExit, Rejected, Responses
 from holdfast.storage.large import offload
-from holdfast.storage.sqlite.attempts import insert_payloads
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.relational.attempts import insert_payloads
+from holdfast.storage.relational.transaction import Transaction
 
 
 def apply_responses(transaction: Transaction, responses: Responses) -> Outcome:
@@ -24,7 +23,7 @@ def apply_responses(transaction: Transaction, responses: Responses) -> Outcome:
     key, now_ms, count = responses.key, transaction.now_ms, len(responses.event.numbers)
     entered = enter_pending(responses.from_ledger, count)
     if not _move(transaction, responses, responses.from_ledger, entered):
-        if transaction.rows(sql.entered_responses, *_guard(responses), entered // RESPONSE_ENTRY):
+        if transaction.rows(transaction.sql.entered_responses, *_guard(responses), entered // RESPONSE_ENTRY):
             return Applied(changed=0)
         return Rejected(reason="the attempt is closed, asked to stop, or somebody else's")
     payloads: list[LargePayload] = []
@@ -32,8 +31,8 @@ def apply_responses(transaction: Transaction, responses: Responses) -> Outcome:
     insert_payloads(transaction, key.number, payloads)
     if event.time_ms < now_ms:
         event = msgspec.structs.replace(event, time_ms=stamp_ms(event.time_ms, now_ms))
-    transaction.change(sql.insert_inbox, key.number, key.execution, now_ms, encode_event(event))
-    transaction.change(sql.wake_instance, key.number)
+    transaction.change(transaction.sql.insert_inbox, key.number, key.execution, now_ms, encode_event(event))
+    transaction.change(transaction.sql.wake_instance, key.number)
     return Applied(changed=count)
 
 
@@ -60,7 +59,7 @@ def _passed(responses: Responses) -> int:
 def _move(transaction: Transaction, responses: Responses, before: int, after: int) -> bool:
     """Conditional on all digits but those that count exits, which belong to the instance's turns (decision 14)."""
     bindings = (after - before, transaction.now_ms, responses.expires_at_ms, *_guard(responses))
-    return bool(transaction.change(sql.enter_responses, *bindings, before // RESPONSE_ENTRY))
+    return bool(transaction.change(transaction.sql.enter_responses, *bindings, before // RESPONSE_ENTRY))
 
 
 def _guard(responses: Responses) -> tuple[int | str, ...]:
@@ -72,6 +71,6 @@ def exit_pending(transaction: Transaction, left: PendingExit) -> None:
     """L5: the turn that is being written has applied so many pending responses of an attempt."""
     key = left.key
     changed = transaction.change(
-        sql.exit_pending, left.count, key.number, key.execution, key.activity, key.dimension, key.attempt
+        transaction.sql.exit_pending, left.count, key.number, key.execution, key.activity, key.dimension, key.attempt
     )
     require(changed == 1, f"attempt {key} does not have {left.count} responses that could leave leg 2")

@@ -21,11 +21,10 @@ from holdfast.storage.contract import (
     Terminate,
     TerminatedInstance,
 )
-from holdfast.storage.sqlite.cancelling import cancel
-from holdfast.storage.sqlite.closing import terminate
-from holdfast.storage.sqlite.rows import COLUMNS_IN_USE, instance_of
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import Transaction
+from holdfast.storage.relational.cancelling import cancel
+from holdfast.storage.relational.closing import terminate
+from holdfast.storage.relational.rows import COLUMNS_IN_USE, instance_of
+from holdfast.storage.relational.transaction import Transaction
 
 MOST_CHILDREN_PER_COMMIT: Final = 500
 """A longer commit would make everybody wait for it."""
@@ -59,8 +58,8 @@ def _close(
     done = 0
     while families and done < limit:
         family = families.popleft()
-        for (how,) in transaction.rows(sql.read_closing, *family):
-            children = transaction.rows(sql.open_children, *family, how, limit - done)
+        for (how,) in transaction.rows(transaction.sql.read_closing, *family):
+            children = transaction.rows(transaction.sql.open_children, *family, how, limit - done)
             for row in children:
                 child = instance_of(row[:COLUMNS_IN_USE])
                 done += 1
@@ -68,7 +67,7 @@ def _close(
                     ended.append(EndedInstance(child.id, child.number))
                     families.append((child.number, child.execution))
             if done < limit:
-                transaction.change(sql.end_closing, *family)
+                transaction.change(transaction.sql.end_closing, *family)
     return ended, done
 
 
@@ -83,9 +82,9 @@ def _act_on(transaction: Transaction, child: InstanceRecord, policy: ParentClose
 def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
     """A9: TERMINATED in one commit, unless it is closed already."""
     if member.number is None:
-        rows = transaction.rows(sql.find_instance, member.id)
+        rows = transaction.rows(transaction.sql.find_instance, member.id)
     else:
-        rows = transaction.rows(sql.read_instance, member.number)
+        rows = transaction.rows(transaction.sql.read_instance, member.number)
     if not rows:
         return Rejected(reason=f"no instance has the id {member.id!r}")
     found = instance_of(rows[0])

@@ -1,0 +1,42 @@
+"""Statements by the names of their files: ``statements.commit_turn`` is ``sql/commit_turn.sql``.
+
+Most of them are the same for every database and are in this package. What a database has to say differently is a file
+of the same name in its own package, which is found first. The shared ones are written for SQLite; a `translate` makes
+them fit another database where a rule for all of them does.
+"""
+
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Final
+
+SHARED: Final = "holdfast.storage.relational"
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+class Statements:
+    """The statements of one database. Each file is read once, when it is first asked for."""
+
+    def __init__(self, package: str, translate: Callable[[str], str] = _as_it_is) -> None:
+        self._package = package
+        self._translate = translate
+
+    def __getattr__(self, name: str) -> str:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        source = files(self._package) / "sql" / f"{name}.sql"
+        if not source.is_file():
+            source = files(SHARED) / "sql" / f"{name}.sql"
+        lines = source.read_text(encoding="utf-8").splitlines()
+        text = self._translate(" ".join(line.strip() for line in lines if not line.lstrip().startswith("--")))
+        setattr(self, name, text)
+        return text
+
+
+def migrations(package: str) -> list[tuple[int, str]]:
+    """The history of a database's schema: number and script, oldest first."""
+    folder = files(package) / "migrations"
+    scripts = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".sql")), key=lambda entry: entry.name)
+    return [(int(entry.name[:4]), entry.read_text(encoding="utf-8")) for entry in scripts]
