@@ -1,8 +1,12 @@
-"""Hypothesis profiles: `dev` for every save, `ci` for every landing, `nightly` for the long hunt."""
+"""Hypothesis profiles: `dev` for every save, `ci` for every landing, `nightly` for the long hunt. And PostgreSQL."""
 
 import os
 
 from hypothesis import HealthCheck, settings
+from tests.postgres import places
+from tests.postgres.fixtures import new_cluster, postgres, postgres_server
+
+__all__ = ["new_cluster", "postgres", "postgres_server"]
 
 _common = settings(deadline=None, suppress_health_check=(HealthCheck.too_slow,))
 
@@ -10,3 +14,10 @@ settings.register_profile("dev", _common, max_examples=50, stateful_step_count=3
 settings.register_profile("ci", _common, max_examples=300, stateful_step_count=50, print_blob=True)
 settings.register_profile("nightly", _common, max_examples=10_000, stateful_step_count=100, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+places.begin_run()
+
+
+def pytest_unconfigure() -> None:
+    """What the servers of the run left behind is removed."""
+    places.end_run()
