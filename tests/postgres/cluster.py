@@ -27,7 +27,7 @@ AGAIN_SECONDS = 0.2
 START_TRIES = 20
 CHILDREN_LEFT = "is still in use"
 LAST_WORDS = 500
-READY = "ready"
+READY = ("ready", "standby")
 STATUS_LINE = 7
 SAFE: Mapping[str, str] = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 FAST: Mapping[str, str] = {"fsync": "off", "synchronous_commit": "on", "full_page_writes": "off"}
@@ -133,7 +133,7 @@ class Cluster:
         """Whether it takes connections. What was in its file before is of one that was killed."""
         while supervisor.poll() is None:
             status = self._status()
-            if len(status) > STATUS_LINE and status[STATUS_LINE].strip() == READY and status[:3] != before[:3]:
+            if len(status) > STATUS_LINE and status[STATUS_LINE].strip() in READY and status[:3] != before[:3]:
                 return True
             time.sleep(GLANCE_SECONDS)
         return False
