@@ -169,7 +169,7 @@ def test_tries_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     assert len(said(caplog)) == 1
 
 
-def test_whoever_waits_is_told_when_it_is_closed() -> None:
+def test_whoever_waits_is_told_when_it_is_stopped() -> None:
     address = parse(f"postgresql://postgres@127.0.0.1:{free_port()}/postgres")
     tried = threading.Event()
     troubles: list[str] = []
@@ -189,7 +189,7 @@ def test_whoever_waits_is_told_when_it_is_closed() -> None:
     waiter = threading.Thread(target=get)
     waiter.start()
     assert tried.wait(10)
-    keeper.close()
+    keeper.stop()
     waiter.join(10)
     assert len(troubles) == 1
     assert troubles[0].endswith("is closed")

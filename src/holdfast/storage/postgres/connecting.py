@@ -163,9 +163,6 @@ class Reconnecting:
         if self._connection is not None and not self._connection.closed:
             return self._connection
         self._connection = connection = self._open()
-        if self._closed.is_set():  # meanwhile, by another thread, which may have looked too early
-            self._drop()
-            raise StoreError(f"{self._address} is closed")
         return connection
 
     def _open(self) -> Connection:
@@ -191,8 +188,12 @@ class Reconnecting:
         self._outage.failed(error)
         self._drop()
 
+    def stop(self) -> None:
+        """Whoever waits for a connection gets none, from now on. May be called from another thread."""
+        self._closed.set()
+
     def close(self) -> None:
-        """End it. May be called from another thread: whoever waits for a connection gets none."""
+        """Stop, and end the connection. For the thread that uses it: under another one libpq may not be touched."""
         self._closed.set()
         self._drop()
 

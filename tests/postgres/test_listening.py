@@ -1,0 +1,232 @@
+"""Wake-ups between processes: heard from others, after every reconnect, and without LISTEN by looking."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Self
+
+import psycopg
+import pytest
+from tests.postgres.fixtures import NewCluster
+from tests.postgres.server import Place
+
+from holdfast.storage.postgres.address import Address, parse
+from holdfast.storage.postgres.connecting import Connection, Reconnecting, connect
+from holdfast.storage.postgres.listening import NOTIFY, Bell, Listening, Polling, make_bell
+
+LIMIT_SECONDS = 30
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            await scenario
+
+    asyncio.run(bounded())
+
+
+class Ear:
+    """One process's end, and how often it was woken."""
+
+    def __init__(self, make: Callable[[Callable[[], None]], Bell]) -> None:
+        self.count = 0
+        self._news = asyncio.Event()
+        self.bell = make(self._wake)
+
+    def _wake(self) -> None:
+        self.count += 1
+        self._news.set()
+
+    async def woken(self) -> None:
+        """Wait for a wake-up that was not waited for yet."""
+        await self._news.wait()
+        self._news.clear()
+
+    async def __aenter__(self) -> Self:
+        self.bell.open()
+        await self.woken()  # it listens
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.bell.close()
+
+
+def ear(address: Address, name: str) -> Ear:
+    return Ear(lambda heard: make_bell(address, name, heard))
+
+
+def listeners(connection: psycopg.Connection, address: Address) -> list[int]:
+    pattern = f"LISTEN%{address.channel}%"
+    found = connection.execute("SELECT pid FROM pg_stat_activity WHERE query LIKE %s", (pattern,)).fetchall()
+    return [pid for (pid,) in found]
+
+
+def test_a_notification_in_a_commit_wakes_all_others_and_not_the_sender(postgres: Place) -> None:
+    address = parse(postgres.url)
+
+    async def scenario() -> None:
+        async with ear(address, "a") as a, ear(address, "b") as b, ear(address, "c") as c:
+            with postgres.connect() as connection, connection.transaction():
+                connection.execute(NOTIFY, (address.channel, "a"))
+            await b.woken()
+            await c.woken()
+            with postgres.connect() as connection:
+                connection.execute(NOTIFY, (address.channel, "b"))
+            await a.woken()
+            assert (a.count, b.count) == (2, 2), "once for listening, once for the other's"
+
+    run(scenario())
+
+
+def test_a_bell_that_is_rung_wakes_the_others(postgres: Place) -> None:
+    address = parse(postgres.url)
+
+    async def scenario() -> None:
+        async with ear(address, "a") as a, ear(address, "b") as b:
+            a.bell.notify()
+            await b.woken()
+            b.bell.notify()
+            await a.woken()
+
+    run(scenario())
+
+
+def test_what_arrives_with_the_answer_to_a_statement_is_heard(postgres: Place) -> None:
+    """Two who ring at once: each may find the other's in what its own statement brings back."""
+    address = parse(postgres.url)
+
+    async def scenario() -> None:
+        async with ear(address, "a") as a, ear(address, "b") as b:
+            for _ in range(50):
+                a.bell.notify()
+                b.bell.notify()
+                await a.woken()
+                await b.woken()
+
+    run(scenario())
+
+
+def test_another_schema_is_not_heard(postgres: Place) -> None:
+    ours, theirs = parse(postgres.url), parse(f"{postgres.url}x")
+
+    async def scenario() -> None:
+        async with ear(ours, "a") as a, ear(theirs, "b") as b:
+            b.bell.notify()
+            with postgres.connect() as connection:
+                connection.execute(NOTIFY, (theirs.channel, "c"))
+                connection.execute(NOTIFY, (ours.channel, "d"))
+            await b.woken()
+            await a.woken()
+            assert a.count == 2
+
+    run(scenario())
+
+
+def test_a_lost_connection_is_made_again_and_wakes_once(postgres: Place) -> None:
+    address = parse(postgres.url)
+
+    async def scenario() -> None:
+        async with ear(address, "a") as a:
+            with postgres.connect() as connection:
+                (first,) = listeners(connection, address)
+                connection.execute("SELECT pg_terminate_backend(%s)", (first,))
+                await a.woken()
+                assert a.count == 2
+                assert listeners(connection, address) != [first]
+                connection.execute(NOTIFY, (address.channel, "b"))
+                await a.woken()
+
+    run(scenario())
+
+
+@pytest.mark.slow
+def test_a_restart_of_the_server_is_survived(new_cluster: NewCluster) -> None:
+    cluster = new_cluster()
+    address = parse(cluster.url(tcp=True))
+
+    async def scenario() -> None:
+        async with ear(address, "a") as a:
+            await asyncio.to_thread(cluster.restart, "immediate")
+            await a.woken()
+            with psycopg.connect(cluster.url(), autocommit=True) as connection:
+                connection.execute(NOTIFY, (address.channel, "b"))
+            await a.woken()
+
+    run(scenario())
+
+
+def test_it_ends_promptly_and_leaves_nothing(postgres: Place) -> None:
+    async def scenario() -> None:
+        async with ear(parse(postgres.url), "a"):
+            pass
+        assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-listening"]
+
+    run(scenario())
+
+
+def test_one_that_cannot_connect_ends_promptly_too(postgres: Place) -> None:
+    tried = threading.Event()
+
+    def refuse(_: Address) -> Connection:
+        tried.set()
+        raise psycopg.OperationalError("connection refused")
+
+    async def scenario() -> None:
+        address = parse(postgres.url)
+        bell = Listening(address, "a", lambda: None, keeper=Reconnecting(address, open_one=refuse))
+        bell.open()
+        await asyncio.to_thread(tried.wait)
+        bell.close()
+        assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-listening"]
+
+    run(scenario())
+
+
+def test_one_whose_tries_are_used_up_tries_on(postgres: Place) -> None:
+    left = [True, True, True]
+
+    def open_later(address: Address) -> Connection:
+        if left:
+            left.pop()
+            raise psycopg.OperationalError("connection refused")
+        return connect(address)
+
+    async def scenario() -> None:
+        address = parse(postgres.url)
+        keeper = Reconnecting(address, tries=2, open_one=open_later)
+        async with Ear(lambda heard: Listening(address, "a", heard, keeper=keeper)) as a:
+            assert a.count == 1
+
+    run(scenario())
+
+
+def test_nothing_is_called_after_it_was_closed(postgres: Place) -> None:
+    address = parse(postgres.url)
+
+    async def scenario() -> None:
+        async with ear(address, "a") as a, ear(address, "b") as b:
+            with postgres.connect() as connection:
+                connection.execute(NOTIFY, (address.channel, "c"))
+            a.bell.close()  # before the loop could call
+            await b.woken()
+            assert a.count == 1
+
+    run(scenario())
+
+
+def test_without_notify_it_wakes_by_itself(postgres: Place) -> None:
+    address = parse(f"{postgres.url}&notify=false&poll_seconds=0.01")
+
+    async def scenario() -> None:
+        async with ear(address, "a") as a:
+            assert isinstance(a.bell, Polling)
+            a.bell.notify()
+            await a.woken()
+            await a.woken()
+            with postgres.connect() as connection:
+                assert listeners(connection, address) == []
+        count = a.count
+        await asyncio.sleep(0.05)
+        assert a.count == count
+
+    run(scenario())
