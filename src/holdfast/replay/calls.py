@@ -340,7 +340,7 @@ class WorkflowCalls:
 
     def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
         """Log a line, once: not in replay, and not before the turn is committed."""
-        if self._loop.evicting:
+        if self._loop.is_closed():
             raise Evicted
         if not self.replaying:
             self._output.logs = with_one_more(self._output.logs, LogLine(level, message, arguments, extra))

@@ -60,7 +60,7 @@ class Streams:
     @property
     def is_running(self) -> bool:
         """Whether the code takes a step now, and is not being torn down."""
-        return asyncio._get_running_loop() is self._loop and not self._loop.evicting  # noqa: SLF001 - see current_run
+        return asyncio._get_running_loop() is self._loop and not self._loop.is_closed()  # noqa: SLF001 - see current_run
 
     def schedule(self, stream: "ActivityStream", activity: "ActivityCode", encoded: bytes) -> int:
         """Schedule the activity of a stream."""
