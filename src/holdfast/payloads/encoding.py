@@ -100,10 +100,9 @@ class _Typed:
         """See `PayloadType`."""
         try:
             data = _encode_json(value)
-            kind: type[Any] = type(value)
-            if kind is int is self._plain and len(data) < SHORTEST_SUSPECT_BYTES:
+            if type(value) is int is self._plain and len(data) < SHORTEST_SUSPECT_BYTES:
                 return data
-            if (kind is self._plain or self._decode_json(data) == value) and (
+            if (type(value) is self._plain or self._decode_json(data) == value) and (
                 (len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data) or is_within_bounds(data)
             ):
                 return data
