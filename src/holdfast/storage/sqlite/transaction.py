@@ -41,8 +41,9 @@ class SqliteTransaction:
 
     def change(self, statement: str, *bindings: Any) -> int:
         """Run a statement that changes rows; the answer is how many."""
-        self._execute(statement, bindings)
-        return self._changes()
+        execute, changes = self._execute, self._changes
+        execute(statement, bindings)
+        return changes()
 
     def rows(self, statement: str, *bindings: Any) -> list[Row]:
         """Run a statement that gives rows."""
