@@ -150,14 +150,14 @@ STORE: Final = (
     in_python(
         "a stale heartbeat token counts",
         "W4",
-        "storage/sqlite/writer",
+        "storage/relational/beating",
         "WorkerState(row.state), row.token,",
         "WorkerState(row.state), beat.token or row.token,",
     ),
     in_python(
         "a dead worker's key is revived",
         "W5",
-        "storage/sqlite/writer",
+        "storage/relational/beating",
         "WorkerState(row.state), row.token,",
         "WorkerState.ACTIVE, row.token,",
     ),

@@ -48,7 +48,7 @@ def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
     deadline = deadline_of(rows[0]) if rows else None
     if deadline is None or deadline.expires_at_ms > transaction.now_ms:
         return Rejected(reason=f"the deadline of instance {member.number} has not come")
-    found = instance_of(transaction.rows(transaction.sql.read_instance, member.number)[0])
+    found = instance_of(transaction.rows(transaction.sql.hold_number, member.number)[0])
     over = deadline.is_in_grace
     verdict = deadlines.at_deadline(found.state, grace_ms=deadline.grace_ms, is_grace_over=over)
     children: tuple[EndedInstance, ...] = ()

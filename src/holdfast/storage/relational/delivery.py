@@ -37,11 +37,7 @@ def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
             return _raise(transaction, rows[0], event, message.message_id)
     else:
         rows = transaction.rows(
-            *(
-                (transaction.sql.find_instance, message.id)
-                if number is None
-                else (transaction.sql.read_instance, number)
-            )
+            *((transaction.sql.hold_instance, message.id) if number is None else (transaction.sql.hold_number, number))
         )
         if rows:
             found = instance_of(rows[0])

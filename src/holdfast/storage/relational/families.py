@@ -82,9 +82,9 @@ def _act_on(transaction: Transaction, child: InstanceRecord, policy: ParentClose
 def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
     """A9: TERMINATED in one commit, unless it is closed already."""
     if member.number is None:
-        rows = transaction.rows(transaction.sql.find_instance, member.id)
+        rows = transaction.rows(transaction.sql.hold_instance, member.id)
     else:
-        rows = transaction.rows(transaction.sql.read_instance, member.number)
+        rows = transaction.rows(transaction.sql.hold_number, member.number)
     if not rows:
         return Rejected(reason=f"no instance has the id {member.id!r}")
     found = instance_of(rows[0])

@@ -23,6 +23,7 @@ def is_active(transaction: Transaction, key: WorkerKey) -> bool:
 def apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
     """W6: flip the worker, then move a batch of what it had. Repeated until nothing is left."""
     now_ms = transaction.now_ms
+    transaction.rows(transaction.sql.hold_worker, lose.key)
     flipped = transaction.change(transaction.sql.lose_worker, lose.key, now_ms if lose.at_deadline else NO_DEADLINE_MS)
     if not flipped and is_active(transaction, lose.key):
         return Rejected(reason=f"worker {lose.key} has renewed its lease")

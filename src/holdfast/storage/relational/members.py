@@ -62,7 +62,7 @@ from holdfast.storage.relational.losing import apply_disown, apply_lose, is_acti
 from holdfast.storage.relational.questions import apply_answer, apply_ask, apply_forget, apply_take
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.streams import apply_responses, enter_with_turn, exit_pending, take_back
-from holdfast.storage.relational.transaction import Transaction
+from holdfast.storage.relational.transaction import Moved, Transaction
 from holdfast.storage.relational.updates import write_answers
 
 APPLIED: Final = Applied()
@@ -225,7 +225,10 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
 
 def _start_again(transaction: Transaction, start: Start) -> Outcome:
     """The id is taken. What makes room for a new instance is in the transaction that creates it."""
-    existing = instance_of(transaction.rows(transaction.sql.find_instance, start.id)[0])
+    rows = transaction.rows(transaction.sql.hold_instance, start.id)
+    if not rows:
+        raise Moved(f"the id {start.id!r} was taken a moment ago, and is not any more")
+    existing = instance_of(rows[0])
     verdict = decide_start(
         StartIdentity(start.workflow, start.input_hash),
         Existing(StartIdentity(existing.workflow, existing.input_hash), existing.state),

@@ -7,6 +7,10 @@ from holdfast.storage.relational.statements import Statements
 Row = tuple[Any, ...]
 
 
+class Moved(Exception):
+    """Another transaction changed a row between two looks at it. Nothing is wrong; the group has to be tried again."""
+
+
 class Transaction(Protocol):
     """Statements of one group, between its BEGIN and its COMMIT."""
 

@@ -14,11 +14,11 @@ from typing import Final
 
 import apsw
 
-from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey, WorkerRecord, WorkerState, heartbeat
+from holdfast.core.liveness import Heartbeat, Reply
 from holdfast.errors import StoreError
 from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Registration, Rejected
+from holdfast.storage.relational.beating import apply_beat
 from holdfast.storage.relational.members import apply_members
-from holdfast.storage.relational.rows import worker_of
 from holdfast.storage.sqlite.connection import is_current, migrate, open_writer
 from holdfast.storage.sqlite.lock import WriteLock
 from holdfast.storage.sqlite.statements import statements as sql
@@ -151,30 +151,7 @@ class SqliteWriter:
             self._cursor.execute("ROLLBACK")
 
     def _judge(self, transaction: SqliteTransaction, beat: Heartbeat, registration: Registration) -> Reply:
-        rows = transaction.rows(sql.read_worker, beat.key)
-        record: WorkerRecord | None = None
-        if rows:
-            row = worker_of(rows[0])
-            record = WorkerRecord(WorkerKey(row.key), WorkerState(row.state), row.token, row.deadline_ms)
-        _, reply = heartbeat(record, beat, now_ms=transaction.now_ms)
-        if isinstance(reply, Renewed):
-            if record is None:
-                transaction.change(
-                    sql.register_worker,
-                    beat.key,
-                    reply.token,
-                    reply.deadline_ms,
-                    reply.lease_ms,
-                    registration.host,
-                    registration.queues,
-                    registration.build,
-                    transaction.now_ms,
-                )
-            else:
-                transaction.change(
-                    sql.renew_lease, reply.token, reply.deadline_ms, reply.lease_ms, beat.key, record.token
-                )
-        return reply
+        return apply_beat(transaction, beat, registration)
 
     def _count_pages(self, connection: object, database: str, pages: int) -> int:
         del connection, database

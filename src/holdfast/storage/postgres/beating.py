@@ -1,0 +1,57 @@
+"""Heartbeats, on a connection of their own: they do not wait behind groups (W1-W5)."""
+
+import threading
+from typing import Final
+
+from holdfast.core.liveness import Heartbeat, Reply
+from holdfast.storage.contract import Registration
+from holdfast.storage.postgres.address import Address
+from holdfast.storage.postgres.clock import StoreClock
+from holdfast.storage.postgres.connecting import Connection
+from holdfast.storage.postgres.insisting import Insisting
+from holdfast.storage.postgres.statements import statements_of
+from holdfast.storage.postgres.transaction import PostgresTransaction, ask_all
+from holdfast.storage.relational.beating import apply_beat
+
+LOCK_TIMEOUT: Final = "1s"
+IDLE_TIMEOUT: Final = "5s"
+"""A heartbeat that stops in the middle must not keep others from ending its lease."""
+
+
+class PostgresBeater:
+    """Judges heartbeats and records leases. One at a time; a thread that was given up may still be at it."""
+
+    def __init__(self, address: Address, clock: StoreClock) -> None:
+        self._clock = clock
+        self._sql = statements_of(address.schema)
+        self._insisting = Insisting(address, losses=2)
+        self._one_beat = threading.Lock()
+
+    def stop(self) -> None:
+        """Whoever waits for the next try gives up. May be called from another thread."""
+        self._insisting.stop()
+
+    def close(self) -> None:
+        """End the connection, which nobody uses any more."""
+        with self._one_beat:
+            self._insisting.close()
+
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+        """One heartbeat. Where its reply was lost it is sent again, which costs a TOKEN_MISMATCH at most (W9)."""
+        with self._one_beat:
+            return self._insisting.run(lambda connection: self._beat(connection, beat, registration))
+
+    def _beat(self, connection: Connection, beat: Heartbeat, registration: Registration) -> Reply:
+        sql = self._sql
+        _, _, _, [(server_ms, mark_ms)] = ask_all(
+            connection,
+            ("BEGIN",),
+            (sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
+            (sql.read_worker, beat.key),
+            (sql.server_time,),  # when the row is ours: whoever waited for it must not judge by an older time
+        )
+        transaction = PostgresTransaction(connection, sql, self._clock.read(server_ms, mark_ms))
+        reply = apply_beat(transaction, beat, registration)
+        transaction.change(sql.advance_clock, transaction.now_ms, self._clock.slack_ms)
+        connection.execute("COMMIT")
+        return reply

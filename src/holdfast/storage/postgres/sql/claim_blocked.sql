@@ -1,0 +1,11 @@
+-- Two claimers never get the same row: one that is locked is passed over. A build that has not tried yet takes what others
+-- could not go on with (G12). Without a build all are tried again, except those that took their owners down.
+UPDATE instances SET owner = ?1, fence = fence + 1, state = 'RUNNING', blocked = NULL, losses = 0
+WHERE number = ANY (ARRAY(
+    SELECT number FROM instances
+    WHERE state = 'BLOCKED' AND workflow IN (SELECT value FROM json_each(?2))
+      AND CASE ?3::text WHEN '' THEN losses < ?5 ELSE NOT COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array(?3::text) END
+    ORDER BY number LIMIT ?4
+    FOR NO KEY UPDATE SKIP LOCKED
+))
+RETURNING number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms, superseded_at_ms, losses

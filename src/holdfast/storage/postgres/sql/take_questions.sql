@@ -1,0 +1,12 @@
+-- Two workers never get the same question: one that is locked is passed over. What a live worker owns is left to it,
+-- and so is what has not begun: there is nothing to be seen of it yet (G11).
+UPDATE questions SET taken_by = ?1
+WHERE id = ANY (ARRAY(
+    SELECT questions.id FROM questions JOIN instances ON instances.number = questions.number
+    WHERE questions.taken_by IS NULL AND questions.expires_at_ms > ?2 AND instances.turn > 0
+      AND (instances.owner = ?1
+        OR (instances.owner IS NULL AND instances.workflow IN (SELECT value FROM json_each(?3))))
+    LIMIT ?4
+    FOR UPDATE OF questions SKIP LOCKED
+))
+RETURNING id, number, name, input

@@ -1,0 +1,3 @@
+-- Settles an unknown outcome: waits for the transaction that wrote the id, if it is still under way. Either it is there, or
+-- it never will be.
+INSERT INTO commits (id, part, at_ms, is_void) VALUES (?, ?, ?, true) ON CONFLICT (id, part) DO NOTHING

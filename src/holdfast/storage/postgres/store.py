@@ -1,0 +1,160 @@
+"""The PostgreSQL store: any number of processes on any number of machines, with nothing between them but the database.
+
+Groups are written on one thread and one connection, heartbeats on another, and reads on a few: the worker's own thread
+never waits for the network. No connection keeps anything that a transaction pooler would lose.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from holdfast.core.liveness import Heartbeat, Reply, WorkerKey
+from holdfast.errors import StoreError
+from holdfast.storage.contract import CommitId, InboxRow, Member, Outcome, Registration
+from holdfast.storage.forks import generation
+from holdfast.storage.postgres.address import Address, parse
+from holdfast.storage.postgres.beating import PostgresBeater
+from holdfast.storage.postgres.clock import StoreClock
+from holdfast.storage.postgres.insisting import Insisting
+from holdfast.storage.postgres.schema import migrate, require_current
+from holdfast.storage.postgres.statements import statements_of
+from holdfast.storage.postgres.transaction import ask_all
+from holdfast.storage.postgres.writer import PostgresWriter
+from holdfast.storage.relational.reading import Ask, RelationalReads
+from holdfast.storage.relational.rows import inbox_of
+from holdfast.storage.relational.transaction import Row
+
+READERS: Final = 2
+"""Connections that read at the same time: a long answer does not keep short ones waiting."""
+BEFORE_ALL: Final = "0"
+"""The number of a transaction that came before every other."""
+
+Value = TypeVar("Value")
+
+_LEFT_TO_THE_PARENT: list[object] = []
+"""Connections of a process that was forked. They are not even closed in the child: they are not its own."""
+
+
+class PostgresStore(RelationalReads):
+    """A store in one schema of a database. `clock` is for tests: without it the server's clock decides."""
+
+    def __init__(
+        self,
+        address: str | Address,
+        *,
+        clock: Callable[[], int] | None = None,
+        elapsed_ms: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.address = parse(address) if isinstance(address, str) else address
+        self.sql = statements_of(self.address.schema)
+        self._clock = StoreClock(clock, elapsed_ms)
+        self._writing = ThreadPoolExecutor(1, "holdfast-writer")
+        self._reading = ThreadPoolExecutor(READERS, "holdfast-reader")
+        self._writer: PostgresWriter | None = None
+        self._beater: PostgresBeater | None = None
+        self._readers: list[Insisting] = []
+        self._of_thread = threading.local()
+        self._horizons: dict[WorkerKey, str] = {}
+        self._is_open = False
+        self._generation = generation()
+
+    async def open(self) -> None:
+        self._is_open = True
+        self._writer = PostgresWriter(self.address, self._clock)
+        self._beater = PostgresBeater(self.address, self._clock)
+        await self._on_a_reader(lambda reader: reader.run(lambda connection: migrate(connection, self.address)))
+        await self._read_clock()
+
+    async def open_for_reading(self) -> None:
+        """Open a store that is there, to look at it: nothing is created, migrated or changed."""
+        self._is_open = True
+        await self._on_a_reader(lambda reader: reader.run(lambda connection: require_current(connection, self.address)))
+        await self._read_clock()
+
+    async def _read_clock(self) -> None:
+        [(server_ms, mark_ms)] = await self._read(self.sql.server_time)
+        self._clock.read(server_ms, mark_ms)
+
+    async def close(self) -> None:
+        writer, beater, readers = self._writer, self._beater, self._readers
+        self._writer = self._beater = None
+        self._readers = []
+        was_open, self._is_open = self._is_open, False
+        if self._generation != generation():
+            _LEFT_TO_THE_PARENT.extend((writer, beater, readers))
+        elif was_open:
+            parts = [part for part in (writer, beater, *readers) if part is not None]
+            for part in parts:
+                part.stop()
+            await self._on_writer_thread(lambda: self._let_go(parts))
+            self._writing.shutdown()
+
+    def _let_go(self, parts: Sequence[PostgresWriter | PostgresBeater | Insisting]) -> None:
+        """Nobody may be using a connection that is closed; so those who read have to be done."""
+        self._reading.shutdown()
+        for part in parts:
+            part.close()
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        writer = self._open(self._writer)
+        return await self._on_writer_thread(lambda: writer.write(commit_id, members))
+
+    async def was_committed(self, commit_id: CommitId) -> bool:
+        writer = self._open(self._writer)
+        return await self._on_writer_thread(lambda: writer.was_committed(commit_id))
+
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+        return self._open(self._beater).heartbeat(beat, registration)
+
+    # ------------------------------------------------------------ reads
+
+    async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
+        """Row numbers are given before a commit and become visible with it, so a lower one may come later.
+
+        What was being written at the last look is looked at again. A row may be given twice, and is the same one.
+        """
+        horizon = self._horizons.get(owner, BEFORE_ALL) if after_row else BEFORE_ALL
+        [(oldest,)], rows = await self._read_all(
+            (self.sql.oldest_writer,), (self.sql.read_inbox_of_owner, owner, after_row, horizon)
+        )
+        self._horizons[owner] = oldest
+        return [inbox_of(row) for row in rows]
+
+    async def _read(self, statement: str, *bindings: Any) -> list[Row]:
+        [rows] = await self._read_all((statement, *bindings))
+        return rows
+
+    async def _read_all(self, *asked: Ask) -> list[list[Row]]:
+        return await self._on_a_reader(lambda reader: reader.run(lambda connection: ask_all(connection, *asked)))
+
+    async def _on_a_reader(self, work: Callable[[Insisting], Value]) -> Value:
+        self._check_open()
+        return await asyncio.get_running_loop().run_in_executor(self._reading, lambda: work(self._reader()))
+
+    def _reader(self) -> Insisting:
+        """The connection of this thread."""
+        reader: Insisting | None = getattr(self._of_thread, "reader", None)
+        if reader is None:
+            reader = self._of_thread.reader = Insisting(self.address)
+            self._readers.append(reader)
+        return reader
+
+    async def _on_writer_thread(self, work: Callable[[], Value]) -> Value:
+        return await asyncio.get_running_loop().run_in_executor(self._writing, work)
+
+    def _open(self, part: Value | None) -> Value:
+        self._check_open()
+        if part is None:
+            raise StoreError(f"the store {self.address} is not open")
+        return part
+
+    def _check_open(self) -> None:
+        if self._generation != generation():
+            raise StoreError(f"{self.address} was opened before this process was forked; open it again here")
+        if not self._is_open:
+            raise StoreError(f"the store {self.address} is not open")

@@ -1,0 +1,41 @@
+"""One write transaction of PostgreSQL, with its time and the statements of its schema."""
+
+from typing import Any
+
+from psycopg import RawCursor
+
+from holdfast.storage.postgres.connecting import Connection
+from holdfast.storage.relational.reading import Ask
+from holdfast.storage.relational.statements import Statements
+from holdfast.storage.relational.transaction import Row
+
+
+def ask_all(connection: Connection, *asked: Ask) -> list[list[Row]]:
+    """Run statements in one round trip. One that gives no rows is answered by how many it changed."""
+    cursors: list[Any] = []
+    with connection.pipeline():
+        for ask in asked:
+            cursor: Any = RawCursor(connection)  # it takes literal texts only, by its types
+            cursors.append(cursor.execute(ask[0], ask[1:], binary=True))
+    return [cursor.fetchall() if cursor.description else [(cursor.rowcount,)] for cursor in cursors]
+
+
+class PostgresTransaction:
+    """Statements of one group, between its BEGIN and its COMMIT. Each is one round trip."""
+
+    __slots__ = ("_cursor", "now_ms", "sql")
+
+    def __init__(self, connection: Connection, sql: Statements, now_ms: int) -> None:
+        self._cursor: Any = RawCursor(connection)
+        self.sql = sql
+        self.now_ms = now_ms
+
+    def change(self, statement: str, *bindings: Any) -> int:
+        """Run a statement that changes rows; the answer is how many."""
+        changed: int = self._cursor.execute(statement, bindings, binary=True).rowcount
+        return changed
+
+    def rows(self, statement: str, *bindings: Any) -> list[Row]:
+        """Run a statement that gives rows."""
+        rows: list[Row] = self._cursor.execute(statement, bindings, binary=True).fetchall()
+        return rows

@@ -1,0 +1,179 @@
+"""Writes groups: each in one transaction, and knows what came of it.
+
+A group that met another one in a circle, or waited too long for a row, is tried again. An error that no guard foresaw
+is one member's fault: the group is rolled back and its halves are tried by themselves, until the member stands alone. A
+connection that is lost before the COMMIT was sent has changed nothing, and the group goes through another one. Lost
+at the COMMIT, the outcome is settled by the group's id: `void_commit` waits for the old transaction, if it is still
+under way, and either finds what it wrote or makes sure that it never will be there.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+
+from holdfast.errors import StoreError
+from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Rejected
+from holdfast.storage.postgres.address import Address
+from holdfast.storage.postgres.clock import StoreClock
+from holdfast.storage.postgres.connecting import Connection
+from holdfast.storage.postgres.faults import Fault, classify
+from holdfast.storage.postgres.insisting import Insisting
+from holdfast.storage.postgres.locking import named_by, order_of
+from holdfast.storage.postgres.statements import statements_of
+from holdfast.storage.postgres.transaction import PostgresTransaction, ask_all
+from holdfast.storage.relational.members import apply_members
+from holdfast.storage.relational.transaction import Moved
+
+if TYPE_CHECKING:
+    from holdfast.storage.relational.reading import Ask
+
+COMMITS_KEPT_MS: Final = 3_600_000
+"""How long the ids of commits are kept for those who do not know whether theirs went through."""
+TOMBSTONES_KEPT_MS: Final = 24 * 3_600_000
+"""W5: how long the key of a dead worker is remembered, so that it is never revived."""
+FORGET_EVERY: Final = 10_000
+"""Groups between two looks for commit ids that nobody needs any more."""
+LOCK_TIMEOUT: Final = "2s"
+IDLE_TIMEOUT: Final = "10s"
+"""How long a group may say nothing to the server in the middle of its transaction."""
+MOST_RELATIVES: Final = 500
+MOST_UNKNOWN: Final = 3
+"""Times in a row that a group may lose its connection at the COMMIT."""
+
+
+class NotCommitted(Exception):
+    """A connection was lost at the COMMIT, and it has been found out that nothing is on disk."""
+
+
+class PostgresWriter:
+    """Used from one thread at a time."""
+
+    def __init__(self, address: Address, clock: StoreClock) -> None:
+        self._address = address
+        self._clock = clock
+        self._sql = statements_of(address.schema)
+        self._insisting = Insisting(address)
+        self._groups = 0
+        self._part = 0
+        self._in_doubt: dict[CommitId, int] = {}
+
+    def stop(self) -> None:
+        """Whoever waits for the next try gives up. May be called from another thread."""
+        self._insisting.stop()
+
+    def close(self) -> None:
+        """End the connection, which nobody uses any more."""
+        self._insisting.close()
+
+    def write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        """Write a group. When it returns, what was applied is on disk."""
+        self._part = 0
+        order = order_of(members)
+        ordered = self._write(commit_id, [members[at] for at in order], is_whole=True)
+        self._groups += 1
+        outcomes = dict(zip(order, ordered, strict=True))
+        return [outcomes[at] for at in range(len(members))]
+
+    def was_committed(self, commit_id: CommitId) -> bool:
+        """Whether anything of a group is on disk; what is still under way is waited for."""
+        part = self._in_doubt.get(commit_id)
+        if part is not None:
+            self._settle(commit_id, part)
+        [rows] = self._insisting.run(lambda connection: ask_all(connection, (self._sql.find_commit, commit_id)))
+        return bool(rows)
+
+    def _write(self, commit_id: CommitId, members: Sequence[Member], *, is_whole: bool) -> list[Outcome]:
+        try:
+            for _ in range(MOST_UNKNOWN):
+                try:
+                    return self._insisting.run(lambda connection: self._group(connection, commit_id, members, is_whole))
+                except NotCommitted:
+                    continue  # that is certain now, so the group may be written again
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the member that caused it
+            if len(members) == 1:
+                return [Failed(error=error)]
+            middle = len(members) // 2
+            first = self._write(commit_id, members[:middle], is_whole=False)
+            return first + self._write(commit_id, members[middle:], is_whole=False)
+        raise StoreError(f"{self._address} lost every connection at the commit")
+
+    def _group(
+        self, connection: Connection, commit_id: CommitId, members: Sequence[Member], is_whole: bool
+    ) -> list[Outcome]:
+        """One transaction. Each has a number of its own under the group's id: any of them says "on disk"."""
+        part, self._part = self._part, self._part + 1
+        transaction = self._begin(connection, commit_id, part, members, is_whole)
+        if transaction is None:
+            return [Rejected(reason="a commit of this id was made before") for _ in members]
+        outcomes = apply_members(transaction, members)
+        if self._groups % FORGET_EVERY == 0:
+            transaction.change(self._sql.forget_commits, transaction.now_ms - COMMITS_KEPT_MS)
+            transaction.change(self._sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS)
+        if self._clock.marks_every_group:
+            transaction.change(self._sql.advance_clock, transaction.now_ms, self._clock.slack_ms)
+        self._commit(connection, commit_id, part)
+        return outcomes
+
+    def _begin(
+        self, connection: Connection, commit_id: CommitId, part: int, members: Sequence[Member], is_whole: bool
+    ) -> PostgresTransaction | None:
+        """Begin, and lock what the group names, in one round trip if that is known. None: the id was used before."""
+        sql, named = self._sql, named_by(members)
+        asked: list[Ask] = [
+            ("BEGIN",),
+            (sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
+            (sql.server_time,),
+            (sql.find_commit, commit_id),
+            (sql.insert_commit, commit_id, part, self._clock.now_ms()),
+        ]
+        relatives = named.ids or named.ending
+        if relatives:
+            asked.append((sql.numbers_of_ids, list(named.ids)))
+            asked.append((sql.relatives, list(named.ending)))
+            asked.append((sql.open_families, list(named.ending), MOST_RELATIVES))
+        elif named.numbers:
+            asked.append((sql.lock_instances, sorted(named.numbers)))
+        _, _, [(server_ms, mark_ms)], found, [(inserted,)], *rest = ask_all(connection, *asked)
+        now_ms = self._clock.read(server_ms, mark_ms)
+        if (found and is_whole) or not inserted:
+            return None
+        if relatives:
+            current = {number for number, _ in rest[0]}
+            related = {number for rows in rest for row in rows for number in row if number is not None}
+            [locked] = ask_all(connection, (sql.lock_instances, sorted(named.numbers | related)))
+            if any(number in current and superseded is not None for number, superseded in locked):
+                raise Moved("an id was given to another instance while its row was waited for")
+        return PostgresTransaction(connection, sql, now_ms)
+
+    def _commit(self, connection: Connection, commit_id: CommitId, part: int) -> None:
+        self._in_doubt[commit_id] = part
+        try:
+            said = connection.execute("COMMIT").statusmessage
+        except (psycopg.Error, OSError) as error:
+            if not connection.closed and classify(error) is not Fault.CONNECTION_LOST:
+                del self._in_doubt[commit_id]  # the server has refused it
+                raise
+            self._insisting.lost(error)
+            if not self._settle(commit_id, part):
+                raise NotCommitted from error
+        else:
+            del self._in_doubt[commit_id]
+            if said != "COMMIT":
+                raise StoreError(f"{self._address} answered {said!r} to a COMMIT")
+
+    def _settle(self, commit_id: CommitId, part: int) -> bool:
+        """Find out what came of a commit: it is on disk, or it never will be."""
+        sql = self._sql
+        asked: tuple[Ask, ...] = (
+            ("BEGIN",),
+            (sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
+            (sql.void_commit, commit_id, part, self._clock.now_ms()),
+            (sql.find_part, commit_id, part),
+            ("COMMIT",),
+        )
+        *_, rows, _ = self._insisting.run(lambda connection: ask_all(connection, *asked))
+        del self._in_doubt[commit_id]
+        return bool(rows)

@@ -1,0 +1,21 @@
+"""The PostgreSQL store keeps every rule of the conformance kit."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.postgres.server import Place
+
+from holdfast.storage.contract import Store
+from holdfast.storage.postgres.store import PostgresStore
+from holdfast.testing.conformance import StoreConformance
+
+
+class TestPostgres(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def place(self, postgres: Place) -> None:
+        self.url = postgres.url
+
+    def make_store(self, clock: Callable[[], int]) -> Store:
+        return PostgresStore(self.url, clock=clock)
+
+    make_another = make_store

@@ -1,0 +1,56 @@
+"""A store on the server of the tests, and what its tests say to it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, LiteralString, TypeVar
+
+import msgspec
+import psycopg
+from psycopg import sql
+from tests.postgres.server import Place
+
+from holdfast.core.events import EventReceived, Payload
+from holdfast.storage.contract import (
+    Deliver,
+    InstanceId,
+    Outcome,
+)
+from holdfast.storage.postgres.store import PostgresStore
+
+Kind = TypeVar("Kind")
+NULL = Payload(msgspec.Raw(b"null"))
+
+
+def on_a_store(place: Place, case: Callable[[PostgresStore], Awaitable[None]], **options: Any) -> None:
+    async def run() -> None:
+        store = PostgresStore(place.url, **options)
+        await store.open()
+        try:
+            await case(store)
+        finally:
+            await store.close()
+
+    asyncio.run(run())
+
+
+def ask(place: Place, text: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+    """Run a statement beside the store; `{}` stands for its schema."""
+    with place.connect() as connection:
+        return run(connection, place, text, *values)
+
+
+def run(connection: psycopg.Connection, place: Place, text: LiteralString, *values: object) -> list[tuple[Any, ...]]:
+    """The same on a connection of the test's own."""
+    query = sql.SQL(text).format(sql.Identifier(place.schema))
+    cursor = connection.execute(query, values)
+    return cursor.fetchall() if cursor.description else []
+
+
+def of_kind(outcomes: Sequence[Outcome], kind: type[Kind]) -> list[Kind]:
+    return [outcome for outcome in outcomes if isinstance(outcome, kind)]
+
+
+def event(instance: str, message_id: str = "") -> Deliver:
+    return Deliver(
+        id=InstanceId(instance), event=EventReceived(time_ms=0, name="go", value=NULL), message_id=message_id
+    )

@@ -1,0 +1,172 @@
+"""What is PostgreSQL's own about its store: lost connections, its clock, and rows that become visible late."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pytest
+from tests.postgres.server import Place
+from tests.postgres.stores import ask, event, on_a_store, run
+
+from holdfast.core.liveness import Heartbeat, Renewed
+from holdfast.storage.contract import (
+    CommitId,
+    InstanceId,
+    Member,
+    Outcome,
+    Rejected,
+    StartedInstance,
+)
+from holdfast.storage.postgres import writer as postgres_writer
+from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.relational.members import apply_members
+from holdfast.testing.conformance.bench import (
+    ANNA,
+    HERE,
+    Bench,
+    ManualClock,
+    start,
+)
+
+
+def end_backends(place: Place) -> None:
+    with place.connect() as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'"
+        )
+
+
+def test_L13_a_group_whose_connection_is_lost_before_its_commit_goes_through_another_one(postgres: Place) -> None:
+    async def case(store: PostgresStore) -> None:
+        lost: list[int] = []
+
+        def lose_once(transaction: Any, members: Sequence[Member]) -> list[Outcome]:
+            outcomes = apply_members(transaction, members)
+            if not lost:
+                lost.append(1)
+                end_backends(postgres)
+            return outcomes
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(postgres_writer, "apply_members", lose_once)
+            (outcome,) = await store.commit(CommitId(1), [start("a")])
+        assert isinstance(outcome, StartedInstance)
+        assert outcome.created
+        assert lost == [1]
+        assert await store.was_committed(CommitId(1))
+
+    on_a_store(postgres, case, clock=ManualClock())
+
+
+def lose_reply(patch: pytest.MonkeyPatch, times: int) -> list[str]:
+    """COMMIT is done, and its reply is lost, so many times."""
+    execute: Any = psycopg.Connection.execute
+    lost: list[str] = []
+
+    def losing(connection: psycopg.Connection, query: Any, *arguments: Any, **options: Any) -> Any:
+        answer = execute(connection, query, *arguments, **options)
+        if query == "COMMIT" and len(lost) < times:
+            lost.append(query)
+            connection.close()
+            raise psycopg.OperationalError("the connection is lost")
+        return answer
+
+    patch.setattr(psycopg.Connection, "execute", losing)
+    return lost
+
+
+def test_L13_a_commit_whose_reply_is_lost_is_found_by_its_id_with_what_came_of_its_members(postgres: Place) -> None:
+    async def case(store: PostgresStore) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            lost = lose_reply(patch, 1)
+            (outcome,) = await store.commit(CommitId(1), [start("a")])
+            assert lost
+        assert isinstance(outcome, StartedInstance)
+        assert outcome.created
+        assert len(await store.list_instances(before=2**62, limit=10)) == 1
+
+    on_a_store(postgres, case, clock=ManualClock())
+
+
+def test_L13_a_commit_that_was_given_up_is_never_made_and_may_be_tried_again(postgres: Place) -> None:
+    """Whoever settles an unknown outcome puts a void row in its place, which a late transaction cannot pass."""
+
+    async def case(store: PostgresStore) -> None:
+        writer = vars(store)["_writer"]
+        writer._in_doubt[CommitId(7)] = 0
+        assert not await store.was_committed(CommitId(7))
+        assert not await store.was_committed(CommitId(7))
+        (late,) = await store.commit(CommitId(7), [start("a")])
+        assert isinstance(late, Rejected)
+        assert await store.find(InstanceId("a")) is None
+
+    on_a_store(postgres, case, clock=ManualClock())
+
+
+def test_G3_a_member_that_cannot_be_sent_falls_alone_out_of_its_group(postgres: Place) -> None:
+    async def case(store: PostgresStore) -> None:
+        outcomes = await store.commit(CommitId(1), [start("a"), start("b\0c"), start("d")])
+        assert [isinstance(outcome, StartedInstance) for outcome in outcomes] == [True, False, True]
+
+    on_a_store(postgres, case, clock=ManualClock())
+
+
+# ------------------------------------------------------------ time
+
+
+def test_W9_time_is_the_servers_and_the_mark_holds_it_when_the_servers_clock_goes_back(postgres: Place) -> None:
+    async def case(store: PostgresStore) -> None:
+        with postgres.connect() as connection:
+            [(now_ms,)] = connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint").fetchall()
+            assert abs(store.now_ms() - now_ms) < 10_000
+            reply = store.heartbeat(Heartbeat(ANNA, None, 5_000), HERE)
+            assert isinstance(reply, Renewed)
+            assert 4_000 < reply.deadline_ms - now_ms < 15_000
+            ahead_ms = now_ms + 3_600_000
+            run(connection, postgres, "UPDATE {}.clock SET now_ms = %s", ahead_ms)
+        (outcome,) = await store.commit(CommitId(1), [start("a")])
+        assert isinstance(outcome, StartedInstance)
+        assert outcome.instance.created_at_ms == ahead_ms
+
+    on_a_store(postgres, case)
+
+
+def test_W9_a_group_writes_no_row_that_every_group_writes(postgres: Place) -> None:
+    async def case(store: PostgresStore) -> None:
+        store.heartbeat(Heartbeat(ANNA, None, 5_000), HERE)
+
+        def mark() -> int:
+            return int(ask(postgres, "SELECT xmin FROM {}.clock")[0][0])
+
+        before = mark()
+        for number in range(5):
+            await store.commit(CommitId(number), [start(f"i{number}")])
+        assert mark() == before
+
+    on_a_store(postgres, case)
+
+
+# ------------------------------------------------------------ messages
+
+
+def test_G10_a_message_that_becomes_visible_late_is_not_overlooked(postgres: Place) -> None:
+    """Its row has a lower number than one that was seen: its transaction took longer."""
+
+    async def case(store: PostgresStore) -> None:
+        bench = Bench(store, ManualClock())
+        bench.beat(ANNA)
+        first, second = await bench.started("a", activities=0), await bench.started("b", activities=0)
+        with postgres.connect() as connection:
+            connection.execute("BEGIN")
+            insert = "INSERT INTO {}.inbox (number, execution, stamp_ms, event) VALUES (%s, 1, 0, %s)"
+            run(connection, postgres, insert, first.number, b"slow")
+            await bench.one(event("b"))
+            (seen,) = await store.messages_for(ANNA, 0)
+            assert seen.number == second.number
+            connection.execute("COMMIT")
+        (late,) = [row for row in await store.messages_for(ANNA, seen.row) if row.row != seen.row]
+        assert late.row < seen.row
+        assert late.event == b"slow"
+
+    on_a_store(postgres, case, clock=ManualClock())
