@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+import psycopg
 from tests.postgres import places, programs
 
 SUPERUSER = "postgres"
@@ -49,6 +50,11 @@ kill $watcher
 """
 """Ends with the server, and ends the server when its input ends, which it does when the test process is gone."""
 
+TERMINATE = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name LIKE %s
+"""
+
 _numbers = itertools.count()
 _ports: set[int] = set()
 
@@ -58,14 +64,13 @@ class Cluster:
 
     def __init__(self, settings: Mapping[str, str] = SAFE, *, data: Path | None = None) -> None:
         """A stopped cluster, with the data of the template or with data that somebody else made for it."""
-        self.folder = places.of_run() / f"{os.getpid()}-{next(_numbers)}" if data is None else data.parent
+        self.folder = new_folder() if data is None else data.parent
         self.data = self.folder / "data"
         self.log = self.folder / "log"
         self.port = free_port()
         self._supervisor: subprocess.Popen[bytes] | None = None
+        self._hosts = "127.0.0.1"
         if data is None:
-            self.folder.mkdir()
-            programs.give(self.folder)
             _copy(_template(), self.data)
         self.configure({**SETTINGS, **settings})
 
@@ -73,6 +78,12 @@ class Cluster:
         """Settings for the next start."""
         with (self.data / "postgresql.auto.conf").open("a", encoding="utf-8") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+
+    def welcome(self, address: str, network: str) -> None:
+        """Listen on another address as well, after the next start, and let in who comes from a network."""
+        self._hosts = f"127.0.0.1,{address}"
+        with (self.data / "pg_hba.conf").open("a", encoding="utf-8") as file:
+            file.write(f"host all all {network} trust\n")
 
     def url(self, *, tcp: bool = False, port: int | None = None, database: str = "postgres") -> str:
         """Where it is, as libpq reads it: by its socket, or over 127.0.0.1, if need be at another's port."""
@@ -117,6 +128,12 @@ class Cluster:
         os.kill(self.pid, signal.SIGKILL)
         self._forget()
 
+    def terminate_backends(self, application_name: str = "%") -> int:
+        """End the connections of clients, and say how many there were."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            ended = connection.execute(TERMINATE, (application_name,)).fetchall()
+        return sum(was_ended for (was_ended,) in ended)
+
     def remove(self) -> None:
         """Stop it without ceremony and remove its data."""
         if self._supervisor is not None:
@@ -125,7 +142,7 @@ class Cluster:
         _ports.discard(self.port)
 
     def _begin(self) -> subprocess.Popen[bytes]:
-        options = ("-k", self.folder, "-h", "127.0.0.1", "-p", str(self.port))
+        options = ("-k", self.folder, "-h", self._hosts, "-p", str(self.port))
         server = programs.command("postgres", "-D", self.data, *options)
         return programs.begin(["sh", "-c", SUPERVISOR, "sh", *server], self.log)
 
@@ -150,6 +167,14 @@ class Cluster:
             self._supervisor = None
 
 
+def new_folder() -> Path:
+    """For one cluster, of whoever runs PostgreSQL."""
+    folder = places.of_run() / f"{os.getpid()}-{next(_numbers)}"
+    folder.mkdir()
+    programs.give(folder)
+    return folder
+
+
 def _template() -> Path:
     """An initialised cluster that was never started. Made once for all processes of the run."""
     template = places.of_run() / "template"
@@ -160,7 +185,7 @@ def _template() -> Path:
             programs.give(draft)
             data = draft / "data"
             options = ("--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C", f"--username={SUPERUSER}")
-            programs.run("initdb", *options, "-D", data)
+            programs.run("initdb", *options, "--wal-segsize=1", "-D", data)  # small ones are copied faster
             draft.rename(template)
     return template / "data"
 

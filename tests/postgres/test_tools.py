@@ -1,0 +1,172 @@
+"""The tools that harm a server and the way to it do what they say."""
+
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from tests.postgres.cluster import Cluster
+from tests.postgres.namespace import namespace, why_not
+from tests.postgres.proxy import Direction, Every, Fate, Proxy
+from tests.postgres.standby import pair
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Cluster]:
+    """One for all tests that do no harm to the server itself."""
+    made = Cluster()
+    try:
+        made.start()
+        with psycopg.connect(made.url(), autocommit=True) as connection:
+            connection.execute("CREATE TABLE kept (number int)")
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture
+def cluster(server: Cluster) -> Cluster:
+    """The same, empty again."""
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("TRUNCATE kept")
+    return server
+
+
+@pytest.fixture
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    with Proxy(cluster.port) as made:
+        yield made
+
+
+def kept(where: str) -> list[int]:
+    with psycopg.connect(where) as connection:
+        return [number for (number,) in connection.execute("SELECT number FROM kept ORDER BY 1").fetchall()]
+
+
+def through(cluster: Cluster, proxy: Proxy) -> psycopg.Connection:
+    return psycopg.connect(cluster.url(port=proxy.port), autocommit=True)
+
+
+def test_a_proxy_passes_everything_on(cluster: Cluster, proxy: Proxy) -> None:
+    with through(cluster, proxy) as connection:
+        long = "x" * 1_000_000
+        assert connection.execute("SELECT %s", (long,)).fetchone() == (long,)
+    assert (proxy.accepted, proxy.harmed) == (1, 0)
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_a_proxy_stalls_a_direction_until_it_goes_on(cluster: Cluster, proxy: Proxy, direction: Direction) -> None:
+    with through(cluster, proxy) as connection:
+        proxy.stall(direction)
+        asked = threading.Thread(target=connection.execute, args=("INSERT INTO kept VALUES (1)",))
+        asked.start()
+        asked.join(0.2)
+        assert asked.is_alive()
+        assert kept(cluster.url()) == ([1] if direction is Direction.TO_CLIENT else [])
+        proxy.resume()
+        asked.join(10)
+        assert kept(cluster.url()) == [1]
+
+
+def test_a_proxy_cuts_and_refuses(cluster: Cluster, proxy: Proxy) -> None:
+    connection = through(cluster, proxy)
+    proxy.cut()
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("SELECT 1")
+    through(cluster, proxy).close()
+    proxy.refuse()
+    with pytest.raises(psycopg.OperationalError):
+        through(cluster, proxy)
+    proxy.mend()
+    through(cluster, proxy).close()
+
+
+def test_a_stalled_connection_can_be_cut(cluster: Cluster, proxy: Proxy) -> None:
+    connection = through(cluster, proxy)
+    proxy.stall()
+    threading.Timer(0.1, proxy.cut).start()
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("SELECT 1")
+
+
+@pytest.mark.parametrize(("fate", "stored"), [(Fate.LOSE_AND_CUT, []), (Fate.ALLOW_BUT_LOSE_ANSWER, [1])])
+def test_a_commit_is_lost_or_only_its_answer(cluster: Cluster, proxy: Proxy, fate: Fate, stored: list[int]) -> None:
+    connection = through(cluster, proxy)
+    proxy.rule = Every(1, b"COMMIT", fate)
+    connection.execute("BEGIN")
+    connection.execute("INSERT INTO kept VALUES (1)")
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("COMMIT")
+    assert proxy.harmed == 1
+    assert kept(cluster.url()) == stored
+
+
+def test_backends_are_ended_by_name(cluster: Cluster) -> None:
+    ours = psycopg.connect(cluster.url(), application_name="ours", autocommit=True)
+    theirs = psycopg.connect(cluster.url(), application_name="theirs", autocommit=True)
+    assert cluster.terminate_backends("theirs") == 1
+    with pytest.raises(psycopg.errors.AdminShutdown):
+        theirs.execute("SELECT pg_sleep(10)")
+    assert ours.execute("SELECT 1").fetchone() == (1,)
+    ours.close()
+
+
+def test_a_synchronous_standby_has_all_that_was_acknowledged() -> None:
+    with pair() as both:
+        with psycopg.connect(both.url, autocommit=True) as connection:
+            assert connection.info.port == both.primary.port
+            connection.execute("CREATE TABLE kept (number int)")
+            for number in range(20):
+                connection.execute("INSERT INTO kept VALUES (%s)", (number,))
+        both.fail_over()
+        with psycopg.connect(both.url, autocommit=True) as connection:
+            assert connection.info.port == both.standby.port
+            connection.execute("INSERT INTO kept VALUES (20)")
+        assert kept(both.url) == list(range(21))
+
+
+IN_THERE = """
+import sys, psycopg
+connection = psycopg.connect(sys.argv[1], autocommit=True, tcp_user_timeout=1500)
+print(connection.execute("SELECT 1").fetchone(), flush=True)
+for line in sys.stdin:
+    try:
+        connection.execute("SELECT 1")
+        print("answered", flush=True)
+    except psycopg.OperationalError as error:
+        print("lost", flush=True)
+        break
+"""
+
+
+def test_a_cable_that_is_pulled_out_tells_nobody(cluster: Cluster) -> None:
+    if why_not():
+        pytest.skip(why_not())
+    with namespace() as room:
+        cluster.stop()
+        cluster.welcome(room.server_address, room.network)
+        cluster.start()
+        where = f"postgresql://postgres@{room.server_address}:{cluster.port}/postgres"
+        with room.begin([sys.executable, "-c", IN_THERE, where]) as client:
+            assert client.stdin is not None
+            assert client.stdout is not None
+            assert client.stdout.readline() == "(1,)\n"
+            room.pull()
+            room.put_in()
+            client.stdin.write("again\n")
+            client.stdin.flush()
+            assert client.stdout.readline() == "answered\n"
+            room.pull()
+            client.stdin.write("again\n")
+            client.stdin.flush()
+            assert client.stdout.readline() == "lost\n"
+            client.stdin.close()
+
+
+def test_a_port_is_outside_of_what_the_system_gives_away(cluster: Cluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        assert other.getsockname()[1] > 32_000 > cluster.port
