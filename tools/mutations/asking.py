@@ -81,14 +81,14 @@ ASKING: Final = (
         "an update wakes nobody",
         "G5",
         "storage/relational/delivery",
-        'event, name="")\n        transaction.change(transaction.sql.wake_instance, found.number)',
+        'event, name="")\n        transaction.do(transaction.sql.wake_instance, found.number)',
         'event, name="")',
     ),
     in_python(
         "an update that nobody took outlives its instance",
         "G7",
         "storage/relational/closing",
-        "        change(transaction.sql.forget_asked_updates, number)\n",
+        "    do(sql.forget_asked_updates, number)\n",
         "",
     ),
     in_python(

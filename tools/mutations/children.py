@@ -35,14 +35,14 @@ CHILDREN: Final = (
         "the answer of a child wakes nobody",
         "G5",
         "storage/relational/answers",
-        "    transaction.change(transaction.sql.wake_instance, parent)\n",
+        "    transaction.do(transaction.sql.wake_instance, parent)\n",
         "",
     ),
     in_python(
         "a large result of a child stays with it",
         "G11",
         "storage/relational/answers",
-        "transaction.change(transaction.sql.insert_payload, payload.reference, parent, *data)",
+        "transaction.do(transaction.sql.insert_payload, payload.reference, parent, *data)",
         "pass",
     ),
     in_python(

@@ -109,14 +109,14 @@ STORE: Final = (
         "a closed instance leaves its attempts behind",
         "C5",
         "storage/relational/closing",
-        "change(transaction.sql.cancel_activities, transaction.now_ms, number)",
+        "do(sql.cancel_activities, transaction.now_ms, number)",
         "transaction.sql.cancel_activities",
     ),
     in_python(
         "a closed instance leaves its timers behind",
         "C5",
         "storage/relational/closing",
-        "change(transaction.sql.clear_timers, number)",
+        "do(sql.clear_timers, number)",
         "transaction.sql.clear_timers",
     ),
     in_python(
@@ -144,7 +144,7 @@ STORE: Final = (
         "an answer wakes nobody",
         "G5",
         "storage/relational/attempts",
-        "transaction.change(transaction.sql.wake_instance, key.number)",
+        "transaction.do(transaction.sql.wake_instance, key.number)",
         "transaction.sql.wake_instance",
     ),
     in_python(

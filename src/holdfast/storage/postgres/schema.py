@@ -44,6 +44,13 @@ def _steps(after: int) -> Iterator[str]:
             yield f"INSERT INTO migrations (number) VALUES ({number})"  # noqa: S608 - a number of our own
 
 
+def make_tables(connection: Connection, schema: str) -> None:
+    """The first migration alone: what the others are written for."""
+    connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
+    connection.execute(f'SET search_path = "{schema}"'.encode())
+    connection.execute(migrations()[0][1].encode())
+
+
 def version(connection: Connection, address: Address) -> int:
     """The number of the schema; 0 if there is none. One of a newer release is refused."""
     newest = migrations()[-1][0]

@@ -38,6 +38,7 @@ def translate(text: str, schema: str) -> str:
     text = _HINT.sub("", text)
     text = _EACH.sub(r"jsonb_array_elements_text((\1)::jsonb) AS json_each(value)", text)
     text = _EACH_NAMED.sub(r"jsonb_array_elements_text((\1)::jsonb)", text)
+    text = text.replace("nextval('", f'nextval(\'"{schema}".')
     return _TABLE.sub(rf'\1 "{schema}".\2', text)
 
 

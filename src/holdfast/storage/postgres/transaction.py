@@ -24,6 +24,7 @@ class PostgresTransaction:
     """Statements of one group, between its BEGIN and its COMMIT. Each is one round trip."""
 
     __slots__ = ("_cursor", "now_ms", "sql")
+    looks_first = True
 
     def __init__(self, connection: Connection, sql: Statements, now_ms: int) -> None:
         self._cursor: Any = RawCursor(connection)
@@ -34,6 +35,19 @@ class PostgresTransaction:
         """Run a statement that changes rows; the answer is how many."""
         changed: int = self._cursor.execute(statement, bindings, binary=True).rowcount
         return changed
+
+    def do(self, statement: str, *bindings: Any) -> None:
+        """Run a statement that changes rows, of which nobody needs to know how many."""
+        self._cursor.execute(statement, bindings, binary=True)
+
+    def finds(self, statement: str, *bindings: Any) -> bool:
+        """Whether a look finds its row."""
+        return bool(self.rows(statement, *bindings))
+
+    def create(self, statement: str, *bindings: Any) -> int | None:
+        """Insert an instance; the answer is its number, or None if its id is taken."""
+        rows = self.rows(statement, *bindings)
+        return rows[0][0] if rows else None
 
     def rows(self, statement: str, *bindings: Any) -> list[Row]:
         """Run a statement that gives rows."""

@@ -7,7 +7,7 @@ at the COMMIT, the outcome is settled by the group's id: `void_commit` waits for
 under way, and either finds what it wrote or makes sure that it never will be there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -15,11 +15,13 @@ import psycopg
 from holdfast.errors import StoreError
 from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Rejected
 from holdfast.storage.postgres.address import Address
+from holdfast.storage.postgres.batching import MISSED
 from holdfast.storage.postgres.clock import StoreClock
 from holdfast.storage.postgres.connecting import Connection
 from holdfast.storage.postgres.faults import Fault, classify
 from holdfast.storage.postgres.insisting import Insisting
 from holdfast.storage.postgres.locking import named_by, order_of
+from holdfast.storage.postgres.speculating import Mistaken, Numbers, SpeculativeTransaction, is_likely
 from holdfast.storage.postgres.statements import statements_of
 from holdfast.storage.postgres.transaction import PostgresTransaction, ask_all
 from holdfast.storage.relational.members import apply_members
@@ -56,6 +58,8 @@ class PostgresWriter:
         self._insisting = Insisting(address)
         self._groups = 0
         self._part = 0
+        self._numbers = Numbers()
+        self._is_mistaken = False
         self._in_doubt: dict[CommitId, int] = {}
 
     def stop(self) -> None:
@@ -69,6 +73,7 @@ class PostgresWriter:
     def write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         """Write a group. When it returns, what was applied is on disk."""
         self._part = 0
+        self._is_mistaken = False
         order = order_of(members)
         ordered = self._write(commit_id, [members[at] for at in order], is_whole=True)
         self._groups += 1
@@ -104,6 +109,14 @@ class PostgresWriter:
         self, connection: Connection, commit_id: CommitId, members: Sequence[Member], is_whole: bool
     ) -> list[Outcome]:
         """One transaction. Each has a number of its own under the group's id: any of them says "on disk"."""
+        if is_whole and not self._is_mistaken and is_likely(members):
+            try:
+                return self._speculate(connection, commit_id, members)
+            except (psycopg.Error, Mistaken) as error:
+                if isinstance(error, psycopg.Error) and error.sqlstate != MISSED:
+                    raise
+                self._is_mistaken = True
+                connection.execute("ROLLBACK")
         part, self._part = self._part, self._part + 1
         transaction = self._begin(connection, commit_id, part, members, is_whole)
         if transaction is None:
@@ -114,7 +127,24 @@ class PostgresWriter:
             transaction.change(self._sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS)
         if self._clock.marks_every_group:
             transaction.change(self._sql.advance_clock, transaction.now_ms, self._clock.slack_ms)
-        self._commit(connection, commit_id, part)
+        self._settled(connection, commit_id, part, lambda: self._commit(connection))
+        return outcomes
+
+    def _speculate(self, connection: Connection, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        """The same in one round trip, if everything goes as it nearly always does."""
+        part, self._part = self._part, self._part + 1
+        sql, now_ms = self._sql, self._clock.now_ms()
+        asked: list[Ask] = [
+            ("BEGIN",),
+            (sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
+            (sql.lock_instances, sorted(named_by(members).numbers)),
+        ]
+        transaction = SpeculativeTransaction(
+            connection, self._address.schema, now_ms, asked=asked, numbers=self._numbers
+        )
+        transaction.change(sql.begin_commit, commit_id, part, now_ms)
+        outcomes = apply_members(transaction, members)
+        self._settled(connection, commit_id, part, transaction.commit)
         return outcomes
 
     def _begin(
@@ -148,10 +178,16 @@ class PostgresWriter:
                 raise Moved("an id was given to another instance while its row was waited for")
         return PostgresTransaction(connection, sql, now_ms)
 
-    def _commit(self, connection: Connection, commit_id: CommitId, part: int) -> None:
+    def _commit(self, connection: Connection) -> None:
+        said = connection.execute("COMMIT").statusmessage
+        if said != "COMMIT":
+            raise StoreError(f"{self._address} answered {said!r} to a COMMIT")
+
+    def _settled(self, connection: Connection, commit_id: CommitId, part: int, commit: Callable[[], None]) -> None:
+        """Commit, and know what came of it."""
         self._in_doubt[commit_id] = part
         try:
-            said = connection.execute("COMMIT").statusmessage
+            commit()
         except (psycopg.Error, OSError) as error:
             if not connection.closed and classify(error) is not Fault.CONNECTION_LOST:
                 del self._in_doubt[commit_id]  # the server has refused it
@@ -159,10 +195,11 @@ class PostgresWriter:
             self._insisting.lost(error)
             if not self._settle(commit_id, part):
                 raise NotCommitted from error
+        except BaseException:
+            del self._in_doubt[commit_id]
+            raise
         else:
             del self._in_doubt[commit_id]
-            if said != "COMMIT":
-                raise StoreError(f"{self._address} answered {said!r} to a COMMIT")
 
     def _settle(self, commit_id: CommitId, part: int) -> bool:
         """Find out what came of a commit: it is on disk, or it never will be."""

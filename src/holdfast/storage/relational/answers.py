@@ -34,7 +34,7 @@ def answer_parent(transaction: Transaction, number: InstanceNumber, state: Insta
             for data in (
                 transaction.rows(transaction.sql.read_payload, number, payload.reference) if payload.reference else ()
             ):
-                transaction.change(transaction.sql.insert_payload, payload.reference, parent, *data)
+                transaction.do(transaction.sql.insert_payload, payload.reference, parent, *data)
             answer = answer_of(child, state, payload, time_ms=transaction.now_ms)
             tell_parent(transaction, parent, execution, answer)
 
@@ -42,4 +42,4 @@ def answer_parent(transaction: Transaction, number: InstanceNumber, state: Insta
 def tell_parent(transaction: Transaction, parent: InstanceNumber, execution: int, answer: ChildAnswer) -> None:
     """Into the inbox of the parent, stamped now (G10); somebody takes it in."""
     transaction.change(transaction.sql.insert_inbox, parent, execution, transaction.now_ms, encode_event(answer))
-    transaction.change(transaction.sql.wake_instance, parent)
+    transaction.do(transaction.sql.wake_instance, parent)

@@ -71,7 +71,7 @@ def keep_input(transaction: Transaction, number: InstanceNumber, data: bytes) ->
 def insert_payloads(transaction: Transaction, number: InstanceNumber, payloads: Sequence[LargePayload]) -> None:
     """Put large payloads into their own table."""
     for payload in payloads:
-        transaction.change(transaction.sql.insert_payload, payload.reference, number, payload.data)
+        transaction.do(transaction.sql.insert_payload, payload.reference, number, payload.data)
 
 
 def close_by_completion(transaction: Transaction, completion: Completion, ledger: int) -> bool:
@@ -127,7 +127,7 @@ def keep_in_inbox(transaction: Transaction, key: AttemptKey, answer: ActivityCom
     stamped = msgspec.structs.replace(offload(answer, payloads), time_ms=stamp_ms(answer.time_ms, now_ms))
     insert_payloads(transaction, key.number, payloads)
     transaction.change(transaction.sql.insert_inbox, key.number, key.execution, now_ms, encode_event(stamped))
-    transaction.change(transaction.sql.wake_instance, key.number)
+    transaction.do(transaction.sql.wake_instance, key.number)
 
 
 def reopen_for_inbox(transaction: Transaction, completion: Completion) -> None:

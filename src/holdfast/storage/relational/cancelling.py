@@ -42,7 +42,7 @@ def ask_to_end(transaction: Transaction, found: InstanceRecord, event: CancelReq
     changed = transaction.change(transaction.sql.request_cancel, state, found.number, found.state)
     require(changed == 1, f"instance {found.number} was not {found.state} any more inside one transaction")
     put(transaction, found, event, None)
-    transaction.change(transaction.sql.wake_instance, found.number)
+    transaction.do(transaction.sql.wake_instance, found.number)
 
 
 def put(

@@ -36,15 +36,17 @@ _encode = msgspec.json.Encoder().encode
 def leave_nothing_pending(transaction: Transaction, number: InstanceNumber) -> None:
     """Responses count as applied, messages and timers go, and open attempts are cancelled by the one table (A1).
 
-    Most instances leave nothing behind, and one look says so: it costs a quarter of what it spares.
+    Most instances leave nothing behind, and one look says so: where looks are cheap it costs a quarter of what it
+    spares.
     """
-    change = transaction.change
-    if transaction.rows(transaction.sql.has_pending, number)[0][0]:
-        change(transaction.sql.exit_responses, number)
-        change(transaction.sql.clear_inbox, number)
-        change(transaction.sql.forget_asked_updates, number)
-        change(transaction.sql.clear_timers, number)
-        change(transaction.sql.cancel_activities, transaction.now_ms, number)
+    sql, do = transaction.sql, transaction.do
+    if transaction.looks_first and not transaction.rows(sql.has_pending, number)[0][0]:
+        return
+    do(sql.exit_responses, number)
+    do(sql.clear_inbox, number)
+    do(sql.forget_asked_updates, number)
+    do(sql.clear_timers, number)
+    do(sql.cancel_activities, transaction.now_ms, number)
 
 
 def terminate(transaction: Transaction, found: InstanceRecord, reason: str) -> None:

@@ -114,5 +114,5 @@ def _update(transaction: Transaction, found: InstanceRecord, event: UpdateAccept
     verdict = note_update(transaction, found, event)
     if verdict is EventVerdict.DELIVER:
         put(transaction, found, event, name="")
-        transaction.change(transaction.sql.wake_instance, found.number)
+        transaction.do(transaction.sql.wake_instance, found.number)
     return verdict

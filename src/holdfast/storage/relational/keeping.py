@@ -8,6 +8,6 @@ def keep(transaction: Transaction, number: InstanceNumber, changes: tuple[KeptVa
     """Part of a guarded turn. A later execution of the instance finds what an earlier one kept."""
     for kept in changes:
         if kept.value is None:
-            transaction.change(transaction.sql.forget_kept, number, kept.key)
+            transaction.do(transaction.sql.forget_kept, number, kept.key)
         else:
-            transaction.change(transaction.sql.keep, number, kept.key, kept.value)
+            transaction.do(transaction.sql.keep, number, kept.key, kept.value)

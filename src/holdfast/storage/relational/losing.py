@@ -3,7 +3,7 @@
 from typing import Final
 
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
-from holdfast.core.liveness import LOSS_EVENT, WorkerKey, WorkerState
+from holdfast.core.liveness import LOSS_EVENT, WorkerKey
 from holdfast.storage.contract import Applied, AttemptRecord, Disown, Lose, Outcome, Rejected, Retry
 from holdfast.storage.endings import end_by_loss, transition
 from holdfast.storage.relational import attempts
@@ -16,8 +16,7 @@ NO_DEADLINE_MS: Final = 2**62
 
 def is_active(transaction: Transaction, key: WorkerKey) -> bool:
     """W6: whether a worker may act."""
-    rows = transaction.rows(transaction.sql.worker_state, key)
-    return bool(rows) and rows[0][0] == WorkerState.ACTIVE
+    return transaction.finds(transaction.sql.active_worker, key)
 
 
 def apply_lose(transaction: Transaction, lose: Lose) -> Outcome:

@@ -155,7 +155,7 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
     for new in turn.attempts:
         attempts.insert_attempt(transaction, number, execution, new)
     for activity in turn.abandoned:
-        change(transaction.sql.cancel_activity, transaction.now_ms, number, execution, activity)
+        transaction.do(transaction.sql.cancel_activity, transaction.now_ms, number, execution, activity)
     for timer in turn.timers_started:
         change(transaction.sql.start_timer, number, execution, timer.timer, timer.due_at_ms)
     for fired in turn.timers_ended:
@@ -267,7 +267,7 @@ def _stored_input(start: Start) -> bytes:
 
 def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber | None:
     first = start.first
-    rows = transaction.rows(
+    number = transaction.create(
         transaction.sql.start_instance,
         start.id,
         start.workflow,
@@ -282,7 +282,7 @@ def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber |
         start.input_hash,
         transaction.now_ms,
     )
-    return InstanceNumber(rows[0][0]) if rows else None
+    return None if number is None else InstanceNumber(number)
 
 
 def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecord:

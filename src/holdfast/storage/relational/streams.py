@@ -32,7 +32,7 @@ def apply_responses(transaction: Transaction, responses: Responses) -> Outcome:
     if event.time_ms < now_ms:
         event = msgspec.structs.replace(event, time_ms=stamp_ms(event.time_ms, now_ms))
     transaction.change(transaction.sql.insert_inbox, key.number, key.execution, now_ms, encode_event(event))
-    transaction.change(transaction.sql.wake_instance, key.number)
+    transaction.do(transaction.sql.wake_instance, key.number)
     return Applied(changed=count)
 
 

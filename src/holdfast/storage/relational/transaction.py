@@ -24,8 +24,25 @@ class Transaction(Protocol):
         """The statements of this database."""
         ...
 
+    @property
+    def looks_first(self) -> bool:
+        """Whether a look costs less than a change that meets nothing."""
+        ...
+
     def change(self, statement: str, *bindings: Any) -> int:
         """Run a statement that changes rows; the answer is how many."""
+        ...
+
+    def do(self, statement: str, *bindings: Any) -> None:
+        """Run a statement that changes rows, of which nobody needs to know how many."""
+        ...
+
+    def finds(self, statement: str, *bindings: Any) -> bool:
+        """Whether a look finds its row."""
+        ...
+
+    def create(self, statement: str, *bindings: Any) -> int | None:
+        """Insert an instance; the answer is its number, or None if its id is taken."""
         ...
 
     def rows(self, statement: str, *bindings: Any) -> list[Row]:

@@ -31,6 +31,7 @@ class SqliteTransaction:
     """Statements of one group, between its BEGIN and its COMMIT."""
 
     __slots__ = ("_changes", "_execute", "_fetch", "now_ms", "sql")
+    looks_first = True
 
     def __init__(self, connection: Connection, cursor: Cursor, now_ms: int) -> None:
         self._execute = cursor.execute
@@ -44,6 +45,19 @@ class SqliteTransaction:
         execute, changes = self._execute, self._changes
         execute(statement, bindings)
         return changes()
+
+    def do(self, statement: str, *bindings: Any) -> None:
+        """Run a statement that changes rows, of which nobody needs to know how many."""
+        self._execute(statement, bindings)
+
+    def finds(self, statement: str, *bindings: Any) -> bool:
+        """Whether a look finds its row."""
+        return bool(self.rows(statement, *bindings))
+
+    def create(self, statement: str, *bindings: Any) -> int | None:
+        """Insert an instance; the answer is its number, or None if its id is taken."""
+        rows = self.rows(statement, *bindings)
+        return rows[0][0] if rows else None
 
     def rows(self, statement: str, *bindings: Any) -> list[Row]:
         """Run a statement that gives rows."""

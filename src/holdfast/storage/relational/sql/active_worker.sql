@@ -1,2 +1,2 @@
 -- Read inside the write transaction: a dead worker's commits are refused (W6).
-SELECT state FROM workers WHERE key = ?
+SELECT 1 FROM workers WHERE key = ? AND state = 'ACTIVE'

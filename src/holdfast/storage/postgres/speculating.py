@@ -1,0 +1,156 @@
+"""A write transaction that goes by what nearly always comes true, and says everything to the server at once.
+
+A change that is guarded nearly always meets its one row. So changes are queued and taken as made, and the server makes
+them all in one call when something is asked, or with the COMMIT (`batching`). If one of them does not meet its row, the
+call fails, nothing is kept, and the writer applies the group again in a transaction that waits for each answer. Most
+groups cost one round trip.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from holdfast.core.gates import IdPolicy
+from holdfast.storage.contract import Completion, HeartbeatAttempt, Member, Release, Retry, Start, Turn
+from holdfast.storage.postgres.batching import Change, call_of, kinds_of
+from holdfast.storage.postgres.connecting import Connection
+from holdfast.storage.postgres.statements import statements_of
+from holdfast.storage.postgres.transaction import ask_all
+from holdfast.storage.relational.reading import Ask
+from holdfast.storage.relational.transaction import Row
+
+FRESH_MS: Final = 1_000
+"""How long numbers of instances are kept that were fetched and not used: they are to grow with time."""
+FEWEST_NUMBERS: Final = 4
+
+
+class Mistaken(Exception):
+    """A change outside of the function did not meet its one row."""
+
+
+class Numbers:
+    """Numbers for instances that are yet to be started, fetched with the groups before."""
+
+    def __init__(self) -> None:
+        self._fetched: deque[int] = deque()
+        self._fetched_ms = 0
+        self._taken = 0
+
+    def begin(self, now_ms: int) -> None:
+        """A group begins. Numbers that were fetched long ago are not used any more."""
+        if now_ms - self._fetched_ms > FRESH_MS:
+            self._fetched.clear()
+        self._taken = 0
+
+    @property
+    def wanted(self) -> int:
+        """How many the next group will need, if it is like this one."""
+        return max(0, self._taken - len(self._fetched))
+
+    def add(self, rows: Sequence[Row], now_ms: int) -> None:
+        self._fetched.extend(number for (number,) in rows)
+        self._fetched_ms = now_ms
+
+    def take(self, fetch: Callable[[int], Sequence[Row]], now_ms: int) -> int:
+        """The next one."""
+        if not self._fetched:
+            self.add(fetch(max(FEWEST_NUMBERS, 2 * self._taken)), now_ms)
+        self._taken += 1
+        return self._fetched.popleft()
+
+
+def is_likely(members: Sequence[Member]) -> bool:
+    """Whether a group is of the kind that nearly always goes as expected, and names no instance but its own."""
+    return all(_is_plain(member) for member in members)
+
+
+def _is_plain(member: Member) -> bool:
+    match member:
+        case Turn():
+            return not (member.family or member.sent)
+        case Start():
+            first = member.first
+            is_new = member.policy is IdPolicy.IDEMPOTENT and member.mail is None
+            return is_new and first is not None and not (first.family or first.sent)
+        case Completion() | Retry() | Release() | HeartbeatAttempt():
+            return True
+        case _:
+            return False
+
+
+class SpeculativeTransaction:
+    """Statements of one group. `asked` is what goes before them, the BEGIN first."""
+
+    looks_first = False
+
+    def __init__(self, connection: Connection, schema: str, now_ms: int, *, asked: list[Ask], numbers: Numbers) -> None:
+        self.sql = statements_of(schema)
+        self.now_ms = now_ms
+        self._connection = connection
+        self._schema = schema
+        self._asked = asked
+        self._numbers = numbers
+        self._queued: list[Change] = []
+        numbers.begin(now_ms)
+
+    def change(self, statement: str, *bindings: Any) -> int:
+        """Queue a statement that changes rows; one, as far as anybody can tell now."""
+        self._queued.append(Change(statement, bindings, one=True))
+        return 1
+
+    def do(self, statement: str, *bindings: Any) -> None:
+        """Queue a statement of which nobody needs to know how many rows it changes."""
+        self._queued.append(Change(statement, bindings, one=False))
+
+    def finds(self, statement: str, *bindings: Any) -> bool:
+        """Queue a look that nearly always finds its row."""
+        self._queued.append(Change(statement, bindings, one=True))
+        return True
+
+    def create(self, statement: str, *bindings: Any) -> int | None:
+        """Queue a new instance, under a number of our own."""
+        del statement
+        number = self._numbers.take(self._fetch_numbers, self.now_ms)
+        self._queued.append(Change(self.sql.start_numbered, (number, *bindings), one=True))
+        return number
+
+    def rows(self, statement: str, *bindings: Any) -> list[Row]:
+        """Say what is queued, and run a statement that gives rows."""
+        *_, rows = self._say((statement, *bindings))
+        return rows
+
+    def commit(self) -> None:
+        """Say what is queued, and commit. What the function does not know is judged before."""
+        kinds = kinds_of(self._schema)
+        if any(change.one and change.statement not in kinds for change in self._queued):
+            self._say()
+        if not self._numbers.wanted:
+            self._say(("COMMIT",))
+            return
+        *_, rows, _ = self._say((self.sql.next_numbers, self._numbers.wanted), ("COMMIT",))
+        self._numbers.add(rows, self.now_ms)
+
+    def _say(self, *more: Ask) -> list[list[Row]]:
+        """One round trip: what goes before, what is queued, and what is asked."""
+        asked, self._asked = self._asked, []
+        queued, self._queued = self._queued, []
+        calls = list(self._calls(queued))
+        answers = ask_all(self._connection, *asked, *(call for call, _ in calls), *more)
+        for (_, change), [(met, *_), *_] in zip(calls, answers[len(asked) :], strict=False):
+            if change is not None and change.one and met != 1:
+                raise Mistaken(f"{change.statement} met {met} rows")
+        return answers
+
+    def _calls(self, queued: Sequence[Change]) -> Iterator[tuple[Ask, Change | None]]:
+        """Neighbours that the function knows share a call; the others go alone."""
+        kinds = kinds_of(self._schema)
+        for is_known, changes in groupby(queued, key=lambda change: change.statement in kinds):
+            if is_known:
+                yield call_of(self._schema, list(changes)), None
+            else:
+                yield from ((((change.statement, *change.values), change)) for change in changes)
+
+    def _fetch_numbers(self, count: int) -> Sequence[Row]:
+        [rows] = ask_all(self._connection, (self.sql.next_numbers, count))
+        return rows
