@@ -27,7 +27,6 @@ GLANCE_SECONDS = 0.01
 AGAIN_SECONDS = 0.2
 START_TRIES = 20
 CHILDREN_LEFT = "is still in use"
-LAST_WORDS = 500
 READY = ("ready", "standby")
 STATUS_LINE = 7
 SAFE: Mapping[str, str] = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
@@ -44,9 +43,9 @@ SETTINGS: Mapping[str, str] = {
 SUPERVISOR = """
 exec 3<&0
 "$@" 3<&- & server=$!
-(read _; kill -QUIT $server) <&3 3<&- & watcher=$!
+(read _; kill -QUIT $server 2>/dev/null) <&3 3<&- & watcher=$!
 wait $server
-kill $watcher
+kill $watcher 2>/dev/null
 """
 """Ends with the server, and ends the server when its input ends, which it does when the test process is gone."""
 
@@ -103,12 +102,13 @@ class Cluster:
         """
         before, words = self._status(), ""
         for _ in range(START_TRIES):
+            said = self.log.stat().st_size if self.log.exists() else 0
             self._supervisor = self._begin()
             if self._became_ready(self._supervisor, before):
                 return
             self._forget()
-            words = self.log.read_text(encoding="utf-8", errors="replace")
-            if CHILDREN_LEFT not in words[-LAST_WORDS:]:
+            words = self.log.read_bytes()[said:].decode(errors="replace")
+            if CHILDREN_LEFT not in words:
                 break
             time.sleep(AGAIN_SECONDS)
         raise RuntimeError(f"PostgreSQL did not start:\n{words}")

@@ -12,7 +12,15 @@ from tests.postgres.server import Place
 from holdfast.errors import StoreError
 from holdfast.storage.postgres import connecting
 from holdfast.storage.postgres.address import Address, parse
-from holdfast.storage.postgres.connecting import Connection, Reconnecting, connect, pause_seconds, settings, spread
+from holdfast.storage.postgres.connecting import (
+    Connection,
+    Reconnecting,
+    connect,
+    one_round_trip,
+    pause_seconds,
+    settings,
+    spread,
+)
 from holdfast.storage.postgres.faults import NotPrimary
 
 
@@ -203,3 +211,34 @@ def test_pauses_grow_to_a_bound_and_are_out_of_step() -> None:
     numbers = {spread() for _ in range(100)}
     assert len(numbers) == 100
     assert all(0 <= number < 1 for number in numbers)
+
+
+def test_a_transaction_whose_client_vanished_after_a_round_trip_is_ended(postgres: Place) -> None:
+    """After psycopg's own pipelines the server does not count how long a transaction is idle."""
+    address = parse(postgres.url)
+    with connect(address) as connection, postgres.connect() as other:
+        with one_round_trip(connection):
+            connection.execute("BEGIN")
+            connection.execute("SET LOCAL idle_in_transaction_session_timeout = 100")
+            answer = connection.execute("SELECT 7")
+        assert answer.fetchall() == [(7,)]
+        pid = connection.info.backend_pid
+        alive = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"
+        while other.execute(alive, (pid,)).fetchone() != (0,):
+            other.execute("SELECT pg_sleep(0.05)")
+        with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+            connection.execute("SELECT 1")
+
+
+def test_a_round_trip_that_fails_leaves_a_connection_that_works(postgres: Place) -> None:
+    with connect(parse(postgres.url)) as connection:
+
+        def fail() -> None:
+            with one_round_trip(connection):
+                for statement in ("BEGIN", "SELECT 1 / 0", "SELECT 7"):
+                    connection.execute(statement)
+
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            fail()
+        connection.execute("ROLLBACK")
+        assert connection.execute("SELECT 7").fetchone() == (7,)

@@ -10,7 +10,8 @@ import logging
 import os
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final, cast
 
@@ -206,3 +207,17 @@ class Reconnecting:
 def _line(error: BaseException) -> str:
     """The error's text in one line."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+@contextmanager
+def one_round_trip(connection: Connection) -> Generator[None]:
+    """Statements that are sent together and answered together. Answers may be looked at afterwards only.
+
+    psycopg ends a pipeline with a Sync and then a Flush. At the Flush the server stops its clock for transactions that
+    are idle, and one whose client vanished right after would keep its locks for ever. So the Sync is the last message,
+    which brings the answers as well.
+    """
+    with connection.pipeline() as pipeline:
+        fetch = pipeline._fetch_gen  # noqa: SLF001 - a test notices if it goes
+        pipeline._fetch_gen = lambda *, flush: fetch(flush=False)  # type: ignore[method-assign]  # noqa: SLF001, ARG005
+        yield

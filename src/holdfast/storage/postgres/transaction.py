@@ -4,7 +4,7 @@ from typing import Any
 
 from psycopg import RawCursor
 
-from holdfast.storage.postgres.connecting import Connection
+from holdfast.storage.postgres.connecting import Connection, one_round_trip
 from holdfast.storage.relational.reading import Ask
 from holdfast.storage.relational.statements import Statements
 from holdfast.storage.relational.transaction import Row
@@ -13,7 +13,7 @@ from holdfast.storage.relational.transaction import Row
 def ask_all(connection: Connection, *asked: Ask) -> list[list[Row]]:
     """Run statements in one round trip. One that gives no rows is answered by how many it changed."""
     cursors: list[Any] = []
-    with connection.pipeline():
+    with one_round_trip(connection):
         for ask in asked:
             cursor: Any = RawCursor(connection)  # it takes literal texts only, by its types
             cursors.append(cursor.execute(ask[0], ask[1:], binary=True))
