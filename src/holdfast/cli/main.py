@@ -14,6 +14,7 @@ from holdfast.cli.explain import explain
 from holdfast.cli.history import history
 from holdfast.cli.list import list_instances
 from holdfast.cli.query import query
+from holdfast.cli.queues import queues
 from holdfast.cli.run import run
 from holdfast.cli.show import show
 from holdfast.cli.terminate import terminate
@@ -21,6 +22,7 @@ from holdfast.cli.texts import safe_lines
 from holdfast.cli.update import update
 from holdfast.cli.verify import verify
 from holdfast.cli.watch import watch
+from holdfast.cli.workers import workers
 from holdfast.errors import HoldfastError
 
 app = typer.Typer(
@@ -57,6 +59,8 @@ app.command()(update)
 app.command()(watch)
 app.command()(cancel)
 app.command()(terminate)
+app.command()(workers)
+app.command()(queues)
 app.command()(verify)
 app.command()(explain)
 app.command()(history)

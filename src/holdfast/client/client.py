@@ -14,6 +14,7 @@ from holdfast.authoring.workflow import BoundWorkflow
 from holdfast.client.asking import Asking
 from holdfast.client.calls import Call, call_of, with_started
 from holdfast.client.handle import Handle
+from holdfast.client.overview import Overview
 from holdfast.client.pages import NEWEST, check_page
 from holdfast.client.telling import ended_with, is_for_others, was_delivered
 from holdfast.client.views import Summary, summary
@@ -55,7 +56,7 @@ Raised = tuple[str | Event[Any], Any]
 """An event with its value."""
 
 
-class Client:
+class Client(Overview):
     """Made by `holdfast.connect`, and everything a client can do an `Engine` can, too."""
 
     def __init__(self, store: SqliteStore, registry: Registry, surroundings: Surroundings) -> None:

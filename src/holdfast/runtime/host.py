@@ -5,6 +5,7 @@ judged; if anything is unclear the answer is "alive", and the lease decides.
 """
 
 import os
+import socket
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,8 @@ class HostIdentity(msgspec.Struct, frozen=True):
     namespace: int
     pid: int
     started: str
+    name: str = ""
+    """What people call the machine. Nobody is judged by it."""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
@@ -37,14 +40,14 @@ def decode_identity(data: bytes) -> HostIdentity | None:
 
 def this_process() -> HostIdentity:
     """The identity of the process that asks. Where the system does not tell, nobody is ever judged."""
-    pid = os.getpid()
+    pid, name = os.getpid(), socket.gethostname()
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         namespace = Path("/proc/self/ns/pid").stat().st_ino
         stat = _stat_of(pid)
     except OSError:
-        return HostIdentity("", 0, pid, "")
-    return HostIdentity(boot_id, namespace, pid, stat[START_TIME_FIELD])
+        return HostIdentity("", 0, pid, "", name)
+    return HostIdentity(boot_id, namespace, pid, stat[START_TIME_FIELD], name)
 
 
 def is_dead(other: HostIdentity, own: HostIdentity) -> bool:

@@ -244,7 +244,12 @@ class Worker:
 
     async def _register(self) -> None:
         loop = asyncio.get_running_loop()
-        registration = Registration(host=self._host.encode(), queues=",".join(self._queues), build=self._registry.build)
+        registration = Registration(
+            host=self._host.encode(),
+            queues=msgspec.json.encode(self._queues).decode(),
+            build=self._registry.build,
+            slots=self.runner.slots,
+        )
         lease: Lease = self._surroundings.make_lease(
             self._store,
             self._providers,

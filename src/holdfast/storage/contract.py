@@ -75,9 +75,11 @@ from holdfast.storage.records import (
     LargePayload,
     Loaded,
     NewAttempt,
+    QueueRow,
     Record,
     TimerRow,
     UpdateRow,
+    WorkerLoad,
     WorkerRow,
 )
 
@@ -130,6 +132,7 @@ __all__ = [
     "Parent",
     "PendingExit",
     "Question",
+    "QueueRow",
     "Record",
     "Registration",
     "Rejected",
@@ -150,6 +153,7 @@ __all__ = [
     "UpdateAnswer",
     "UpdateRow",
     "Waiting",
+    "WorkerLoad",
     "WorkerRow",
 ]
 
@@ -159,7 +163,10 @@ class Registration(Record, frozen=True):
 
     host: bytes
     queues: str
+    """The names of the queues that it serves, as a JSON list."""
     build: str
+    slots: int = 0
+    """How many bodies it runs at once."""
 
 
 class Store(Protocol):
@@ -178,7 +185,7 @@ class Store(Protocol):
         ...
 
     async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        """Write a group in one transaction. Outcomes are in the order of the members."""
+        """Write a group in one transaction; several may be handed in at once. Outcomes are in the order of members."""
         ...
 
     async def was_committed(self, commit_id: CommitId) -> bool:
@@ -295,6 +302,14 @@ class Store(Protocol):
 
     async def workers(self) -> list[WorkerRow]:
         """Every worker that is known."""
+        ...
+
+    async def worker_loads(self) -> list[WorkerLoad]:
+        """How much is in the name of each worker that has anything."""
+        ...
+
+    async def queues(self) -> list[QueueRow]:
+        """Every queue that has attempts which wait or run, by name."""
         ...
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:

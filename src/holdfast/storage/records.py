@@ -206,3 +206,23 @@ class WorkerRow(Record, frozen=True):
     queues: str
     build: str
     registered_at_ms: int
+    slots: int = 0
+
+
+class WorkerLoad(Record, frozen=True):
+    """How much is in a worker's name: attempts that are not closed, and instances."""
+
+    key: WorkerKey
+    attempts: int
+    instances: int
+
+
+class QueueRow(Record, frozen=True):
+    """What waits and runs in a queue. `later` is READY, and has to wait for its time: a retry, mostly."""
+
+    queue: str
+    ready: int
+    later: int
+    running: int
+    oldest_at_ms: int | None = None
+    """Since when the oldest one waits that is not for later."""

@@ -18,8 +18,10 @@ from holdfast.storage.contract import (
     InstanceNumber,
     InstanceRecord,
     Loaded,
+    QueueRow,
     UpdateRow,
     Waiting,
+    WorkerLoad,
     WorkerRow,
 )
 from holdfast.storage.large import references_in
@@ -31,6 +33,7 @@ from holdfast.storage.relational.rows import (
     history_of,
     inbox_of,
     instance_of,
+    queue_of,
     timer_of,
     worker_of,
 )
@@ -186,3 +189,10 @@ class RelationalReads(ABC):
 
     async def workers(self) -> list[WorkerRow]:
         return [worker_of(row) for row in await self._read(self.sql.read_workers)]
+
+    async def worker_loads(self) -> list[WorkerLoad]:
+        rows = sorted(await self._read(self.sql.worker_loads))
+        return [WorkerLoad(key=key, attempts=attempts, instances=instances) for key, attempts, instances in rows]
+
+    async def queues(self) -> list[QueueRow]:
+        return sorted(map(queue_of, await self._read(self.sql.queues, self.now_ms())), key=lambda row: row.queue)

@@ -13,6 +13,7 @@ from holdfast.storage.contract import (
     InboxRow,
     InstanceRecord,
     Parent,
+    QueueRow,
     TimerRow,
     WorkerRow,
 )
@@ -119,4 +120,9 @@ def worker_of(row: Row) -> WorkerRow:
         queues=row[6],
         build=row[7],
         registered_at_ms=row[8],
+        slots=row[9],
     )
+
+
+def queue_of(row: Row) -> QueueRow:
+    return QueueRow(queue=row[0], ready=row[1], later=row[2], running=row[3], oldest_at_ms=row[4])

@@ -73,6 +73,8 @@ class SqliteStore(RelationalReads):
         self._generation = generation()
         self._commit_ms = 0.0
         self._groups = 0
+        self._waiting = 0
+        """Groups on the writer's thread, which has the writer to itself: several may hand in groups at once."""
 
     @property
     def path(self) -> Path:
@@ -128,13 +130,17 @@ class SqliteStore(RelationalReads):
     async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         writer = self._open(self._writer)
         self._groups += 1
-        if self._commit_ms < SLOW_COMMIT_MS or self._groups % PROBE_EVERY == 0:
+        if not self._waiting and (self._commit_ms < SLOW_COMMIT_MS or self._groups % PROBE_EVERY == 0):
             outcomes = writer.try_write(commit_id, members)
             if outcomes is not None:
                 took_ms = min(writer.last_commit_ms, LONGEST_COUNTED_MS)
                 self._commit_ms += (took_ms - self._commit_ms) * SMOOTHING
                 return outcomes
-        return await self._on_writer_thread(lambda: writer.write(commit_id, members))
+        self._waiting += 1
+        try:
+            return await self._on_writer_thread(lambda: writer.write(commit_id, members))
+        finally:
+            self._waiting -= 1
 
     async def was_committed(self, commit_id: CommitId) -> bool:
         return bool(await self._read(self.sql.find_commit, commit_id))

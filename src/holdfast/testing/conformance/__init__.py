@@ -21,6 +21,7 @@ from holdfast.testing.conformance.inputs import InputRules
 from holdfast.testing.conformance.instances import InstanceRules
 from holdfast.testing.conformance.keeping import KeepingRules
 from holdfast.testing.conformance.lost_owners import LostOwnerRules
+from holdfast.testing.conformance.overview import OverviewRules
 from holdfast.testing.conformance.policies import PolicyRules
 from holdfast.testing.conformance.questions import QuestionRules
 from holdfast.testing.conformance.sharing import SharingRules
@@ -50,5 +51,6 @@ class StoreConformance(
     DeadlineRules,
     UpdateRules,
     QuestionRules,
+    OverviewRules,
 ):
     """All of the rules."""

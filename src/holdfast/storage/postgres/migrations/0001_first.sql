@@ -174,7 +174,8 @@ CREATE TABLE workers (
     host             BYTEA NOT NULL,
     queues           TEXT COLLATE "C" NOT NULL,
     build            TEXT COLLATE "C" NOT NULL,
-    registered_at_ms BIGINT NOT NULL
+    registered_at_ms BIGINT NOT NULL,
+    slots            BIGINT NOT NULL                        -- how many bodies it runs at once
 );
 
 -- Groups that were written. One that fell into parts has several rows. Whoever has lost the connection at a commit puts a

@@ -169,7 +169,8 @@ CREATE TABLE workers (
     host             BLOB    NOT NULL,
     queues           TEXT    NOT NULL,
     build            TEXT    NOT NULL,
-    registered_at_ms INTEGER NOT NULL
+    registered_at_ms INTEGER NOT NULL,
+    slots            INTEGER NOT NULL                   -- how many bodies it runs at once
 );
 
 CREATE TABLE commits (

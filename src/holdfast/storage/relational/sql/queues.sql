@@ -1,0 +1,13 @@
+-- A read: what waits in each queue, in the index of what waits alone, and what runs, of which there is never much.
+SELECT queue, CAST(sum(ready) AS BIGINT), CAST(sum(later) AS BIGINT), CAST(sum(running) AS BIGINT), min(oldest_at_ms)
+FROM (
+    SELECT queue, count(*) FILTER (WHERE available_at_ms <= ?1) AS ready,
+        count(*) FILTER (WHERE available_at_ms > ?1) AS later, 0 AS running,
+        min(available_at_ms) FILTER (WHERE available_at_ms <= ?1) AS oldest_at_ms
+    FROM attempts WHERE state = 'READY' GROUP BY queue
+    UNION ALL
+    SELECT queue, 0, 0, count(*), NULL FROM attempts
+    WHERE owner IS NOT NULL AND closed_at_ms IS NULL
+    GROUP BY queue
+) AS counted
+GROUP BY queue
