@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from holdfast.client.engine import Engine, connect
     from holdfast.client.handle import Handle
     from holdfast.client.watching import Change
+    from holdfast.client.worker import Worker
 
 __all__ = [
     "Activity",
@@ -117,6 +118,7 @@ __all__ = [
     "UpdateRejected",
     "UpdateUnfinished",
     "UsageError",
+    "Worker",
     "WorkerLost",
     "Workflow",
     "WorkflowBlocked",
@@ -164,6 +166,7 @@ _WHERE = {
     "Retry": "authoring.retry",
     "StreamActivity": "authoring.activity",
     "Update": "authoring.handlers",
+    "Worker": "client.worker",
     "Workflow": "authoring.workflow",
     "WorkflowInfo": "authoring.inside",
     "activity": "authoring.activity",

@@ -297,6 +297,28 @@ async def looks(client: hf.Client, handle: hf.Handle[str]) -> None:
     del running, status
 
 
+async def works(client: hf.Client) -> None:
+    worker = hf.Worker(
+        client, workflows=[listens], activities=[charge, count], queues=["default", "slow"], max_activities=10, lease=10
+    )
+    assert_type(await worker.run(), None)
+    async with hf.Worker(client, activities=[charge], lease=timedelta(seconds=5)) as running:
+        assert_type(running, hf.Worker)
+        assert_type(running.key, str | None)
+        assert_type(running.running, int)
+        running.drain(timeout=timedelta(seconds=30))
+        running.drain("soon")  # type: ignore[arg-type]
+        running.stop()
+    (described,) = await client.workers()
+    assert_type(described.lease_left, float)
+    assert_type(described.queues, list[str])
+    assert_type([queue.ready for queue in await client.queues()], list[int])
+    hf.Worker("shop.db", workflows=[listens])  # type: ignore[arg-type]
+    hf.Worker(client, modules=["shop"])  # type: ignore[list-item]
+    hf.Worker(client, workflows=[charge])  # type: ignore[list-item]
+    hf.Worker(client, workflows=[listens], max_activities="many")  # type: ignore[arg-type]
+
+
 @hf.workflow  # type: ignore[arg-type]
 def not_async(order: Order) -> str:
     return order.card

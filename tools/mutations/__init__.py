@@ -15,9 +15,10 @@ from tools.mutations.mutant import Mutant
 from tools.mutations.running import CLIENT, REPLAY, RUNTIME
 from tools.mutations.storage import STATEMENTS, STORE
 from tools.mutations.streams import FLOWS
+from tools.mutations.workers import WORKERS
 
 __all__ = ["MUTANTS", "Mutant"]
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
-    STATEMENTS + STORE + IDS + MESSAGES + FLOWS + ASKING + DEADLINES + CHILDREN + RUNTIME + REPLAY + CLIENT
+    STATEMENTS + STORE + IDS + MESSAGES + FLOWS + ASKING + DEADLINES + CHILDREN + RUNTIME + REPLAY + CLIENT + WORKERS
 )

@@ -47,7 +47,7 @@ IDS: Final = (
     in_python(
         "bodies of an ended instance go on",
         "A9",
-        "client/engine",
+        "client/client",
         "self._worker.instances.drop(number)",
         "pass",
         TERMINATE,

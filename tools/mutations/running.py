@@ -34,7 +34,7 @@ RUNTIME: Final = (
     in_python(
         "a start is told before it is committed",
         "G11",
-        "client/engine",
+        "client/beside",
         "                outcome = await decided",
         "                from holdfast.storage.contract import StartedInstance\n"
         "                outcome = StartedInstance(instance=None, created=True)",

@@ -12,7 +12,8 @@ from holdfast.authoring.names import checked_name, checked_reason
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow
 from holdfast.client.asking import Asking
-from holdfast.client.calls import Call, call_of, with_started
+from holdfast.client.beside import Beside
+from holdfast.client.calls import Call, call_of
 from holdfast.client.handle import Handle
 from holdfast.client.overview import Overview
 from holdfast.client.pages import NEWEST, check_page
@@ -30,7 +31,6 @@ from holdfast.payloads.failures import Resolver
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.surroundings import Bell, Surroundings
-from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import (
     Close,
     Deliver,
@@ -56,7 +56,7 @@ Raised = tuple[str | Event[Any], Any]
 """An event with its value."""
 
 
-class Client(Overview):
+class Client(Beside, Overview):
     """Made by `holdfast.connect`, and everything a client can do an `Engine` can, too."""
 
     def __init__(self, store: SqliteStore, registry: Registry, surroundings: Surroundings) -> None:
@@ -83,7 +83,8 @@ class Client(Overview):
         self._bell.open()
 
     async def close(self) -> None:
-        """Let go of the store. Instances stay; whoever opens the store next finds them."""
+        """Let go of the store. Instances stay; whoever opens the store next finds them. A worker leaves first."""
+        await self.end_work()
         await self._committer.drain()
         self._waiters.stop()
         self.asking.changes.stop()
@@ -274,11 +275,6 @@ class Client(Overview):
         return self._store
 
     @property
-    def worker(self) -> Worker | None:
-        """The worker of this process, which only an engine has."""
-        return None
-
-    @property
     def resolve(self) -> Resolver:
         return self._registry.resolve
 
@@ -362,12 +358,10 @@ class Client(Overview):
 
     # ------------------------------------------------------------ inside
 
-    async def _commit_start(self, start: Start, started: Started) -> Outcome:
-        """Create the instance; its start waits in its inbox for whoever claims it."""
-        return await self._committer.commit(with_started(start, started))
-
     def _ended_from_outside(self, instance_id: InstanceId, number: InstanceNumber) -> None:
         """An instance was ended by this process, and not by its own code."""
+        if self._worker is not None:
+            self._worker.instances.drop(number)
         self._waiters.ended(instance_id, number)
 
     def _committed(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
@@ -378,13 +372,13 @@ class Client(Overview):
         if self._bell is not None and any(is_for_others(member) for member in members):
             self._bell.notify()
 
-    def _sent(self) -> None:
-        """A message of this process is on disk. Its end, if it causes one, is told by whoever takes it."""
-
     def _rung(self) -> None:
         """Another process has written something."""
         self._woken()
+        if self._worker is not None:
+            self._worker.questions.look()
 
     def _woken(self) -> None:
         self._waiters.look()
         self.asking.changes.ring()
+        self._sent()

@@ -1,32 +1,26 @@
 """The engine: a client and a worker in one process, around one store."""
 
-import asyncio
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Final, Self
 
 from holdfast.authoring.activity import Activity
-from holdfast.authoring.durations import Duration, timeout_milliseconds
-from holdfast.authoring.names import checked_name
-from holdfast.authoring.options import several, whole_number
+from holdfast.authoring.durations import Duration
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
+from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, worker_options
 from holdfast.client.client import Client
-from holdfast.core.events import Started
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.core.options import DEFAULT_QUEUE
-from holdfast.errors import InvalidOption, UsageError, WorkerFenced
-from holdfast.runtime.last_words import LastWords
+from holdfast.errors import InvalidOption, UsageError
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
-from holdfast.storage.contract import Failed, InstanceId, InstanceNumber, Outcome, Rejected, Start
 from holdfast.storage.sqlite.store import SqliteStore
 
 logger = logging.getLogger("holdfast")
 
-DEFAULT_MAX_ACTIVITIES: Final = 100
 DURABILITIES: Final = ("full", "relaxed")
 
 
@@ -51,51 +45,24 @@ class Engine(Client):
         durability: str = "full",
         surroundings: Surroundings | None = None,
     ) -> None:
-        lease_ms = timeout_milliseconds(lease, "lease")
-        if lease_ms is None:
-            raise InvalidOption("lease must be a number of seconds or a timedelta, not None")
+        self._options = worker_options(queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease)
         world = surroundings or Surroundings()
         super().__init__(open_store(store, durability, world), Registry(modules, workflows, activities), world)
-        self._options: dict[str, Any] = {
-            "queues": tuple(checked_name(queue, "a queue") for queue in several(queues, "queues")),
-            "max_activities": whole_number(max_activities, "max_activities", least=1),
-            "cache_size": whole_number(cache_size, "cache_size", least=0),
-            "lease_ms": lease_ms,
-        }
-        self._worker: Worker | None = None
         self._missed: set[str] = set()
 
     async def __aenter__(self) -> Self:
         if self._worker is not None:
             raise UsageError("this engine runs already; use it as it is, or make another one")
         await self.open()
-        self._worker = self._new_worker()
-        self._committer = self._worker.committer
         try:
-            await self._worker.start()
-        except Exception:
-            await self.__aexit__(None, None, None)
+            await self.begin_work(self._new_worker())
+        except BaseException:
+            await self.close()
             raise
         return self
 
     def _new_worker(self) -> Worker:
-        return Worker(
-            self._store,
-            self._registry,
-            self._surroundings,
-            words=LastWords(self._store.path),
-            ended=self._waiters.ended,
-            committed=self._committed,
-            **self._options,
-        )
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._worker is not None:
-            await self._worker.stop()
-            self._worker = None
-        await self.close()
+        return self.make_worker(self._registry, self._options)
 
     async def abandon(self) -> None:
         """Let go of the store without a word, as a killed process does. For tests."""
@@ -107,23 +74,6 @@ class Engine(Client):
             self._bell = None
         await self._store.close()
 
-    async def _commit_start(self, start: Start, started: Started) -> Outcome:
-        """Create the instance together with its first turn where that is possible."""
-        worker = self._worker
-        if worker is not None and start.workflow in self._registry.workflows:
-            decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-            if worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
-                outcome = await decided
-                if start.deadline is not None:
-                    worker.look()  # it may be nearer than what is waited for
-                if not _lacked_a_lease(outcome):
-                    return outcome
-        outcome = await super()._commit_start(start, started)
-        if worker is not None:
-            worker.look()
-            self._note_unknown(start.workflow)
-        return outcome
-
     def _note_unknown(self, workflow: str) -> None:
         """Started for others, or by mistake: nobody knows but who reads the log. Once for each name."""
         if workflow not in self._registry.workflows and workflow not in self._missed:
@@ -134,29 +84,6 @@ class Engine(Client):
                 workflow,
                 known,
             )
-
-    def _ended_from_outside(self, instance_id: InstanceId, number: InstanceNumber) -> None:
-        if self._worker is not None:
-            self._worker.instances.drop(number)
-        super()._ended_from_outside(instance_id, number)
-
-    def _rung(self) -> None:
-        super()._rung()
-        if self._worker is not None:
-            self._worker.questions.look()
-
-    def _sent(self) -> None:
-        if self._worker is not None:
-            self._worker.look()
-
-    def _woken(self) -> None:
-        super()._woken()
-        self._sent()
-
-    @property
-    def worker(self) -> Worker | None:
-        """The worker of this engine, while it runs."""
-        return self._worker
 
     @property
     def abandoned_threads(self) -> int:
@@ -204,13 +131,3 @@ async def connect(
     client = Client(open_store(store, durability, world), Registry(modules, workflows, ()), world)
     await client.open()
     return client
-
-
-def _lacked_a_lease(outcome: Outcome) -> bool:
-    """Whether the first turn may be what was refused. The start alone is in nobody's name, and is tried again."""
-    return isinstance(outcome, Rejected) or (isinstance(outcome, Failed) and isinstance(outcome.error, WorkerFenced))
-
-
-def _settle(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
-    if not future.done():
-        future.set_result(outcome)

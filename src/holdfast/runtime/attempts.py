@@ -128,6 +128,11 @@ class AttemptRunner:
             running.is_abandoned = True
             running.stop()
 
+    async def finish(self) -> None:
+        """W10: give every body its time, however long it needs."""
+        while tasks := {task for each in self.running.values() if (task := each.task or self._carriers.carrier)}:
+            await asyncio.wait(tasks)
+
     async def stop(self) -> None:
         """W10: tell every body to stop that can be told, and wait a while for them. Whoever gives a result meanwhile is
         heard; the attempts of the others stay RUNNING in the store until somebody takes them over.

@@ -56,7 +56,7 @@ class Claims:
         self._queues = queues
         self._names, self._workflows = tuple(registry.activities), tuple(registry.workflows)
         self._missed: set[str] = set()
-        self._wake = asyncio.Event()
+        self._wake, self._is_closed = asyncio.Event(), False
         self._last_row = self.looked_at_ms = 0
         self.has_backlog = False
         """Attempts wait that had no free slot at the last look: nobody who comes later overtakes them."""
@@ -65,9 +65,14 @@ class Claims:
         """There may be something to claim."""
         self._wake.set()
 
+    def close(self) -> None:
+        """Claim nothing more. What is being claimed is taken."""
+        self._is_closed = True
+        self.look()
+
     async def run(self, instances: InstanceOwner) -> None:
-        """Claim and wait, for ever."""
-        while True:
+        """Claim and wait, until it is closed."""
+        while not self._is_closed:
             self._wake.clear()
             try:
                 claimed = await self._claim(instances)
@@ -95,7 +100,7 @@ class Claims:
     async def _claim(self, instances: InstanceOwner) -> bool:
         """Take what there is to take. Whether anything was taken."""
         if instances.live.continued:
-            await self._wake_continued(instances)
+            await self.wake_continued(instances)
         await self.take_messages(instances)
         self.looked_at_ms = self._store.now_ms()
         due_ms = await self.next_wake_ms()
@@ -107,7 +112,7 @@ class Claims:
         has_attempts = await self._claim_attempts()
         return has_deadlines or has_instances or has_attempts
 
-    async def _wake_continued(self, instances: InstanceOwner) -> None:
+    async def wake_continued(self, instances: InstanceOwner) -> None:
         """Begin the executions that follow those which ended here (G4), unless somebody else has them by now."""
         live = instances.live
         while live.continued:

@@ -18,6 +18,7 @@ from holdfast.payloads.failures import Failure, qualified_name
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.host import HostIdentity, decode_identity, is_dead
 from holdfast.runtime.last_words import LastWords
+from holdfast.runtime.lease import MILLISECONDS
 from holdfast.storage.contract import (
     Applied,
     AttemptKey,
@@ -64,16 +65,18 @@ class Janitor:
         self._judge_same_host = judge_same_host
         self._expired = expired
         self._rounds = 0
+        self._next_deadline_ms: int | None = None
+
+    def pause_seconds(self, longest: float) -> float:
+        """Until the next round: no longer than that, and no further than to where the next lease ends."""
+        deadline_ms, self._next_deadline_ms = self._next_deadline_ms, None  # a round that fails is not repeated at once
+        if deadline_ms is None:
+            return longest
+        return min(longest, max(0, deadline_ms - self._store.now_ms()) / MILLISECONDS)
 
     async def look(self, own: WorkerKey) -> bool:
         """One round. Whether anything was found that somebody may go on with now."""
-        found = False
-        for worker in await self._store.workers():
-            if worker.state != WorkerState.ACTIVE or worker.key == own:
-                continue
-            overdue = worker.deadline_ms <= self._store.now_ms()
-            if overdue or self._is_dead_here(worker.host):
-                found |= await self.lose(worker.key, at_deadline=overdue)
+        found = await self._look_after_workers(own)
         if self._rounds % VERIFY_EVERY == 0:
             for key in await self._store.stranded_owners():
                 found |= await self.lose(key, at_deadline=False)
@@ -82,6 +85,20 @@ class Janitor:
             found |= await self._expire(attempt)
         for number, execution in await self._store.unfinished_closings(FAMILIES):
             found |= await self._close_children(number, execution)
+        return found
+
+    async def _look_after_workers(self, own: WorkerKey) -> bool:
+        """W6, W11: whose lease has run out, or who is dead on this host, is lost."""
+        found, deadlines = False, list[int]()
+        for worker in await self._store.workers():
+            if worker.state != WorkerState.ACTIVE or worker.key == own:
+                continue
+            overdue = worker.deadline_ms <= self._store.now_ms()
+            if overdue or self._is_dead_here(worker.host):
+                found |= await self.lose(worker.key, at_deadline=overdue)
+            else:
+                deadlines.append(worker.deadline_ms)
+        self._next_deadline_ms = min(deadlines, default=None)
         return found
 
     async def _close_children(self, number: InstanceNumber, execution: int) -> bool:

@@ -76,9 +76,9 @@ class Worker:
         committed: Callable[[Sequence[Member], Sequence[Outcome]], None],
     ) -> None:
         self._surroundings, self._providers = surroundings, surroundings.providers
-        self._store, self._registry = store, registry
+        self._store, self.registry, self.stopped = store, registry, asyncio.Event()
         self._queues, self._lease_ms = queues, lease_ms
-        self._host, self._is_stopping = this_process(), False
+        self._host, self._is_stopping, self._is_draining = this_process(), False, False
         self._lease: Lease | None = None
         self._given_up: Lease | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -123,7 +123,7 @@ class Worker:
         self._beginning: set[LiveInstance] = set()
 
     def _make_questions(self) -> Questions:
-        known = (self._store, self._registry, self.committer, self.instances)
+        known = (self._store, self.registry, self.committer, self.instances)
         return Questions(*known, runs=self.runs, key=lambda: self.key)
 
     def _make_net(self) -> Net:
@@ -149,6 +149,11 @@ class Worker:
         )
 
     @property
+    def is_running(self) -> bool:
+        """Whether it is registered."""
+        return self._lease is not None
+
+    @property
     def key(self) -> WorkerKey:
         """The key under which this worker acts now."""
         if self._lease is None:
@@ -170,6 +175,21 @@ class Worker:
             asyncio.create_task(self._net.run(), name="holdfast-net"),
             asyncio.create_task(self.questions.run(), name="holdfast-questions"),
         ]
+
+    async def drain(self) -> None:
+        """W10: claim nothing more, let go of the instances at once, and give the bodies that run their time.
+
+        The lease is kept, and answers are recorded for whoever goes on with them. `stop` follows, or cuts it off.
+        """
+        claiming = self._tasks[0]
+        self.claims.close()
+        await claiming  # what a claim on its way still takes is run
+        self._is_stopping = self._is_draining = True
+        await self.committer.drain()  # first turns become live, and what they begin at once runs
+        await self.claims.wake_continued(self.instances)
+        await self.instances.release_all()
+        logger.info("worker %s drains: %d activities run", self.key, len(self.runner.running))
+        await self.runner.finish()
 
     async def stop(self) -> None:
         """W10: stop cleanly. What ends meanwhile is recorded; what runs on is given up and moves on at once."""
@@ -195,6 +215,7 @@ class Worker:
         if self._lease is not None:
             await self._lease.stop()
             self._lease = None
+        self.stopped.set()
 
     async def vanish(self) -> None:
         """Stop as a process stops that is killed: nothing is released, and nothing is written. For tests."""
@@ -226,7 +247,7 @@ class Worker:
         """Create an instance together with its first turn; False if this worker cannot run it now."""
         if self._lease is None or self._lease is self._given_up or not self.instances.live.has_room:
             return False
-        begun = self.instances.first_turn(start, started)
+        begun = None if self._is_draining else self.instances.first_turn(start, started)
         if begun is None:
             return False
         live, built = begun
@@ -247,7 +268,7 @@ class Worker:
         registration = Registration(
             host=self._host.encode(),
             queues=msgspec.json.encode(self._queues).decode(),
-            build=self._registry.build,
+            build=self.registry.build,
             slots=self.runner.slots,
         )
         lease: Lease = self._surroundings.make_lease(
@@ -277,9 +298,12 @@ class Worker:
         """W5, W7: the key is dead, or its lease has run out by our own clock, and what was refused meanwhile is
         not live any more. Let go of everything, and begin again under a new key; the old one's work moves on.
         """
-        if self._is_stopping or lease is not self._lease or lease is self._given_up:
+        if lease is not self._lease or lease is self._given_up:
             return
         self._given_up = lease
+        if self._is_stopping:
+            self.runner.abandon_all()  # nobody takes their answers any more
+            return
         logger.warning("worker %s lost its lease; its work has moved on, and it takes a new key", self.key)
         self.instances.forget_all()
         self.runner.abandon_all()
@@ -342,12 +366,13 @@ class Worker:
 
     async def _look_after(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self._janitor.pause_seconds(LOOK_SECONDS))
             self._may_act()  # an idle worker, too, has to notice that its lease ran out
             try:
                 if await self._janitor.look(self.key):
                     self.look()
-                await self.claims.try_blocked(self.instances, self._registry.build)
+                if not self._is_stopping:
+                    await self.claims.try_blocked(self.instances, self.registry.build)
             except Exception as error:  # noqa: BLE001 - what it did not do, the next round does
                 logger.warning("the janitor's round failed and is repeated: %s", error)
 

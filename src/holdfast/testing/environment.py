@@ -14,7 +14,8 @@ from typing import Any, Final, Self, TypeVar
 
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.workflow import Workflow
-from holdfast.client.engine import DEFAULT_MAX_ACTIVITIES, Engine
+from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
+from holdfast.client.engine import Engine
 from holdfast.core.events import Started
 from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import InvalidOption, InvariantBroken, UsageError

@@ -1,0 +1,132 @@
+"""A worker beside a client, in the same process: each learns at once what the other has written.
+
+While there is one, the client's commits go with the worker's, in its groups, and an instance of a workflow that the
+worker knows is created together with its first turn.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from holdfast.authoring.durations import Duration, timeout_milliseconds
+from holdfast.authoring.names import checked_name
+from holdfast.authoring.options import several, whole_number
+from holdfast.authoring.registry import Registry
+from holdfast.client.calls import with_started
+from holdfast.client.waiting import Waiters
+from holdfast.core.events import Started
+from holdfast.errors import InvalidOption, UsageError, WorkerFenced
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.last_words import LastWords
+from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.worker import Worker
+from holdfast.storage.contract import Failed, Member, Outcome, Rejected, Start
+from holdfast.storage.sqlite.store import SqliteStore
+
+DEFAULT_MAX_ACTIVITIES: Final = 100
+
+Options = dict[str, Any]
+"""What a worker is told besides the code that it runs."""
+
+
+class Beside:
+    """What a client has to do with the worker beside it, if there is one."""
+
+    _store: SqliteStore
+    _surroundings: Surroundings
+    _committer: Committer
+    _alone: Committer
+    """What commits for the client when there is no worker."""
+    _waiters: Waiters
+    _worker: Worker | None = None
+
+    @property
+    def worker(self) -> Worker | None:
+        """The worker of this process, while one runs beside this client."""
+        return self._worker
+
+    def make_worker(self, registry: Registry, options: Options) -> Worker:
+        """One that tells this client what it commits, and which instances end."""
+        return Worker(
+            self._store,
+            registry,
+            self._surroundings,
+            words=LastWords(self._store.path),
+            ended=self._waiters.ended,
+            committed=self._committed,
+            **options,
+        )
+
+    async def begin_work(self, worker: Worker) -> None:
+        """Let a worker run beside this client. What it cannot begin with is raised, and then there is none."""
+        if self._worker is not None:
+            raise UsageError("this client has a worker already; give another one a client of its own: hf.connect(...)")
+        self._alone, self._committer = self._committer, worker.committer
+        self._worker = worker
+        try:
+            await worker.start()
+        except BaseException:
+            await self.end_work()
+            raise
+
+    async def end_work(self) -> None:
+        """Stop the worker, if there is one (W10). The client goes on."""
+        worker = self._worker
+        if worker is None:
+            return
+        await worker.stop()
+        if self._worker is worker:
+            self._worker, self._committer = None, self._alone
+
+    async def _commit_start(self, start: Start, started: Started) -> Outcome:
+        """Create the instance, with its first turn where that is possible; else its start waits in its inbox."""
+        worker = self._worker
+        if worker is None:
+            return await self._committer.commit(with_started(start, started))
+        if start.workflow in worker.registry.workflows:
+            decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            if worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
+                outcome = await decided
+                if start.deadline is not None:
+                    worker.look()  # it may be nearer than what is waited for
+                if not _lacked_a_lease(outcome):
+                    return outcome
+        outcome = await self._committer.commit(with_started(start, started))
+        worker.look()
+        self._note_unknown(start.workflow)
+        return outcome
+
+    def _note_unknown(self, workflow: str) -> None:
+        """An instance was started whose workflow the worker here may not have: a client does that for others."""
+
+    def _sent(self) -> None:
+        """A message of this process is on disk. Its end, if it causes one, is told by whoever takes it."""
+        if self._worker is not None:
+            self._worker.look()
+
+    def _committed(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
+        """A group is on disk, of the client or of the worker."""
+        raise NotImplementedError
+
+
+def worker_options(*, queues: Iterable[str], max_activities: int, cache_size: int, lease: Duration) -> Options:
+    """What a worker is told, checked."""
+    lease_ms = timeout_milliseconds(lease, "lease")
+    if lease_ms is None:
+        raise InvalidOption("lease must be a number of seconds or a timedelta, not None")
+    return {
+        "queues": tuple(checked_name(queue, "a queue") for queue in several(queues, "queues")),
+        "max_activities": whole_number(max_activities, "max_activities", least=1),
+        "cache_size": whole_number(cache_size, "cache_size", least=0),
+        "lease_ms": lease_ms,
+    }
+
+
+def _lacked_a_lease(outcome: Outcome) -> bool:
+    """Whether the first turn may be what was refused. The start alone is in nobody's name, and is tried again."""
+    return isinstance(outcome, Rejected) or (isinstance(outcome, Failed) and isinstance(outcome.error, WorkerFenced))
+
+
+def _settle(future: "asyncio.Future[Outcome]", outcome: Outcome) -> None:
+    if not future.done():
+        future.set_result(outcome)

@@ -1,0 +1,117 @@
+"""A worker in a process of its own, or beside a client: runs what others start, until it is told to leave (W10)."""
+
+import asyncio
+from collections.abc import Iterable
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+from holdfast.authoring.activity import Activity
+from holdfast.authoring.durations import Duration, milliseconds
+from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import Workflow
+from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, worker_options
+from holdfast.client.client import Client
+from holdfast.core.liveness.lease import WORKER_LEASE_MS
+from holdfast.core.options import DEFAULT_QUEUE
+from holdfast.errors import UsageError
+from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
+from holdfast.runtime.worker import Worker as Inner
+
+
+class Worker:
+    """Runs workflows and activities from the store of a client: ``await hf.Worker(client, modules=[shop]).run()``
+
+    It takes activities from the `queues` it serves and runs at most `max_activities` of them at once. Others take its
+    work over when its `lease` has run out without a sign of it. A client has one worker at most.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        modules: Iterable[ModuleType] = (),
+        workflows: Iterable[Workflow[..., Any]] = (),
+        activities: Iterable[Activity[..., Any]] = (),
+        queues: Iterable[str] = (DEFAULT_QUEUE,),
+        max_activities: int = DEFAULT_MAX_ACTIVITIES,
+        cache_size: int = DEFAULT_CACHE_SIZE,
+        lease: Duration = WORKER_LEASE_MS / 1000,
+    ) -> None:
+        if not _is_client(client):
+            raise UsageError(f"a worker needs a client: await hf.connect(...), not {client!r}")
+        self._client = client
+        self._registry = Registry(modules, workflows, activities)
+        self._options = worker_options(queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease)
+        if not self._registry.workflows and not self._registry.activities:
+            raise UsageError("a worker needs something to run: modules=[...], workflows=[...] or activities=[...]")
+        self._inner: Inner | None = None
+        self._told_to_leave, self._told_to_stop = asyncio.Event(), asyncio.Event()
+        self._drain_seconds: float | None = None
+
+    async def run(self) -> None:
+        """Work until `drain` or `stop` is called, or until this is cancelled, which is as good as `stop`."""
+        async with self as worker:
+            await worker._until_it_leaves()
+
+    def drain(self, timeout: Duration | None = None) -> None:
+        """Leave when what runs here has ended: no more is claimed, and workflows move on to other workers at once.
+
+        After `timeout`, in seconds or as a timedelta, what still runs is told to stop. Can be called by a signal
+        handler of the event loop: ``loop.add_signal_handler(signal.SIGTERM, worker.drain)``.
+        """
+        self._drain_seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
+        self._told_to_leave.set()
+
+    def stop(self) -> None:
+        """Leave now: activities are told to stop, and what does not end at once is run again elsewhere."""
+        self._told_to_stop.set()
+        self._told_to_leave.set()
+
+    @property
+    def key(self) -> str | None:
+        """The name that it has in the store now; None if it does not run. It is another one after a lost lease."""
+        return self._inner.key if self._inner is not None and self._inner.is_running else None
+
+    @property
+    def running(self) -> int:
+        """How many activities run here."""
+        return 0 if self._inner is None else len(self._inner.runner.running)
+
+    async def __aenter__(self) -> Self:
+        if self._inner is not None:
+            raise UsageError("this worker runs already, or has run; make another one")
+        self._inner = inner = self._client.make_worker(self._registry, self._options)
+        await self._client.begin_work(inner)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        inner = self._inner
+        if inner is None or inner.stopped.is_set():
+            return  # the client was closed
+        try:
+            if error is None and self._told_to_leave.is_set() and not self._told_to_stop.is_set():
+                await self._first_of(inner.drain(), self._told_to_stop.wait(), seconds=self._drain_seconds)
+        finally:
+            await self._client.end_work()
+
+    async def _until_it_leaves(self) -> None:
+        if self._inner is not None:
+            await self._first_of(self._told_to_leave.wait(), self._inner.stopped.wait())
+
+    async def _first_of(self, *waits: Any, seconds: float | None = None) -> None:
+        """Return when one of these is over, or so much time is; what goes wrong with one is raised."""
+        tasks = [asyncio.ensure_future(wait) for wait in waits]
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_client(client: object) -> bool:
+    return isinstance(client, Client)

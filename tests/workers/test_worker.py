@@ -1,0 +1,262 @@
+"""`hf.Worker`: runs what others start, beside a client or in a process of its own, and leaves cleanly (W10)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.scenarios.support import together, until
+from tests.workers.support import attempts, by_leases, instance, sound, stored, told
+
+import holdfast as hf
+from holdfast.core.liveness import WorkerState
+from holdfast.storage.contract import Lose
+
+may_end = asyncio.Event()
+runs: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_has_run() -> None:
+    global may_end  # noqa: PLW0603 - each test has an event loop of its own
+    may_end = asyncio.Event()
+    runs.clear()
+
+
+@hf.activity(retry=hf.Retry(attempts=1))
+async def held(name: str) -> str:
+    runs.append(name)
+    await may_end.wait()
+    return f"{name} {len(runs)}"
+
+
+@hf.activity
+async def quick(number: int) -> int:
+    return number + 1
+
+
+@hf.workflow
+async def holding(name: str) -> str:
+    return await held(name)
+
+
+@hf.workflow
+async def steps(count: int) -> int:
+    number = 0
+    for _ in range(count):
+        await asyncio.sleep(0.001)
+        number = await quick(number)
+    return number
+
+
+@hf.workflow
+async def sleeps() -> None:
+    await asyncio.sleep(3_600)
+
+
+EVERYTHING: dict[str, Any] = {"workflows": [holding, steps, sleeps], "activities": [held, quick]}
+
+
+def worker_of(client: hf.Client, **options: Any) -> hf.Worker:
+    return hf.Worker(client, **{**EVERYTHING, **options})
+
+
+async def connect(store: str) -> hf.Client:
+    return await hf.connect(store, surroundings=by_leases())
+
+
+def test_C1_a_worker_runs_what_its_own_client_and_others_start(store: str) -> None:
+    async def scenario() -> None:
+        async with await connect(store) as client, await connect(store) as other:
+            worker = worker_of(client)
+            running = asyncio.create_task(worker.run())
+            assert await client.run(steps, 3, id="own") == 3
+            assert await other.run(steps, 4, id="others") == 4
+            assert [view.key for view in await other.workers()] == [worker.key]
+            worker.stop()
+            await running
+            assert worker.key is None
+            assert [view.state for view in await other.workers()] == [WorkerState.INACTIVE]
+            await client.start(steps, 5, id="left")
+            async with worker_of(client):
+                assert await other.get("left").result(timeout=10) == 5, "the client goes on, also with another worker"
+        sound(store)
+
+    together(scenario())
+
+
+def test_W10_a_worker_that_drains_claims_nothing_lets_go_and_gives_bodies_their_time(store: str) -> None:
+    async def scenario() -> None:
+        async with await connect(store) as client, await connect(store) as other:
+            worker = worker_of(client, lease=300)
+            running = asyncio.create_task(worker.run())
+            await client.start(holding, "a", id="a")
+            await client.start(sleeps, id="s")
+            await until(lambda: runs == ["a"])
+            worker.drain()
+
+            async def is_let_go() -> bool:
+                return (await instance(other, "a")).owner is None and (await instance(other, "s")).owner is None
+
+            await told(is_let_go)
+            await client.start(holding, "b", id="b")
+            assert (await instance(other, "b")).owner is None, "it is for others"
+            await other.start(steps, 3, id="c")
+            async with worker_of(other, queues=["other"]):
+                assert worker.running == 1, "its body goes on"
+                assert not running.done()
+                may_end.set()
+                assert await other.get("a").result(timeout=10) == "a 1"
+                await running
+            assert [(each.state, each.losses) for each in await attempts(other, "a")] == [("COMPLETED", 0)]
+            assert runs == ["a"]
+            async with worker_of(other):
+                assert await other.get("b").result(timeout=10) == "b 2"
+                assert await other.get("c").result(timeout=10) == 3
+        sound(store)
+
+    together(scenario())
+
+
+@pytest.mark.parametrize("how", ["time is up", "stopped", "cancelled", "the client is closed"])
+def test_W10_a_drain_that_is_cut_off_hands_the_rest_over_at_once(store: str, how: str) -> None:
+    async def scenario() -> None:
+        client, other = await connect(store), await connect(store)
+        worker = worker_of(client, lease=300)
+        running = asyncio.create_task(worker.run())
+        await client.start(holding, "a", id="a")
+        await until(lambda: runs == ["a"])
+        worker.drain(0.01 if how == "time is up" else None)
+
+        async def is_let_go() -> bool:
+            return (await instance(other, "a")).owner is None
+
+        await told(is_let_go)
+        if how == "stopped":
+            worker.stop()
+        elif how == "cancelled":
+            running.cancel()
+        elif how == "the client is closed":
+            await client.close()
+        await asyncio.wait([running])
+        assert running.cancelled() == (how == "cancelled")
+        assert await stored(other, "a") == [("TIMED_OUT", 0, 0), ("READY", 0, 0)], "a clean leave is no loss"
+        may_end.set()
+        async with worker_of(other):
+            assert await other.get("a").result(timeout=10) == "a 2"
+        await client.close()
+        await other.close()
+        sound(store)
+
+    together(scenario())
+
+
+def test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded(store: str) -> None:
+    """First turns on their way to disk, continued executions, claims: at any moment of the drain."""
+
+    @hf.workflow
+    async def continuing(number: int) -> int:
+        await quick(number)
+        if number < 5:
+            hf.continue_as_new(number + 1)
+        return number
+
+    def everything(client: hf.Client) -> hf.Worker:
+        return hf.Worker(client, workflows=[continuing, steps, holding], activities=[quick, held], lease=300)
+
+    async def drain_amid(client: hf.Client, other: hf.Client, groups: int) -> None:
+        """Drain when so many groups were committed, while a body keeps the worker from leaving."""
+        worker = everything(client)
+        running = asyncio.create_task(worker.run())
+        await client.start(holding, "body", id=f"{groups} held")
+        await until(lambda: worker.running)
+        starts = [client.start(continuing, 0, id=f"{groups} {number}") for number in range(5)]
+        starts += [other.start(steps, 5, id=f"{groups} {number}") for number in range(5, 10)]
+        inner = client.worker
+        assert inner is not None
+        most, starting = inner.committer.groups + groups, asyncio.gather(*starts)
+        await until(lambda: inner.committer.groups >= most or starting.done())
+        worker.drain()
+        await starting
+        async with everything(other):
+            for number in range(10):
+                assert await other.get(f"{groups} {number}").result(timeout=10) == 5
+                assert not [each for each in await attempts(other, f"{groups} {number}") if each.losses]
+            assert worker.running == 1
+            assert not running.done()
+            may_end.set()
+            await other.get(f"{groups} held").result(timeout=10)
+            await running
+        may_end.clear()
+
+    async def scenario() -> None:
+        async with await connect(store) as client, await connect(store) as other:
+            for groups in range(10):
+                await drain_amid(client, other, groups)
+        sound(store)
+
+    together(scenario(), seconds=60)
+
+
+def test_W7_a_lease_that_is_lost_ends_a_drain(store: str) -> None:
+    """Nobody would take the answers of its bodies any more, and others run them again."""
+
+    async def scenario() -> None:
+        async with await connect(store) as client, await connect(store) as other:
+            worker = worker_of(client, lease=1)
+            running = asyncio.create_task(worker.run())
+            await client.start(holding, "a", id="a")
+            await until(lambda: runs == ["a"])
+            worker.drain()
+            key = worker.key
+            async with worker_of(other) as healthy:
+                assert other.worker is not None
+                (row,) = [each for each in await other.store.workers() if each.key == key]
+                await other.worker.committer.commit(Lose(key=row.key, at_deadline=False, limit=100))
+                await running
+                may_end.set()
+                assert await other.get("a").result(timeout=10) == "a 2"
+                assert healthy.key not in (None, key)
+        sound(store)
+
+    together(scenario())
+
+
+def test_a_worker_needs_a_client_of_its_own_something_to_run_and_runs_once(store: str) -> None:
+    async def scenario() -> None:
+        async with await connect(store) as client:
+            with pytest.raises(hf.UsageError, match="something to run"):
+                hf.Worker(client)
+            wrong: Any = store
+            with pytest.raises(hf.UsageError, match="needs a client"):
+                hf.Worker(wrong, **EVERYTHING)
+            async with worker_of(client) as worker:
+                with pytest.raises(hf.UsageError, match="has a worker already"):
+                    await worker_of(client).run()
+                with pytest.raises(hf.UsageError, match="runs already"):
+                    await worker.run()
+                assert await client.run(steps, 2, id="a") == 2
+            with pytest.raises(hf.UsageError, match="has run"):
+                await worker.run()
+        async with hf.Engine(store, **EVERYTHING) as engine:
+            with pytest.raises(hf.UsageError, match="has a worker already"):
+                await worker_of(engine).run()
+            async with await connect(store) as beside, worker_of(beside, queues=["other"]):
+                assert await beside.run(steps, 2, id="b") == 2, "an engine and a worker in one process"
+
+    together(scenario())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_activities": 0}, {"lease": -1}, {"lease": float("nan")}, {"queues": "mail"}, {"cache_size": 0.5}],
+    ids=str,
+)
+def test_senseless_options_of_a_worker_are_refused(store: str, options: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        async with await connect(store) as client:
+            with pytest.raises(hf.InvalidOption, match="|".join(options)):
+                worker_of(client, **options)
+            with pytest.raises(hf.InvalidOption, match="timeout"):
+                worker_of(client).drain(-1)
+
+    together(scenario())

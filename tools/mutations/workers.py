@@ -1,0 +1,67 @@
+"""Mutants of workers: how they leave, what they let go of, and when others take over."""
+
+from typing import Final
+
+from tools.mutations.mutant import in_python
+
+WORKER: Final = "tests/workers/test_worker.py"
+DRAIN: Final = f"{WORKER}::test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded"
+
+WORKERS: Final = (
+    in_python(
+        "a drain leaves first turns behind that are on their way",
+        "W10",
+        "runtime/worker",
+        "        await self.committer.drain()  # first turns",
+        "        pass  # first turns",
+        DRAIN,
+    ),
+    in_python(
+        "a drain leaves continued executions behind",
+        "W10",
+        "runtime/worker",
+        "        await self.claims.wake_continued(self.instances)",
+        "        pass",
+        DRAIN,
+    ),
+    in_python(
+        "a drain cuts a claim off",
+        "W10",
+        "runtime/worker",
+        "        await claiming  #",
+        "        claiming.cancel()  #",
+        DRAIN,
+    ),
+    in_python(
+        "a worker that drains goes on claiming",
+        "W10",
+        "runtime/claims",
+        "while not self._is_closed:",
+        "while True:",
+        f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_lets_go_and_gives_bodies_their_time",
+    ),
+    in_python(
+        "a worker that drains takes first turns",
+        "W10",
+        "runtime/worker",
+        "None if self._is_draining else",
+        "None if False else",
+        f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_lets_go_and_gives_bodies_their_time",
+    ),
+    in_python(
+        "a drain goes on without a lease",
+        "W7",
+        "runtime/worker",
+        "self.runner.abandon_all()  # nobody takes",
+        "pass  # nobody takes",
+        f"{WORKER}::test_W7_a_lease_that_is_lost_ends_a_drain",
+    ),
+    in_python(
+        "groups that are handed in at once are written at once",
+        "C1",
+        "storage/sqlite/store",
+        "if not self._waiting and (",
+        "if (",
+        "tests/conformance/test_sqlite.py",
+    ),
+)
