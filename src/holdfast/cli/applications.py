@@ -38,9 +38,22 @@ def load_application(target: str) -> Application:
         source, wanted = target, ""
     if not source or "\0" in target:
         raise UsageError(f"{target!r} names no workflow; write FILE.py:WORKFLOW or MODULE:WORKFLOW")
-    is_file = source.endswith(".py") or "/" in source
-    module = _import_file(Path(source)) if is_file else _import_module(source)
+    module = _import(source)
     return Application(module, _find_workflow(module, source, wanted))
+
+
+def load_module(source: str) -> ModuleType:
+    """Import a module by its file or its name, for a command that takes all of it."""
+    if ":" in source:
+        raise UsageError(f"{source!r} names one thing of a module, and all of it is taken; write FILE.py or MODULE")
+    if not source or "\0" in source:
+        raise UsageError(f"{source!r} names no module; write FILE.py or MODULE")
+    return _import(source)
+
+
+def _import(source: str) -> ModuleType:
+    is_file = source.endswith(".py") or "/" in source
+    return _import_file(Path(source)) if is_file else _import_module(source)
 
 
 def _import_file(path: Path) -> ModuleType:

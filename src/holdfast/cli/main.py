@@ -22,6 +22,7 @@ from holdfast.cli.texts import safe_lines
 from holdfast.cli.update import update
 from holdfast.cli.verify import verify
 from holdfast.cli.watch import watch
+from holdfast.cli.worker import worker
 from holdfast.cli.workers import workers
 from holdfast.errors import HoldfastError
 
@@ -59,6 +60,7 @@ app.command()(update)
 app.command()(watch)
 app.command()(cancel)
 app.command()(terminate)
+app.command()(worker)
 app.command()(workers)
 app.command()(queues)
 app.command()(verify)

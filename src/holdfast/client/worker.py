@@ -51,7 +51,7 @@ class Worker:
     async def run(self) -> None:
         """Work until `drain` or `stop` is called, or until this is cancelled, which is as good as `stop`."""
         async with self as worker:
-            await worker._until_it_leaves()
+            await worker.wait()
 
     def drain(self, timeout: Duration | None = None) -> None:
         """Leave when what runs here has ended: no more is claimed, and workflows move on to other workers at once.
@@ -96,7 +96,8 @@ class Worker:
         finally:
             await self._client.end_work()
 
-    async def _until_it_leaves(self) -> None:
+    async def wait(self) -> None:
+        """Until it is told to leave: ``async with hf.Worker(...) as worker: ...; await worker.wait()``"""
         if self._inner is not None:
             await self._first_of(self._told_to_leave.wait(), self._inner.stopped.wait())
 

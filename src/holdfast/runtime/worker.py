@@ -188,7 +188,7 @@ class Worker:
         await self.committer.drain()  # first turns become live, and what they begin at once runs
         await self.claims.wake_continued(self.instances)
         await self.instances.release_all()
-        logger.info("worker %s drains: %d activities run", self.key, len(self.runner.running))
+        logger.info("worker %s drains; activities that run: %d", self.key, len(self.runner.running))
         await self.runner.finish()
 
     async def stop(self) -> None:

@@ -44,9 +44,15 @@ def main(descriptor: int) -> None:
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _go_on)
     line = socket.socket(fileno=descriptor)
     while (task := _read(line)) is not None:
         line.sendall(framed(_run(task, line)))
+
+
+def _go_on(number: int, frame: object) -> None:
+    """Whoever stops a service often tells all of its processes. The worker gives its bodies their time (W10)."""
+    del number, frame
 
 
 def _read(line: socket.socket) -> Task | None:

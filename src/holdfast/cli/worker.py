@@ -1,0 +1,191 @@
+"""``holdfast worker``: run what others start, in a process of its own, until it is told to leave (W10)."""
+
+import asyncio
+import logging
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Final
+
+import typer
+
+from holdfast.authoring.durations import milliseconds
+from holdfast.authoring.names import checked_name
+from holdfast.authoring.options import whole_number
+from holdfast.authoring.registry import Registry
+from holdfast.cli.applications import load_module
+from holdfast.cli.exits import EXIT_INTERRUPTED
+from holdfast.cli.stores import StoreOption, store_path
+from holdfast.cli.texts import safe
+from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
+from holdfast.client.engine import connect
+from holdfast.client.worker import Worker
+from holdfast.core.liveness.lease import LONGEST_LEASE_MS, SHORTEST_LEASE_MS, WORKER_LEASE_MS
+from holdfast.core.options import DEFAULT_QUEUE
+from holdfast.errors import UsageError
+from holdfast.runtime.surroundings import Surroundings
+
+logger = logging.getLogger("holdfast")
+
+MILLISECONDS: Final = 1000
+DRAIN_SECONDS: Final = 25.0
+"""Five less than what most who stop services wait before they kill."""
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was asked for, checked."""
+
+    modules: list[ModuleType]
+    registry: Registry
+    queues: list[str]
+    concurrency: int
+    lease_seconds: float
+    drain_seconds: float
+    path: Path
+    judge_same_host: bool
+
+
+def worker(
+    applications: Annotated[list[str], typer.Argument(metavar="APP", help="FILE.py or MODULE, one or more.")],
+    *,
+    queues: Annotated[
+        str | None,
+        typer.Option("--queues", "-q", metavar="A,B", help="The queues to serve; else those of the activities."),
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", "-c", metavar="N", help="How many activities run at once.")
+    ] = DEFAULT_MAX_ACTIVITIES,
+    lease: Annotated[
+        float, typer.Option("--lease", metavar="SECONDS", help="After so long without a sign of it others take over.")
+    ] = WORKER_LEASE_MS / MILLISECONDS,
+    drain_timeout: Annotated[
+        float, typer.Option("--drain-timeout", metavar="SECONDS", help="What activities get to end when it leaves.")
+    ] = DRAIN_SECONDS,
+    same_host: Annotated[
+        bool,
+        typer.Option("--same-host/--no-same-host", help="Whether deaths on this machine are seen before a lease ends."),
+    ] = True,
+    store: StoreOption = None,
+) -> None:
+    """Run workflows and activities that others start. Ctrl-C or SIGTERM lets it leave when they have ended.
+
+    A second signal makes it leave at once; what did not end is run again by others. It logs to standard error.
+
+    \b
+    holdfast worker shop.py --queues default,parcels --concurrency 20
+    """
+    modules = [load_module(source) for source in applications]
+    registry = Registry(modules)
+    if not registry.workflows and not registry.activities:
+        named = ", ".join(applications)
+        raise UsageError(f"{named}: no workflow and no activity; mark functions with @hf.workflow and @hf.activity")
+    wish = Wish(
+        modules,
+        registry,
+        _queues(queues, registry),
+        whole_number(concurrency, "--concurrency", least=1),
+        _lease_seconds(lease),
+        milliseconds(drain_timeout, "--drain-timeout") / MILLISECONDS,
+        store_path(store),
+        same_host,
+    )
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    try:
+        code = asyncio.run(_work(wish))
+    except KeyboardInterrupt:  # one more, while it leaves at once
+        code = EXIT_INTERRUPTED
+    raise typer.Exit(code)
+
+
+def _queues(option: str | None, registry: Registry) -> list[str]:
+    theirs = {activity.options.queue for activity in registry.activities.values()}
+    if option is None:
+        return sorted({DEFAULT_QUEUE, *theirs})
+    names = [name.strip() for name in option.split(",")]
+    if not all(names):
+        raise UsageError(f"--queues {option!r} has an empty name; write --queues A,B")
+    return list(dict.fromkeys(checked_name(name, "a queue") for name in names))
+
+
+def _lease_seconds(lease: float) -> float:
+    lease_ms = milliseconds(lease, "--lease")
+    if not SHORTEST_LEASE_MS <= lease_ms <= LONGEST_LEASE_MS:
+        shortest, longest = SHORTEST_LEASE_MS / MILLISECONDS, LONGEST_LEASE_MS / MILLISECONDS
+        raise UsageError(f"--lease must be {shortest:g} to {longest:,.0f} seconds, not {lease:g}")
+    return lease_ms / MILLISECONDS
+
+
+async def _work(wish: Wish) -> int:
+    world = Surroundings(judge_same_host=wish.judge_same_host)
+    async with await connect(wish.path, modules=wish.modules, surroundings=world) as client:
+        working = Worker(
+            client,
+            modules=wish.modules,
+            queues=wish.queues,
+            max_activities=wish.concurrency,
+            lease=wish.lease_seconds,
+        )
+        signals = Signals(working, wish.drain_seconds)
+        async with working:
+            signals.listen()
+            typer.echo(_headline(working, wish))
+            _warn_of_idle_queues(wish)
+            await working.wait()
+    logger.info("the worker has left")
+    return EXIT_INTERRUPTED if signals.heard > 1 else 0
+
+
+class Signals:
+    """The first one lets a worker drain, the second one stops it, and the third one is not ours any more."""
+
+    def __init__(self, working: Worker, drain_seconds: float) -> None:
+        self._working = working
+        self._drain_seconds = drain_seconds
+        self.heard = 0
+
+    def listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._hear, number)
+
+    def _hear(self, number: signal.Signals) -> None:
+        self.heard += 1
+        if self.heard == 1:
+            logger.info(
+                "%s: nothing more is claimed, and what runs has %g s to end (activities: %d). Another signal stops it",
+                number.name,
+                self._drain_seconds,
+                self._working.running,
+            )
+            self._working.drain(self._drain_seconds)
+            return
+        logger.info("%s: the worker leaves at once; what has not ended is run again by others", number.name)
+        self._working.stop()
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(each)
+
+
+def _headline(working: Worker, wish: Wish) -> str:
+    registry = wish.registry
+    code = f"{_count(len(registry.workflows), 'workflow')}, {_count(len(registry.activities), 'activity')}"
+    return (
+        f"worker {working.key} serves {safe(', '.join(wish.queues))} in {safe(str(wish.path))}: "
+        f"{code}, {wish.concurrency} at once, lease {wish.lease_seconds:g} s"
+    )
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word if number == 1 else f'{word[:-1]}ies' if word.endswith('y') else f'{word}s'}"
+
+
+def _warn_of_idle_queues(wish: Wish) -> None:
+    """A name that was misspelt would wait for ever, and nobody would know why."""
+    theirs = {activity.options.queue for activity in wish.registry.activities.values()}
+    for queue in wish.queues:
+        if queue not in theirs and queue != DEFAULT_QUEUE:
+            known = ", ".join(sorted(theirs)) or "none"
+            logger.warning("no activity here is for the queue %r; theirs are %s", queue, known)

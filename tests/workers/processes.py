@@ -1,0 +1,123 @@
+"""Real worker processes, started as people start them: ``holdfast worker APP ...``."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.workers.app import FOLDER
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from holdfast.cli import main; main()"]
+APP = "tests.workers.app"
+POLL_SECONDS = 0.002
+LONGEST_SECONDS = 30.0
+
+
+class Process:
+    """A worker, the files through which its bodies talk, and what it says."""
+
+    def __init__(self, store: str, *words: str) -> None:
+        self.folder = Path(store).parent
+        self._popen = subprocess.Popen(
+            [*COMMAND, *words, "--store", store],
+            cwd=ROOT,
+            env={**os.environ, FOLDER: str(self.folder), "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.said: list[str] = []
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def headline(self) -> str:
+        """The line with which it tells that it works."""
+        assert self._popen.stdout is not None
+        line = self._popen.stdout.readline().strip()
+        assert line, self._popen.communicate()[1]
+        return line
+
+    def send(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
+
+    def kill(self) -> None:
+        self._popen.kill()
+        self._popen.wait()
+
+    def left(self, seconds: float = LONGEST_SECONDS) -> tuple[int, str]:
+        """Wait until it has ended: its exit code, and what it logged."""
+        _, logged = self._popen.communicate(timeout=seconds)
+        return self._popen.returncode, logged
+
+    @property
+    def is_running(self) -> bool:
+        return self._popen.poll() is None
+
+    def end(self) -> None:
+        self._popen.kill()
+        self._popen.communicate()
+
+
+@contextmanager
+def worker(store: str, *options: str, app: str = APP) -> Generator[Process]:
+    """A worker that works; it is killed on the way out if it still runs."""
+    process = Process(store, "worker", app, *options)
+    try:
+        process.headline()
+        yield process
+    finally:
+        process.end()
+
+
+def key_in(headline: str) -> str:
+    return headline.split()[1]
+
+
+def open_gate(store: str, name: str) -> None:
+    (Path(store).parent / name).touch()
+
+
+def notes(store: str) -> list[list[str]]:
+    """What bodies wrote down, in order, as words."""
+    path = Path(store).parent / "notes"
+    return [line.split() for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def await_note(store: str, *words: object) -> None:
+    """Wait until a body has written a line that begins with these words."""
+    wanted = [str(word) for word in words]
+    until = time.monotonic() + LONGEST_SECONDS  # noqa: TID251 - a bound for real processes
+    while not any(line[: len(wanted)] == wanted for line in notes(store)):
+        assert time.monotonic() < until, f"no body wrote {wanted}: {notes(store)}"  # noqa: TID251
+        time.sleep(POLL_SECONDS)
+
+
+def freeze(process: Process, store: str) -> None:
+    """SIGSTOP, when it does not hold the write lock of a file: nobody can take that from a living process."""
+    locks = [Path(f"{store}{suffix}") for suffix in ("-gate", "-lock")]
+    while True:
+        process.send(signal.SIGSTOP)
+        while Path(f"/proc/{process.pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "T":
+            time.sleep(POLL_SECONDS)
+        if all(_is_free(lock) for lock in locks if lock.exists()):
+            return
+        process.send(signal.SIGCONT)
+        time.sleep(POLL_SECONDS)
+
+
+def _is_free(lock: Path) -> bool:
+    with lock.open("r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

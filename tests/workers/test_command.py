@@ -1,0 +1,109 @@
+"""``holdfast worker``: what it says, how it leaves, and its exit codes (W10). Real processes."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from tests.scenarios.support import together
+from tests.workers.processes import APP, COMMAND, ROOT, Process, await_note, key_in, notes, open_gate, worker
+from tests.workers.support import sound, stored
+
+import holdfast as hf
+
+pytestmark = pytest.mark.slow
+
+
+async def start(store: str, workflow: str, *arguments: object, id: str) -> None:  # noqa: A002 - as users say
+    async with await hf.connect(store) as client:
+        await client.start(workflow, *arguments, id=id)
+
+
+async def result(store: str, instance_id: str) -> object:
+    async with await hf.connect(store) as client:
+        return await client.get(instance_id).result(timeout=30)
+
+
+async def states(store: str, instance_id: str) -> list[tuple[str, int, int]]:
+    async with await hf.connect(store) as client:
+        return await stored(client, instance_id)
+
+
+def command(*words: str) -> str:
+    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=30, check=True, cwd=ROOT)
+    return done.stdout
+
+
+def test_a_worker_says_in_one_line_what_it_serves_and_others_see_it(store: str) -> None:
+    process = Process(store, "worker", APP, "--queues", "parcels, mail", "--concurrency", "7", "--lease", "5")
+    try:
+        said = process.headline()
+        key = key_in(said)
+        assert said == (
+            f"worker {key} serves parcels, mail in {store}: 5 workflows, 5 activities, 7 at once, lease 5 s"
+        )
+        (fields,) = json.loads(command("workers", "--json", "--store", store))
+        assert (fields["key"], fields["slots"], fields["lease"], fields["pid"]) == (key, 7, 5.0, process.pid)
+        assert fields["host"] == os.uname().nodename
+        queues = json.loads(command("queues", "--json", "--store", store))
+        assert [(queue["name"], queue["served_by"]) for queue in queues] == [("mail", [key]), ("parcels", [key])]
+        process.send(signal.SIGTERM)
+        code, logged = process.left()
+        assert code == 0
+        assert "no activity here is for the queue 'mail'; theirs are default, parcels" in logged
+        assert "Traceback" not in logged
+        assert command("workers", "--store", store) == "No workers.\n"
+    finally:
+        process.end()
+    sound(store)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_W10_a_signal_lets_a_worker_drain(store: str, number: signal.Signals) -> None:
+    together(start(store, "waits", "a", id="a"))
+    together(start(store, "crunches", "b", id="b"))
+    with worker(store, "--lease", "60") as first:
+        await_note(store, "began", "a", 1)
+        await_note(store, "began", "b", 1)
+        os.killpg(first.pid, number)  # as terminals and supervisors do: its child processes hear it, too
+        with worker(store, "--lease", "60") as second:
+            assert first.is_running
+            open_gate(store, "a 1")
+            open_gate(store, "b 1")
+            assert together(result(store, "a")) == "a 1"
+            assert together(result(store, "b")) == "b 1"
+            code, logged = first.left()
+            assert code == 0, logged
+            assert f"{number.name}: nothing more is claimed, and what runs has 25 s to end (activities: 2)" in logged
+            second.send(number)
+            assert second.left()[0] == 0
+    assert [line[:3] for line in notes(store) if line[0] == "began"] == [["began", "a", "1"], ["began", "b", "1"]]
+    sound(store)
+
+
+def test_W10_a_second_signal_stops_a_worker_at_once(store: str) -> None:
+    together(start(store, "waits", "a", id="a"))
+    with worker(store, "--lease", "60") as first:
+        await_note(store, "began", "a", 1)
+        first.send(signal.SIGTERM)
+        first.send(signal.SIGINT)
+        code, logged = first.left(10)
+        assert code == 130, logged
+        assert "leaves at once" in logged
+    assert together(states(store, "a")) == [("TIMED_OUT", 0, 0), ("READY", 0, 0)], "no loss, and no wait for the lease"
+    open_gate(store, "a 2")
+    with worker(store):
+        assert together(result(store, "a")) == "a 2"
+    sound(store)
+
+
+def test_W10_a_drain_is_over_when_its_time_is(store: str) -> None:
+    together(start(store, "waits", "a", id="a"))
+    with worker(store, "--lease", "60", "--drain-timeout", "0.2") as first:
+        await_note(store, "began", "a", 1)
+        first.send(signal.SIGTERM)
+        code, logged = first.left(15)
+        assert code == 0, logged
+    assert together(states(store, "a")) == [("TIMED_OUT", 0, 0), ("READY", 0, 0)]
+    sound(store)
