@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import holdfast as hf
@@ -90,3 +91,43 @@ async def rests(name: str) -> int:
     """Two turns around a timer: idle until it is due."""
     await asyncio.sleep(0.05)
     return await at_home(name)
+
+
+class Here:
+    """How a body stops its process. A program may say it better, to stop with nothing on its way to disk."""
+
+    async def stop(self) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+here = Here()
+
+
+@hf.activity
+async def stopping(name: str) -> str:
+    """Waits for its gate; the first attempt then stops its whole process, and answers when that goes on."""
+    attempt = hf.activity_info().attempt
+    note("began", name, attempt, os.getpid())
+    await gate(f"{name} {attempt}")
+    if attempt == 1:
+        await here.stop()
+    return f"{name} {attempt}"
+
+
+@hf.activity(queue="lent")
+async def lent(name: str) -> str:
+    """Runs where the instance is not."""
+    attempt = hf.activity_info().attempt
+    note("began", name, attempt, os.getpid())
+    await gate(f"{name} {attempt}")
+    return f"{name} {attempt}"
+
+
+@hf.workflow
+async def lends(name: str) -> str:
+    return await lent(name)
+
+
+@hf.workflow
+async def haunted() -> list[str]:
+    return list(await asyncio.gather(beating("a"), stopping("b")))

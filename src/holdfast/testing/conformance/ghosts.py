@@ -1,0 +1,239 @@
+"""Those who come too late: a worker whose work has moved on, and a janitor who judges by what it read a while ago.
+
+Two failures of others are tests here. In one, a rescheduled activity's old worker is heard again as soon as the new one
+has started. In the other, who reschedules finds its victim by the activity alone, and evicts a healthy owner.
+"""
+
+import msgspec
+
+from holdfast.core.events import ActivityCompleted, Payload
+from holdfast.core.ledger import enter_leg2, exit_leg2
+from holdfast.core.lifecycle import AttemptEvent, AttemptState
+from holdfast.core.liveness import WorkerKey
+from holdfast.core.options import ActivityOptions
+from holdfast.payloads.failures import Failure
+from holdfast.storage.contract import (
+    Applied,
+    AttemptRecord,
+    ClaimAttempts,
+    ClaimedAttempts,
+    ClaimedInstances,
+    ClaimInstances,
+    Completion,
+    Disown,
+    HeartbeatAttempt,
+    HeldAttempt,
+    HeldInstance,
+    InstanceRecord,
+    Lose,
+    Member,
+    Rejected,
+    Release,
+    Retry,
+)
+from holdfast.storage.endings import end_by_failure, end_by_loss, transition
+from holdfast.testing.conformance.bench import (
+    ANNA,
+    BERT,
+    Bench,
+    Rules,
+    applied,
+    check,
+    completion,
+    new_attempt,
+    start,
+    turn,
+)
+
+CARL = WorkerKey("carl")
+EVERYTHING = 1_000
+ENTERED_LEDGER = 899_000_000_000_000
+LATE = Failure(type="holdfast.errors.ActivityTimedOut", message="too late")
+
+
+class GhostRules(Rules):
+    """W6, W7, A2, A7: what comes too late changes nothing, whoever has the work now."""
+
+    def test_A7_the_answer_of_an_attempt_that_was_rescheduled_is_refused_though_its_worker_lives(self) -> None:
+        """Anna is alive and well, only this attempt was silent for too long: Bert has started the next one."""
+
+        async def case(bench: Bench) -> None:
+            record, first = await _silent(bench)
+            (second,) = await _claim(bench, BERT)
+            check((second.key.attempt, second.owner) == (2, BERT))
+            before = await _rows(bench, record)
+            for late in _all_about(record, first):
+                check(isinstance(await bench.one(late), Rejected), f"{late} was taken")
+            check(await _rows(bench, record) == before)
+            check(applied(await bench.one(_completed(second))), "the one who has it is heard")
+
+        self.on_bench(case)
+
+    def test_A7_an_older_attempt_is_refused_though_its_worker_has_the_next_one_too(self) -> None:
+        async def case(bench: Bench) -> None:
+            record, first = await _silent(bench)
+            (second,) = await _claim(bench, ANNA)
+            before = await _rows(bench, record)
+            for late in _all_about(record, first):
+                check(isinstance(await bench.one(late), Rejected), f"{late} was taken")
+            check(await _rows(bench, record) == before)
+            check(applied(await bench.one(_completed(second))))
+
+        self.on_bench(case)
+
+    def test_W7_a_ghost_is_refused_whether_the_next_owner_has_started_or_finished(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            (first,) = await bench.store.read_attempts(record.number, 1)
+            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            check(isinstance(await bench.one(_claim_instance(BERT)), ClaimedInstances))
+            check((await bench.instance("a")).owner == BERT)
+            for _ in range(2):
+                before = await _rows(bench, record)
+                for late in (*_all_about(record, first), turn(record), turn(record, completions=(completion(record),))):
+                    check(isinstance(await bench.one(late), Rejected), f"{late} was taken")
+                check(await _rows(bench, record) == before)
+                for second in await _claim(bench, BERT):
+                    check(applied(await bench.one(_completed(second))))
+
+        self.on_bench(case)
+
+    def test_W6_a_janitor_that_comes_late_evicts_nobody(self) -> None:
+        """It read the same lost worker and the same silent attempt as the one who was faster."""
+
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=2)
+            stale = await bench.store.read_attempts(record.number, 1)
+            held = await bench.store.held_by(ANNA)
+            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            check(isinstance(await bench.one(_claim_instance(BERT)), ClaimedInstances))
+            check((await bench.instance("a")).owner == BERT)
+            taken = await _claim(bench, BERT)
+            check(len(taken) == 2)
+            before = await _rows(bench, record)
+            bench.clock.now_ms += 1
+            for at_deadline in (True, False):
+                lose = Lose(key=ANNA, at_deadline=at_deadline, limit=EVERYTHING)
+                check(await bench.one(lose) == Applied(changed=0), "nothing is in the lost worker's name any more")
+            for member in (*(_expiry(bench, each) for each in stale), *(_loss(bench, each) for each in stale)):
+                check(isinstance(await bench.one(member), Rejected), f"{member} was taken")
+            for owner in (ANNA, BERT):
+                disown = Disown(owner=owner, attempts=tuple(held.attempts), instances=tuple(held.instances))
+                check(await bench.one(disown) in (Applied(changed=0), _refused(ANNA)))
+            check(await _rows(bench, record) == before)
+            for each in taken:
+                check(applied(await bench.one(_completed(each))))
+
+        self.on_bench(case)
+
+    def test_W6_the_same_attempt_claimed_anew_is_not_the_one_that_was_lost(self) -> None:
+        """Its claimer was lost before the body began, so it kept its number (799): digits and owner tell them apart."""
+
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            queued = new_attempt(0, owner=ANNA, state=AttemptState.QUEUED, ledger=ENTERED_LEDGER)
+            check(applied(await bench.one(turn(record, attempts=(queued,)))))
+            (stale,) = await bench.store.read_attempts(record.number, 1)
+            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            (again,) = await _claim(bench, BERT)
+            check((again.key, again.owner) == (stale.key, BERT))
+            before = await _rows(bench, record)
+            bench.beat(CARL)
+            held = HeldAttempt(key=stale.key, state=stale.state, ledger=stale.ledger)
+            for owner in (ANNA, BERT, CARL):
+                outcome = await bench.one(Disown(owner=owner, attempts=(held,)))
+                check(outcome in (Applied(changed=0), _refused(ANNA)))
+            check(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING)) == Applied(changed=0))
+            check(isinstance(await bench.one(_expiry(bench, stale)), Rejected))
+            check(isinstance(await bench.one(completion(record, owner=ANNA)), Rejected))
+            check(isinstance(await bench.one(completion(record, owner=CARL)), Rejected))
+            check(await _rows(bench, record) == before)
+            check(applied(await bench.one(_completed(again))))
+
+        self.on_bench(case)
+
+    def test_G1_an_instance_that_was_claimed_anew_is_not_given_up_by_its_owner_before(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.one(start("a"))
+            check(isinstance(await bench.one(_claim_instance(ANNA)), ClaimedInstances))
+            record = await bench.instance("a")
+            check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
+            check(isinstance(await bench.one(_claim_instance(BERT)), ClaimedInstances))
+            check((await bench.instance("a")).owner == BERT)
+            before = await bench.instance("a")
+            stale = HeldInstance(number=record.number, fence=record.fence)
+            check(isinstance(await bench.one(turn(record)), Rejected))
+            check(isinstance(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence)), Rejected))
+            for owner in (ANNA, BERT):
+                check(await bench.one(Disown(owner=owner, instances=(stale,))) == Applied(changed=0))
+            check(await bench.instance("a") == before)
+
+        self.on_bench(case)
+
+
+async def _silent(bench: Bench) -> tuple[InstanceRecord, AttemptRecord]:
+    """An instance of Anna's, whose activity was silent beyond its heartbeat time-out and rescheduled by a janitor."""
+    record = await bench.started("a", activities=0)
+    beats = new_attempt(0, owner=ANNA, options=ActivityOptions(heartbeat_ms=5), expires_at_ms=bench.clock.now_ms + 5)
+    check(applied(await bench.one(turn(record, attempts=(beats,)))))
+    (first,) = await bench.store.read_attempts(record.number, 1)
+    bench.clock.now_ms += 5
+    check(applied(await bench.one(_expiry(bench, first))), "its deadline has passed")
+    bench.clock.now_ms += 3_600_000  # the next attempt waits for its time, as every retry does
+    return await bench.instance("a"), first
+
+
+def _expiry(bench: Bench, attempt: AttemptRecord) -> Member:
+    """What a janitor makes of a deadline that has passed."""
+    ended = end_by_failure(attempt, LATE, (), event=AttemptEvent.EXPIRE, now_ms=bench.clock.now_ms, random_number=0.0)
+    return msgspec.structs.replace(ended, by_owner=False)
+
+
+def _loss(bench: Bench, attempt: AttemptRecord) -> Member:
+    """What a janitor makes of the loss of a worker."""
+    return msgspec.structs.replace(end_by_loss(attempt, now_ms=bench.clock.now_ms), by_owner=False)
+
+
+def _all_about(record: InstanceRecord, first: AttemptRecord) -> tuple[Member, ...]:
+    """Everything that who ran an attempt may say of it."""
+    return (
+        completion(record),
+        msgspec.structs.replace(completion(record), to_state=AttemptState.FAILED),
+        Retry(ended=transition(first, AttemptEvent.FAIL), next=new_attempt(0, attempt=2)),
+        HeartbeatAttempt(key=first.key, owner=ANNA, details=b"7", expires_at_ms=None),
+    )
+
+
+def _completed(attempt: AttemptRecord) -> Completion:
+    """How the one who has an attempt ends it."""
+    entered, _ = enter_leg2(attempt.ledger)
+    key = attempt.key
+    return Completion(
+        key=key,
+        owner=attempt.owner,
+        from_state=attempt.state,
+        from_ledger=attempt.ledger,
+        to_state=AttemptState.COMPLETED,
+        entered_ledger=entered,
+        applied_ledger=exit_leg2(entered, final=True),
+        event=ActivityCompleted(
+            time_ms=0, activity=key.activity, attempt=key.attempt, result=Payload(msgspec.Raw(b"1"))
+        ),
+    )
+
+
+def _refused(key: WorkerKey) -> Rejected:
+    return Rejected(reason=f"worker {key} is not active")
+
+
+def _claim_instance(owner: WorkerKey) -> ClaimInstances:
+    return ClaimInstances(owner=owner, workflows=("flow",), limit=1)
+
+
+async def _claim(bench: Bench, owner: WorkerKey) -> list[AttemptRecord]:
+    outcome = await bench.one(ClaimAttempts(owner=owner, queues=("default",), names=("step",), limit=EVERYTHING))
+    return outcome.attempts if isinstance(outcome, ClaimedAttempts) else []
+
+
+async def _rows(bench: Bench, record: InstanceRecord) -> list[object]:
+    return [await bench.store.read_instance(record.number), await bench.store.load(record.number, 1)]

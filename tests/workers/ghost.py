@@ -1,0 +1,96 @@
+"""A worker that does not notice that it was stopped: ``python -m tests.workers.ghost STORE LEASE``.
+
+Its own clock stands still, so it never fences itself (W7), and after it was stopped it lets its turn, its completion
+and the heartbeat of its activity go to the store before it sends a heartbeat of its own. It writes down what the store
+made of each. It leaves on SIGTERM.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from tests.workers import app
+
+import holdfast as hf
+from holdfast.core.liveness import Heartbeat, Renewed, Reply
+from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.surroundings import Surroundings
+from holdfast.storage.contract import CommitId, Completion, HeartbeatAttempt, Member, Outcome, Registration, Turn
+
+WATCHED = (Turn, Completion, HeartbeatAttempt)
+LONGEST_SECONDS = 20.0
+
+
+class Blind(SystemProviders):
+    """No time passes."""
+
+    def elapsed_ms(self) -> int:
+        return 0
+
+
+class Ghost(app.Here):
+    """Stops its process between commits and heartbeats, and tells what became of what it says afterwards."""
+
+    def __init__(self, client: hf.Client) -> None:
+        store: Any = client.store
+        self._commit, self._heartbeat = store.commit, store.heartbeat
+        store.commit, store.heartbeat = self.commit, self.heartbeat
+        self._committing = 0
+        self._between_beats = threading.Lock()
+        self._is_ghost = False
+        self._unheard = {kind.__name__ for kind in WATCHED}
+        self._all_heard = threading.Event()
+
+    async def stop(self) -> None:
+        while self._committing:  # noqa: ASYNC110 - a round of the loop at a time
+            await asyncio.sleep(0)
+        with self._between_beats:
+            self._is_ghost = True
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        self._committing += 1
+        try:
+            outcomes: list[Outcome] = await self._commit(commit_id, members)
+        finally:
+            self._committing -= 1
+        if self._is_ghost:
+            for member, outcome in zip(members, outcomes, strict=True):
+                self._heard(type(member).__name__, outcome)
+        return outcomes
+
+    def _heard(self, kind: str, outcome: Outcome) -> None:
+        if kind in self._unheard:
+            app.note("store", kind, type(outcome).__name__)
+            self._unheard.discard(kind)
+            if not self._unheard:
+                self._all_heard.set()
+
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+        with self._between_beats:
+            if self._is_ghost:
+                self._all_heard.wait(LONGEST_SECONDS)
+            reply: Reply = self._heartbeat(beat, registration)
+            if self._is_ghost:
+                app.note("store", "Heartbeat", type(reply).__name__)
+            if isinstance(reply, Renewed) and beat.token is None:
+                app.note("key", beat.key)
+                self._is_ghost = False
+            return reply
+
+
+async def main(store: str, lease: str) -> None:
+    world = Surroundings(providers=Blind(), judge_same_host=False)
+    async with await hf.connect(store, surroundings=world) as client:
+        app.here = Ghost(client)
+        worker = hf.Worker(client, modules=[app], queues=["default", "lent"], lease=float(lease))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+        await worker.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

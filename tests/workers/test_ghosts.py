@@ -1,0 +1,151 @@
+"""A worker that was stopped beyond its lease and goes on: nothing that this ghost says changes a row (W7)."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.scenarios.support import together
+from tests.workers import app
+from tests.workers.processes import ROOT, await_note, freeze, notes, open_gate, worker
+from tests.workers.support import by_leases, instance, sound, told
+
+import holdfast as hf
+from holdfast.core.liveness import WorkerState
+from holdfast.storage.contract import AttemptRecord
+
+pytestmark = pytest.mark.slow
+LEASE = "1"
+
+
+@contextmanager
+def ghost(store: str) -> Generator["subprocess.Popen[str]"]:
+    """The program `ghost`; it is killed on the way out if it still runs."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.workers.ghost", store, LEASE],
+        cwd=ROOT,
+        env={**os.environ, app.FOLDER: str(Path(store).parent), "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def noted(store: str, *words: object) -> None:
+    await asyncio.to_thread(await_note, store, *words)
+
+
+async def snapshot(client: hf.Client, *ids: str) -> list[object]:
+    """Everything of these instances, but for the heartbeats of second attempts, whose workers are alive."""
+    found: list[object] = []
+    for instance_id in ids:
+        record = await instance(client, instance_id)
+        loaded = await client.store.load(record.number, record.execution)
+        found += [record, loaded.history, loaded.inbox, loaded.timers]
+        found += [without_beats(each) if each.key.attempt > 1 else each for each in loaded.attempts]
+    return found
+
+
+def without_beats(attempt: AttemptRecord) -> AttemptRecord:
+    return msgspec.structs.replace(attempt, heartbeat_at_ms=None, details=None)
+
+
+@pytest.mark.parametrize("others", ["have started", "have finished"])
+def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_ghost(store: str, others: str) -> None:
+    """Having started is where others listen to a zombie again: its activity is RUNNING, in another attempt."""
+
+    async def scenario() -> None:
+        engine = hf.Engine(store, workflows=[app.lends], queues=["nothing"], lease=60, surroundings=by_leases())
+        async with engine as lender:
+            await lender.start(app.lends, "c", id="lender")
+            await lender.start("haunted", id="haunted")
+            with ghost(store) as process:
+                for name in ("a", "b", "c"):
+                    await noted(store, "began", name, 1)
+                old = {line[1] for line in notes(store) if line[0] == "key"}
+                open_gate(store, "b 1")
+                await asyncio.to_thread(os.waitpid, process.pid, os.WUNTRACED)
+                with worker(store, "--lease", LEASE, "--no-same-host", "--queues", "default,lent") as healthy:
+                    for name in ("a", "b", "c"):
+                        await noted(store, "began", name, 2)
+                    if others == "have finished":
+                        await finish(lender)
+                    await haunt(lender, process)
+                    if others == "have started":
+                        await finish(lender)
+                    await takes_another_key(lender, process, old)
+                    healthy.send(signal.SIGTERM)
+                    assert healthy.left()[0] == 0
+        sound(store)
+
+    async def finish(client: hf.Client) -> None:
+        for name in ("a 2", "b 2", "c 2"):
+            open_gate(store, name)
+        assert await client.get("haunted").result(timeout=30) == ["a 2 after a 1", "b 2"]
+        assert await client.get("lender").result(timeout=30) == "c 2"
+
+    async def haunt(client: hf.Client, process: "subprocess.Popen[str]") -> None:
+        before = await snapshot(client, "haunted", "lender")
+        open_gate(store, "c 1")
+        process.send_signal(signal.SIGCONT)
+        await noted(store, "store", "Heartbeat", "WorkerInactive")
+        told_by_store = {tuple(line[1:]) for line in notes(store) if line[0] == "store"}
+        assert told_by_store >= {("Turn", "Rejected"), ("Completion", "Rejected"), ("HeartbeatAttempt", "Rejected")}
+        assert not [line for line in told_by_store if "Applied" in line]
+        assert await snapshot(client, "haunted", "lender") == before, "it changed nothing"
+
+    async def takes_another_key(client: hf.Client, process: "subprocess.Popen[str]", old: set[str]) -> None:
+        async def is_there_again() -> bool:
+            states = {view.key: view.state for view in await client.workers()}
+            new = {line[1] for line in notes(store) if line[0] == "key"} - old
+            return (
+                states[next(iter(old))] is WorkerState.INACTIVE
+                and all(states.get(key) is WorkerState.ACTIVE for key in new)
+                and bool(new)
+            )
+
+        await told(is_there_again)
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, 30) == 0
+
+    together(scenario(), seconds=90)
+
+
+def test_W7_a_worker_that_was_stopped_beyond_its_lease_works_on_under_another_key(store: str) -> None:
+    async def scenario() -> None:
+        async with await hf.connect(store) as client:
+            await client.start("waits", "a", id="a")
+            options = ("--lease", LEASE, "--no-same-host")
+            with worker(store, *options) as zombie:
+                await noted(store, "began", "a", 1)
+                (old,) = [view.key for view in await client.workers()]
+                await asyncio.to_thread(freeze, zombie, store)
+                with worker(store, *options) as healthy:
+                    open_gate(store, "a 2")
+                    assert await client.get("a").result(timeout=30) == "a 2"
+                    before = await snapshot(client, "a")
+                    healthy.send(signal.SIGTERM)
+                    assert healthy.left()[0] == 0
+                open_gate(store, "a 1")
+                zombie.send(signal.SIGCONT)
+                assert await client.run("rests", "b", id="b") == zombie.pid
+                assert await snapshot(client, "a") == before
+                (new,) = [view.key for view in await client.workers() if view.state is WorkerState.ACTIVE]
+                assert new != old
+                zombie.send(signal.SIGTERM)
+                code, logged = zombie.left()
+                assert code == 0
+                assert f"worker {old} lost its lease; its work has moved on, and it takes a new key" in logged
+        sound(store)
+
+    together(scenario(), seconds=60)

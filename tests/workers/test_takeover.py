@@ -1,0 +1,69 @@
+"""What a killed worker had goes on elsewhere: within its lease and a second, and within ten seconds by default (W6).
+
+Same-host detection is off: this is how it is between machines. The times are those of real processes.
+"""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+from tests.scenarios.support import together
+from tests.workers.processes import await_note, open_gate, worker
+from tests.workers.support import sound, stored
+
+import holdfast as hf
+from holdfast.core.liveness.lease import WORKER_BEAT_MS, WORKER_LEASE_MS
+from holdfast.runtime.claims import LOOK_SECONDS
+from holdfast.runtime.lease import BEATS_PER_LEASE
+
+DEFAULT_BOUND_SECONDS = 10.0
+
+
+async def takeover(store: str, name: str, *options: str) -> float:
+    """Kill a worker in the middle of a body; the seconds until the body runs elsewhere."""
+    async with await hf.connect(store) as client:
+        with ExitStack() as workers:
+            victim = workers.enter_context(worker(store, "--no-same-host", *options))
+            await client.start("waits", name, id=name)
+            await client.start("rests", name, id=f"{name} rests")
+            await asyncio.to_thread(await_note, store, "began", name, 1, victim.pid)
+            workers.enter_context(worker(store, "--no-same-host", *options))
+            victim.kill()
+            before = time.monotonic()  # noqa: TID251 - real processes
+            await asyncio.to_thread(await_note, store, "began", name, 2)
+            took = time.monotonic() - before  # noqa: TID251
+            open_gate(store, f"{name} 2")
+            assert await client.get(name).result(timeout=30) == f"{name} 2"
+            await client.get(f"{name} rests").result(timeout=30)
+            assert await stored(client, name) == [("TIMED_OUT", 0, 0), ("COMPLETED", 0, 1)]
+    return took
+
+
+@pytest.mark.slow
+def test_W6_a_lease_of_two_seconds_is_taken_over_within_three(
+    store: str, record_property: Callable[[str, object], None]
+) -> None:
+    took = [together(takeover(store, name, "--lease", "2"), seconds=60) for name in ("a", "b", "c")]
+    record_property("seconds", took)
+    assert statistics.median(took) <= 3.0, took
+    sound(store)
+
+
+@pytest.mark.slow
+def test_W6_the_default_lease_is_taken_over_within_ten_seconds(
+    store: str, record_property: Callable[[str, object], None]
+) -> None:
+    took = together(takeover(store, "a"), seconds=60)
+    record_property("seconds", took)
+    assert took <= DEFAULT_BOUND_SECONDS
+    sound(store)
+
+
+def test_W1_the_defaults_add_up() -> None:
+    """A heartbeat may be late by as much as two, a takeover comes with the next look, and there is time to spare."""
+    assert WORKER_LEASE_MS / BEATS_PER_LEASE == WORKER_BEAT_MS
+    assert WORKER_LEASE_MS / 1000 + LOOK_SECONDS < DEFAULT_BOUND_SECONDS
+    assert WORKER_LEASE_MS >= 3 * WORKER_BEAT_MS
