@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks import bare, bare_flows, crash, flows, imports, workloads
+from benchmarks import bare, bare_flows, crash, expiry, flows, imports, workloads
 from benchmarks.measure import Sample
 from benchmarks.report import BENCHES, Results, judge, table, write
 
@@ -44,13 +44,14 @@ MEASURES: Final[dict[str, Measure]] = {
     "TOKENS bare": lambda folder, scale: bare_flows.stream(folder, count=max(1_000, int(100_000 * scale))),
     "B6": lambda folder, scale: asyncio.run(workloads.b6(folder, scale)),
     "B7": crash.b7,
+    "EXPIRY": expiry.expiry,
     "B8 replay": lambda folder, scale: asyncio.run(crash.b8_replay(folder, scale)),
     "B8 recover": crash.b8_recover,
     "IDLE": lambda folder, scale: asyncio.run(workloads.idle(folder, scale)),
     "SLEEPERS": lambda folder, scale: asyncio.run(workloads.sleepers(folder, scale)),
     "IMPORT": lambda _folder, _scale: imports.b_import(),
 }
-CHILDREN: Final = {"crashing": crash.run_crashing, "open": crash.run_open_instances}
+CHILDREN: Final = {"crashing": crash.run_crashing, "open": crash.run_open_instances, "janitor": expiry.run_janitor}
 LONGEST_SECONDS: Final = 240
 
 

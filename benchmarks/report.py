@@ -195,6 +195,18 @@ BENCHES: Final = (
         ),
     ),
     Bench(
+        "EXPIRY",
+        ("EXPIRY",),
+        3,
+        (
+            Target("longest gap of others, of the whole", "x", _of("EXPIRY", "longest_share"), 0.1),
+            Target("100,000 instances of a dead worker", "s", _of("EXPIRY", "seconds")),
+            Target("longest gap of others", "ms", _of("EXPIRY", "longest_ms")),
+            Target("a commit of others, p50", "ms", _of("EXPIRY", "p50_ms")),
+            Target("over a calm one", "x", _ratio(("EXPIRY", "p50_ms"), ("EXPIRY", "calm_p50_ms"))),
+        ),
+    ),
+    Bench(
         "IDLE",
         ("IDLE",),
         1,

@@ -24,7 +24,7 @@ VALUES = MAX_TOGETHER + 7
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "sample", ["B1 bare", "B2 bare", "B5 bare", "TOKENS bare", "B1", "B2", "B5", "EVENTS", "TOKENS"]
+    "sample", ["B1 bare", "B2 bare", "B5 bare", "TOKENS bare", "B1", "B2", "B5", "EVENTS", "TOKENS", "EXPIRY"]
 )
 def test_a_small_sample_of_a_benchmark_runs(sample: str) -> None:
     command = [sys.executable, "-m", "benchmarks", "--sample", sample, "--scale", "0.02"]

@@ -5,6 +5,7 @@ from typing import Final
 from tools.mutations.mutant import in_python
 
 WORKER: Final = "tests/workers/test_worker.py"
+JANITOR: Final = "tests/unit/runtime/test_janitor.py"
 DRAIN: Final = f"{WORKER}::test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded"
 
 WORKERS: Final = (
@@ -55,6 +56,30 @@ WORKERS: Final = (
         "self.runner.abandon_all()  # nobody takes",
         "pass  # nobody takes",
         f"{WORKER}::test_W7_a_lease_that_is_lost_ends_a_drain",
+    ),
+    in_python(
+        "a lease that ends between two looks is seen at the next",
+        "W6",
+        "runtime/janitor",
+        "min(longest, max(0, deadline_ms - self._store.now_ms()) / MILLISECONDS)",
+        "longest",
+        f"{JANITOR}::test_W6_the_next_round_comes_no_later_than_the_next_lease_ends",
+    ),
+    in_python(
+        "a janitor whose round failed looks again at once",
+        "W6",
+        "runtime/janitor",
+        "= self._next_deadline_ms, None",
+        "= self._next_deadline_ms, self._next_deadline_ms",
+        f"{JANITOR}::test_W6_the_next_round_comes_no_later_than_the_next_lease_ends",
+    ),
+    in_python(
+        "everything a lost worker had is moved in one commit",
+        "W6",
+        "runtime/janitor",
+        "limit=BATCH, is_clean",
+        "limit=10**9, is_clean",
+        f"{JANITOR}::test_W6_batches_are_bounded_and_whoever_comes_meanwhile_is_in_the_very_next_group",
     ),
     in_python(
         "groups that are handed in at once are written at once",

@@ -34,7 +34,7 @@ from holdfast.storage.endings import end_by_failure
 
 logger = logging.getLogger("holdfast")
 
-BATCH: Final = 500
+BATCH: Final = 200
 """W6: what is moved in one commit, so that the death of a busy worker never stalls the store."""
 FAMILIES: Final = 100
 """Ended executions with children left over that one round goes through."""

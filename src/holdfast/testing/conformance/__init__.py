@@ -16,6 +16,7 @@ from holdfast.testing.conformance.children import ChildRules
 from holdfast.testing.conformance.continuing import ContinuingRules
 from holdfast.testing.conformance.deadlines import DeadlineRules
 from holdfast.testing.conformance.deliveries import DeliveryRules
+from holdfast.testing.conformance.duties import DutyRules
 from holdfast.testing.conformance.ghosts import GhostRules
 from holdfast.testing.conformance.groups import GroupRules
 from holdfast.testing.conformance.inputs import InputRules
@@ -54,5 +55,6 @@ class StoreConformance(
     QuestionRules,
     OverviewRules,
     GhostRules,
+    DutyRules,
 ):
     """All of the rules."""

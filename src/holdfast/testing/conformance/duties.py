@@ -1,0 +1,213 @@
+"""Duties that any worker does, here by two at once through stores of their own (C1, C5).
+
+Both have read the same before either has written. What there is to do is done, and once.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from unittest import SkipTest
+
+import msgspec
+
+from holdfast.core.lifecycle import AttemptEvent, InstanceState
+from holdfast.core.options import ActivityOptions
+from holdfast.payloads.failures import Failure
+from holdfast.storage.contract import (
+    Applied,
+    AttemptRecord,
+    Block,
+    ClaimedInstances,
+    ClaimInstances,
+    CloseChildren,
+    Expire,
+    Expired,
+    Forget,
+    Lose,
+    Member,
+    Outcome,
+    Release,
+    TimerRow,
+)
+from holdfast.storage.endings import end_by_failure
+from holdfast.testing.conformance.bench import ANNA, BERT, Bench, Rules, applied, check, closing, new_attempt, turn
+from holdfast.testing.conformance.children import family, new_child
+from holdfast.testing.conformance.deadlines import LIMIT_MS, limited
+from holdfast.testing.conformance.questions import LATER_MS, ask
+
+COUNT = 24
+OTHERS_IDS = 2_000_000
+LATE = Failure(type="holdfast.errors.ActivityTimedOut", message="too late")
+Both = Sequence[Bench]
+
+
+class DutyRules(Rules):
+    """Expiry, timers, verification and clean-up by two at once."""
+
+    def test_C1_two_janitors_move_the_work_of_a_lost_worker_on_once(self) -> None:
+        async def case(both: Both) -> None:
+            here = both[0]
+            numbers = [(await here.started(f"i{number}")).number for number in range(COUNT)]
+            moved = await asyncio.gather(*(_lose_all(bench) for bench in both))
+            check(sum(moved) == 2 * COUNT, f"{moved} rows were moved")
+            for number in numbers:
+                states = [(str(each.state), each.losses) for each in await here.store.read_attempts(number, 1)]
+                check(states == [("TIMED_OUT", 0), ("READY", 1)])
+
+        self._on_both(case)
+
+    def test_C1_two_janitors_that_verify_find_everything_that_was_left_behind_and_move_it_once(self) -> None:
+        async def case(both: Both) -> None:
+            here = both[0]
+            for number in range(COUNT):
+                await here.started(f"i{number}")
+            check(applied(await here.one(Lose(key=ANNA, at_deadline=False, limit=1))))
+            stranded = await asyncio.gather(*(bench.store.stranded_owners() for bench in both))
+            check(stranded == [[ANNA], [ANNA]])
+            moved = await asyncio.gather(*(_lose_all(bench) for bench in both))
+            check(sum(moved) == 2 * (COUNT - 1))
+            check(await here.store.stranded_owners() == [])
+
+        self._on_both(case)
+
+    def test_C1_two_janitors_end_an_attempt_at_its_deadline_once(self) -> None:
+        async def case(both: Both) -> None:
+            here = both[0]
+            record = await here.started("a", activities=0)
+            options, at_ms = ActivityOptions(heartbeat_ms=50), here.clock.now_ms + 50
+            silent = [new_attempt(each, owner=ANNA, options=options, expires_at_ms=at_ms) for each in range(COUNT)]
+            check(applied(await here.one(turn(record, attempts=tuple(silent)))))
+            here.clock.now_ms = at_ms
+            read = [await bench.store.expired_attempts(COUNT) for bench in both]
+            check(read[0] == read[1] and len(read[0]) == COUNT)
+            ends = [bench.one(_expiry(bench, each)) for bench, late in zip(both, read, strict=True) for each in late]
+            check(_count_applied(await asyncio.gather(*ends)) == COUNT)
+            attempts = await here.store.read_attempts(record.number, 1)
+            check(len(attempts) == 2 * COUNT, "each has one successor")
+
+        self._on_both(case)
+
+    def test_C1_two_workers_fire_a_timer_once(self) -> None:
+        async def case(both: Both) -> None:
+            here, at_ms = both[0], both[0].clock.now_ms + 5
+            for number in range(COUNT):
+                record = await here.started(f"i{number}", activities=0)
+                timer = TimerRow(timer=1, due_at_ms=at_ms)
+                check(applied(await here.one(turn(record, timers_started=(timer,)))))
+                check(applied(await here.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
+            here.clock.now_ms = at_ms
+            claims = [
+                bench.one(ClaimInstances(owner=owner, workflows=("flow",), limit=COUNT))
+                for bench, owner in zip(both, (ANNA, BERT), strict=True)
+            ]
+            claimed = _claimed(await asyncio.gather(*claims))
+            check(len(claimed) == len(set(claimed)) == COUNT)
+
+        self._on_both(case)
+
+    def test_C1_two_workers_act_upon_the_deadline_of_an_instance_once(self) -> None:
+        async def case(both: Both) -> None:
+            here = both[0]
+            numbers = [(await limited(here, f"i{number}")).number for number in range(COUNT)]
+            here.clock.now_ms += LIMIT_MS
+            expired = await asyncio.gather(*(bench.one(Expire(number=number)) for bench in both for number in numbers))
+            check(sum(isinstance(outcome, Expired) for outcome in expired) == COUNT)
+            for number in numbers:
+                check(len((await here.store.load(number, 1)).inbox) == 1, "it was asked once")
+
+        self._on_both(case)
+
+    def test_C1_two_janitors_close_the_children_of_an_execution_that_ended_once(self) -> None:
+        async def case(both: Both) -> None:
+            here = both[0]
+            count = 1_050
+            parent = await family(here, *(new_child(at, f"p/1/{at}") for at in range(count)))
+            check(applied(await here.one(closing(parent, family=True))))
+            left = (await here.store.read_family(parent.number)).children.get(InstanceState.REQUESTED, 0)
+            check(left > 0, "one commit is bounded")
+            closed = CloseChildren(number=parent.number, execution=1, limit=200)
+            moved = await asyncio.gather(*(_until_nothing_is_left(bench, closed) for bench in both))
+            check(sum(moved) == left)
+            check((await here.store.read_family(parent.number)).children == {InstanceState.TERMINATED: count})
+            check(await here.store.unfinished_closings(10) == [])
+
+        self._on_both(case)
+
+    def test_C1_two_workers_of_a_new_build_try_what_is_blocked_once(self) -> None:
+        async def case(both: Both) -> None:
+            here = both[0]
+            for number in range(COUNT):
+                record = await here.started(f"i{number}", activities=0)
+                block = Block(number=record.number, owner=ANNA, fence=record.fence, reason="why", build="old")
+                check(applied(await here.one(block)))
+            claims = [
+                bench.one(ClaimInstances(owner=owner, workflows=("flow",), limit=COUNT, blocked=True, build="new"))
+                for bench, owner in zip(both, (ANNA, BERT), strict=True)
+            ]
+            claimed = _claimed(await asyncio.gather(*claims))
+            check(len(claimed) == len(set(claimed)) == COUNT)
+
+        self._on_both(case)
+
+    def test_C1_two_who_clean_up_leave_what_is_still_needed(self) -> None:
+        async def case(both: Both) -> None:
+            here = both[0]
+            record = await here.started("a")
+            check(applied(await here.one(ask(record, "old"))))
+            here.clock.now_ms = LATER_MS
+            fresh = msgspec.structs.replace(ask(record, "new"), expires_at_ms=LATER_MS + 10_000)
+            check(applied(await here.one(fresh)))
+            check((await here.store.questions_waiting()).has_expired)
+            await asyncio.gather(*(bench.one(Forget()) for bench in both))
+            waiting = await here.store.questions_waiting()
+            check((waiting.has_questions, waiting.has_expired) == (True, False))
+
+        self._on_both(case)
+
+    def _on_both(self, case: Callable[[Both], Awaitable[None]]) -> None:
+        async def on(bench: Bench) -> None:
+            async with self._opened(bench) as other:
+                await case((bench, other))
+
+        self.on_bench(on)
+
+    @asynccontextmanager
+    async def _opened(self, bench: Bench) -> AsyncGenerator[Bench]:
+        store = self.make_another(bench.clock)
+        if store is None:
+            raise SkipTest("what is in memory has no other store")
+        await store.open()
+        try:
+            yield Bench(store, bench.clock, first_id=OTHERS_IDS)
+        finally:
+            await store.close()
+
+
+async def _lose_all(bench: Bench) -> int:
+    return await _until_nothing_is_left(bench, Lose(key=ANNA, at_deadline=False, limit=5))
+
+
+async def _until_nothing_is_left(bench: Bench, member: Member) -> int:
+    """How many rows one of two who do the same has moved."""
+    moved = 0
+    while True:
+        outcome = await bench.one(member)
+        if not isinstance(outcome, Applied) or outcome.changed == 0:
+            return moved
+        moved += outcome.changed
+        await asyncio.sleep(0)
+
+
+def _expiry(bench: Bench, attempt: AttemptRecord) -> Member:
+    now_ms = bench.clock.now_ms
+    ended = end_by_failure(attempt, LATE, (), event=AttemptEvent.EXPIRE, now_ms=now_ms, random_number=0.0)
+    return msgspec.structs.replace(ended, by_owner=False)
+
+
+def _count_applied(outcomes: Sequence[Outcome]) -> int:
+    return sum(isinstance(outcome, Applied) for outcome in outcomes)
+
+
+def _claimed(outcomes: Sequence[Outcome]) -> list[int]:
+    claims = [outcome for outcome in outcomes if isinstance(outcome, ClaimedInstances)]
+    return [record.number for outcome in claims for record in outcome.instances]

@@ -1,0 +1,137 @@
+"""A janitor's rounds: when the next one comes, and that a worker's death is worked off a batch at a time (C1, W6)."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from holdfast.core.liveness import WorkerKey
+from holdfast.runtime import janitor as janitor_module
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.host import HostIdentity
+from holdfast.runtime.janitor import Janitor
+from holdfast.runtime.last_words import LastWords
+from holdfast.storage.contract import Applied, CommitId, Lose, Member, Outcome, Start
+from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.testing.conformance.bench import ANNA, BERT, Bench, ManualClock, start
+
+SMALL_BATCH = 10
+INSTANCES = 57
+
+
+class Counted(SqliteStore):
+    """Writes down every group, and lets somebody come in between."""
+
+    def __init__(self, path: Path, clock: ManualClock) -> None:
+        super().__init__(path, clock=clock, durability="none")
+        self.groups: list[tuple[list[Member], list[Outcome]]] = []
+
+    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        outcomes = await super().commit(commit_id, members)
+        self.groups.append((list(members), outcomes))
+        await asyncio.sleep(0)
+        return outcomes
+
+
+def janitor_of(store: SqliteStore, committer: Committer) -> Janitor:
+    return Janitor(store, committer, HostIdentity("", 0, 0, ""), lambda: 0.0, LastWords(store.path))
+
+
+def on_store(tmp_path: Path) -> tuple[Counted, Bench, Committer, Janitor]:
+    clock, numbers = ManualClock(), count(1_000_000)
+    store = Counted(tmp_path / "shop.db", clock)
+    committer = Committer(store, lambda: next(numbers))
+    return store, Bench(store, clock), committer, janitor_of(store, committer)
+
+
+def test_W6_the_next_round_comes_no_later_than_the_next_lease_ends(tmp_path: Path) -> None:
+    store, bench, _, janitor = on_store(tmp_path)
+
+    async def scenario() -> None:
+        await store.open()
+        assert janitor.pause_seconds(1.0) == 1.0, "nothing is known yet"
+        bench.beat(ANNA, lease_ms=8_000)
+        bench.beat(BERT, lease_ms=1_300)
+        await janitor.look(WorkerKey("own"))
+        assert janitor.pause_seconds(1.0) == 1.0
+        bench.clock.now_ms += 1_000
+        await janitor.look(WorkerKey("own"))
+        assert janitor.pause_seconds(1.0) == 0.3
+        assert janitor.pause_seconds(1.0) == 1.0, "a round that fails is not repeated at once"
+        await janitor.look(BERT)
+        assert janitor.pause_seconds(1.0) == 1.0, "its own lease is not its business"
+        bench.clock.now_ms += 300
+        assert await janitor.look(WorkerKey("own"))
+        assert [str(worker.state) for worker in await store.workers()] == ["ACTIVE", "INACTIVE"]
+        assert janitor.pause_seconds(1.0) == 1.0, "who is lost is over"
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_W6_batches_are_bounded_and_whoever_comes_meanwhile_is_in_the_very_next_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(janitor_module, "BATCH", SMALL_BATCH)
+    store, bench, committer, janitor = on_store(tmp_path)
+
+    async def scenario() -> None:
+        await store.open()
+        bench.beat(ANNA)
+        for number in range(INSTANCES):
+            await bench.started(f"i{number}", activities=1)
+        store.groups.clear()
+        losing = asyncio.create_task(janitor.lose(ANNA, at_deadline=False))
+        others = 0
+        while not losing.done():
+            groups = len(store.groups)
+            await committer.commit(start(f"other {others}"))
+            others += 1
+            assert len(store.groups) - groups <= 2, "the group that was being written, and its own"
+        assert await losing
+        moved = [_changed(members, outcomes) for members, outcomes in store.groups]
+        batches = [changed for changed in moved if changed is not None]
+        full = INSTANCES // SMALL_BATCH
+        assert batches == [2 * SMALL_BATCH] * full + [2 * (INSTANCES - full * SMALL_BATCH), 0]
+        assert others > full, "somebody came between any two batches"
+        assert sum(isinstance(member, Start) for members, _ in store.groups for member in members) == others
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def _changed(members: list[Member], outcomes: list[Outcome]) -> int | None:
+    """How many rows the batch in a group has moved; None if there was none. There is never more than one."""
+    batches = [
+        outcome.changed
+        for member, outcome in zip(members, outcomes, strict=True)
+        if isinstance(member, Lose) and isinstance(outcome, Applied)
+    ]
+    assert len(batches) <= 1
+    return batches[0] if batches else None
+
+
+def test_C1_two_janitors_at_once_leave_nothing_and_do_nothing_twice(tmp_path: Path) -> None:
+    store, bench, committer, first = on_store(tmp_path)
+    numbers = count(2_000_000)
+    other = Counted(tmp_path / "shop.db", bench.clock)
+    second = janitor_of(other, Committer(other, lambda: next(numbers)))
+
+    async def scenario() -> None:
+        await store.open()
+        await other.open()
+        bench.beat(ANNA, lease_ms=1_000)
+        records = [await bench.started(f"i{number}", activities=1) for number in range(INSTANCES)]
+        bench.clock.now_ms += 1_000
+        await asyncio.gather(first.look(WorkerKey("one")), second.look(WorkerKey("two")))
+        for record in records:
+            attempts = await store.read_attempts(record.number, 1)
+            assert [(str(each.state), each.losses) for each in attempts] == [("TIMED_OUT", 0), ("READY", 1)]
+            assert (await bench.instance(record.id)).owner is None
+        await committer.drain()
+        await store.close()
+        await other.close()
+
+    asyncio.run(scenario())
