@@ -127,9 +127,17 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, request: pyt
     refused(folder / "shop.db", "shop.db")
 
 
-def test_a_url_that_is_not_supported_yet_is_a_clear_error() -> None:
-    with pytest.raises(hf.InvalidOption, match="postgresql"):
-        hf.Engine("postgresql://localhost/shop")
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("mysql://localhost/shop", "nor a postgresql:// URL"),
+        ("postgresql://localhost/shop?schema=A-B", "schema='A-B'"),
+        ("postgresql://localhost:x/shop", "port"),
+    ],
+)
+def test_a_url_of_no_store_is_a_clear_error(url: str, sentence: str) -> None:
+    with pytest.raises(hf.InvalidOption, match=sentence):
+        hf.Engine(url)
 
 
 def test_a_closed_engine_says_so(tmp_path: Path) -> None:

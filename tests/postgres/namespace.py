@@ -68,6 +68,9 @@ def namespace() -> Generator[Namespace]:
         ip("-n", mine.name, "addr", "add", f"{mine.client_address}/30", "dev", inner)
         ip("-n", mine.name, "link", "set", inner, "up")
         mine.put_in()
-        yield mine
+        try:
+            yield mine
+        finally:
+            ip("link", "del", mine.cable)  # at once; with the namespace it goes a while later, and keeps its name
     finally:
         ip("netns", "del", mine.name)

@@ -53,7 +53,7 @@ def test_a_store_of_a_newer_release_is_refused_and_one_that_is_not_there_is_not_
     async def look() -> None:
         store = PostgresStore(postgres.url, clock=ManualClock())
         try:
-            await store.open_for_reading()
+            store.open_for_reading()
         finally:
             await store.close()
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 from holdfast.audit.instances import InstanceTables, check_instance
 from holdfast.audit.problems import Problem, Report, Rule
 from holdfast.core.liveness import WorkerState
+from holdfast.storage.places import is_address
 from holdfast.storage.relational.audit import Raw, RawInstance, RawTables, Unreadable
 from holdfast.storage.sqlite.audit import SqliteTables
 
@@ -19,11 +20,20 @@ def audit(path: str | Path) -> list[Problem]:
 
 def inspect(path: str | Path) -> Report:
     """The same, with counts of what was looked at."""
-    tables = SqliteTables(Path(path))
+    tables = open_tables(path)
     try:
         return _Auditor(tables).run()
     finally:
         tables.close()
+
+
+def open_tables(store: str | Path) -> RawTables:
+    """The tables of the store that a path or URL names."""
+    if not is_address(store):
+        return SqliteTables(Path(store))
+    from holdfast.storage.postgres.audit import PostgresTables  # noqa: PLC0415 - it needs a library of its own
+
+    return PostgresTables(str(store))
 
 
 class _Auditor:

@@ -8,7 +8,7 @@ class Rule(StrEnum):
     """The invariants that can be checked from the tables. The value is the name that people and programs see."""
 
     FILE_SOUND = "file-sound"
-    """SQLite finds its own file in order."""
+    """SQLite finds its own file in order. PostgreSQL looks after its own."""
     ROWS_READABLE = "rows-readable"
     """Every row holds the types of its columns, and words that are states."""
     ROWS_BELONG = "rows-belong"

@@ -1,7 +1,6 @@
 """``holdfast cancel ID``: ask an instance to end; its code may clean up."""
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -9,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.stores import JsonOption, StoreOption, connected, existing_store
+from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
 from holdfast.cli.texts import safe
 
 
@@ -31,7 +30,7 @@ def cancel(
         Console(highlight=False).print(line, soft_wrap=True)
 
 
-async def _cancel(path: Path, instance_id: str, reason: str | None) -> str:
+async def _cancel(path: Place, instance_id: str, reason: str | None) -> str:
     async with connected(path) as client:
         handle = client.get(instance_id)
         await handle.cancel(reason)

@@ -1,7 +1,6 @@
 """``holdfast event ID NAME``: raise an event to an instance."""
 
 import asyncio
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.inputs import checked_json
-from holdfast.cli.stores import JsonOption, StoreOption, connected, existing_store
+from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
 from holdfast.cli.texts import safe
 
 
@@ -36,6 +35,6 @@ def event(  # noqa: PLR0917 - the options of the command
         Console(highlight=False).print(line, soft_wrap=True)
 
 
-async def _raise(path: Path, instance_id: str, name: str, value: Any, message_id: str | None) -> bool:
+async def _raise(path: Place, instance_id: str, name: str, value: Any, message_id: str | None) -> bool:
     async with connected(path) as client:
         return await client.get(instance_id).raise_event(name, value, id=message_id)

@@ -13,6 +13,7 @@ from holdfast.cli.exits import exit_code, leave
 from holdfast.cli.explain import explain
 from holdfast.cli.history import history
 from holdfast.cli.list import list_instances
+from holdfast.cli.migrate import migrate
 from holdfast.cli.query import query
 from holdfast.cli.queues import queues
 from holdfast.cli.run import run
@@ -64,6 +65,7 @@ app.command()(worker)
 app.command()(workers)
 app.command()(queues)
 app.command()(verify)
+app.command()(migrate)
 app.command()(explain)
 app.command()(history)
 

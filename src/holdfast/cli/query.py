@@ -1,14 +1,13 @@
 """``holdfast query ID NAME``: ask a workflow, which is answered by a worker that has its code."""
 
 import asyncio
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from holdfast.cli.inputs import checked_json
-from holdfast.cli.stores import StoreOption, connected, existing_store
+from holdfast.cli.stores import Place, StoreOption, connected, existing_store
 from holdfast.cli.texts import safe_lines
 from holdfast.client.asking import QUERY_SECONDS
 from holdfast.errors import QueryFailed
@@ -39,7 +38,7 @@ def print_json(value: Any) -> None:
     typer.echo(safe_lines(msgspec.json.format(msgspec.json.encode(value)).decode()))
 
 
-async def _ask(path: Path, instance_id: str, name: str, arguments: list[Any], seconds: float) -> Any:
+async def _ask(path: Place, instance_id: str, name: str, arguments: list[Any], seconds: float) -> Any:
     async with connected(path) as client:
         try:
             return await client.get(instance_id).query(name, *arguments, timeout=seconds)

@@ -3,7 +3,6 @@
 import asyncio
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -16,7 +15,7 @@ from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.inputs import bind_input
 from holdfast.cli.progress import Lines, Progress, Silent
 from holdfast.cli.steps import take_picture
-from holdfast.cli.stores import JsonOption, StoreOption, is_there, store_path
+from holdfast.cli.stores import JsonOption, Place, StoreOption, is_there, shown, store_path
 from holdfast.cli.texts import safe, seconds_text
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
@@ -39,7 +38,7 @@ class Wish:
     application: Application
     input: str | None
     id: str
-    path: Path
+    path: Place
     store: str | None
     policy: IdPolicy
 
@@ -54,7 +53,7 @@ class Wish:
         """The command that goes on with it."""
         words = ["holdfast", "run", self.target, "--id", self.id]  # without the policy: it goes on with this instance
         if self.store is not None:
-            words += ["--store", self.store]
+            words += ["--store", shown(self.path)]
         return shlex.join(words)
 
 
@@ -166,7 +165,7 @@ def _headline(console: Console, wish: Wish, before: InstanceRecord | None, *, is
         (safe(wish.application.workflow.name), "bold"),
         " ",
         (safe(wish.id), "cyan"),
-        f" in {safe(str(wish.path))}{how}",
+        f" in {safe(shown(wish.path))}{how}",
     )
     console.print(line, soft_wrap=True)
 

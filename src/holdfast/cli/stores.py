@@ -9,61 +9,78 @@ import tomllib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Final, cast
+from typing import Annotated, Final, TypeAlias, cast
 
 import typer
 
 from holdfast.client.client import Client
-from holdfast.client.engine import connect
+from holdfast.client.engine import connect, open_store
 from holdfast.errors import UsageError
-from holdfast.runtime.providers import SystemProviders
-from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.runtime.surroundings import Surroundings
+from holdfast.storage.places import PlacedStore, is_address
 
 VARIABLE: Final = "HOLDFAST_STORE"
 SETTINGS: Final = "holdfast.toml"
 DEFAULT: Final = "holdfast.db"
 LONGEST_SHOWN: Final = 100
+Place: TypeAlias = Path | str
+"""A file, or the URL of a database."""
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", "-s", metavar="PATH", help=f"The store's file; else {VARIABLE}, {SETTINGS}, ./{DEFAULT}."),
+    typer.Option(
+        "--store", "-s", metavar="PATH|URL", help=f"The store's file or URL; else {VARIABLE}, {SETTINGS}, ./{DEFAULT}."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def store_path(option: str | None) -> Path:
-    """The file that the option, the environment, the settings or the default names."""
+def store_path(option: str | None) -> Place:
+    """The file or the URL that the option, the environment, the settings or the default names."""
     named = option if option is not None else os.environ.get(VARIABLE) or _setting(Path(SETTINGS)) or DEFAULT
     if not named.strip() or "\0" in named:
         raise UsageError(f"{named!r} is no path of a store")
+    if is_address(named):
+        return named
     if "://" in named:
-        raise UsageError(f"{named!r}: only SQLite files are supported so far; give a path")
+        raise UsageError(f"{named!r} is neither the path of a SQLite file nor a postgresql:// URL")
     if named == ":memory:":
         raise UsageError("a store in memory is gone with its process, so a command cannot use one; give a path")
     return Path(named)
 
 
-def existing_store(option: str | None) -> Path:
+def existing_store(option: str | None) -> Place:
     """The same for commands that look: the file must be there."""
     path = store_path(option)
-    if not is_there(path):
+    if isinstance(path, Path) and not is_there(path):
         raise UsageError(f"there is no store at {path}; name one with --store or {VARIABLE}, or make one: holdfast run")
     return path
 
 
-def is_there(path: Path) -> bool:
-    """Whether there is anything at a path; one that cannot even be looked at is a `UsageError`."""
+def is_there(path: Place) -> bool:
+    """Whether there is anything at a path; one that cannot even be looked at is a `UsageError`. A server is."""
+    if isinstance(path, str):
+        return True
     try:
         return path.exists()
     except (OSError, ValueError) as error:
         raise UsageError(f"{str(path)[:LONGEST_SHOWN]!r} cannot be looked at: {error}") from error
 
 
-def look_into(option: str | None) -> SqliteStore:
+def look_into(option: str | None) -> PlacedStore:
     """The store, open to be read: nothing in it can be changed, and it is not made if it is not there."""
-    store = SqliteStore(existing_store(option), clock=SystemProviders().now_ms)
+    store = open_store(existing_store(option), "full", Surroundings())
     store.open_for_reading()
     return store
+
+
+def shown(place: Place) -> str:
+    """The name of a store for people: without the password that may be in it."""
+    if isinstance(place, Path):
+        return str(place)
+    from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - it needs a library of its own
+
+    return str(parse(place))
 
 
 def _setting(path: Path) -> str | None:
@@ -82,7 +99,7 @@ def _setting(path: Path) -> str | None:
 
 
 @asynccontextmanager
-async def connected(path: Path) -> AsyncGenerator[Client]:
+async def connected(path: Place) -> AsyncGenerator[Client]:
     """A client of a store, for one command."""
     client = await connect(path)
     try:

@@ -1,7 +1,6 @@
 """``holdfast terminate ID``: end an instance now, without asking its code."""
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -9,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.stores import JsonOption, StoreOption, connected, existing_store
+from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
 from holdfast.cli.texts import safe
 from holdfast.core.lifecycle import InstanceState
 
@@ -32,6 +31,6 @@ def terminate(
         Console(highlight=False).print(line, soft_wrap=True)
 
 
-async def _terminate(path: Path, instance_id: str, reason: str | None) -> None:
+async def _terminate(path: Place, instance_id: str, reason: str | None) -> None:
     async with connected(path) as client:
         await client.get(instance_id).terminate(reason)

@@ -1,13 +1,12 @@
 """``holdfast update ID NAME``: change a workflow by its own function, and print what it gives back."""
 
 import asyncio
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli.query import parsed, print_json
-from holdfast.cli.stores import StoreOption, connected, existing_store
+from holdfast.cli.stores import Place, StoreOption, connected, existing_store
 from holdfast.errors import UpdateFailed
 
 
@@ -32,7 +31,7 @@ def update(  # noqa: PLR0917 - the options of the command
 
 
 async def _send(  # noqa: PLR0917 - handed on
-    path: Path, instance_id: str, name: str, arguments: list[Any], update_id: str | None, seconds: float | None
+    path: Place, instance_id: str, name: str, arguments: list[Any], update_id: str | None, seconds: float | None
 ) -> Any:
     async with connected(path) as client:
         try:

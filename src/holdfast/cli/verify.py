@@ -9,7 +9,7 @@ from rich.text import Text
 
 from holdfast.audit import Report, Rule, inspect
 from holdfast.cli.exits import EXIT_BAD_NEWS
-from holdfast.cli.stores import JsonOption, StoreOption, existing_store
+from holdfast.cli.stores import JsonOption, StoreOption, existing_store, shown
 from holdfast.cli.texts import safe
 
 MOST_PROBLEMS: Final = 1_000
@@ -24,9 +24,9 @@ def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
     path = existing_store(store)
     report = inspect(path)
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode({"store": str(path), **msgspec.to_builtins(report)})))
+        typer.echo(msgspec.json.format(msgspec.json.encode({"store": shown(path), **msgspec.to_builtins(report)})))
     else:
-        _show(report, str(path))
+        _show(report, shown(path))
     if report.problems:
         raise typer.Exit(EXIT_BAD_NEWS)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -11,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.exits import EXIT_BAD_NEWS
-from holdfast.cli.stores import JsonOption, StoreOption, connected, existing_store
+from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
 from holdfast.cli.texts import STATE_STYLES, safe
 from holdfast.client.watching import Change
 from holdfast.core.lifecycle import InstanceState
@@ -37,7 +36,7 @@ def watch(
         raise typer.Exit(EXIT_BAD_NEWS)
 
 
-async def _watch(path: Path, instance_id: str, show: Callable[[Change], None]) -> InstanceState | None:
+async def _watch(path: Place, instance_id: str, show: Callable[[Change], None]) -> InstanceState | None:
     last: InstanceState | None = None
     async with connected(path) as client:
         async for change in client.get(instance_id).watch():

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import signal
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Final
 
@@ -16,7 +15,7 @@ from holdfast.authoring.options import whole_number
 from holdfast.authoring.registry import Registry
 from holdfast.cli.applications import load_module
 from holdfast.cli.exits import EXIT_INTERRUPTED
-from holdfast.cli.stores import StoreOption, store_path
+from holdfast.cli.stores import Place, StoreOption, shown, store_path
 from holdfast.cli.texts import safe
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
 from holdfast.client.engine import connect
@@ -44,7 +43,7 @@ class Wish:
     concurrency: int
     lease_seconds: float
     drain_seconds: float
-    path: Path
+    path: Place
     judge_same_host: bool
 
 
@@ -173,7 +172,7 @@ def _headline(working: Worker, wish: Wish) -> str:
     registry = wish.registry
     code = f"{_count(len(registry.workflows), 'workflow')}, {_count(len(registry.activities), 'activity')}"
     return (
-        f"worker {working.key} serves {safe(', '.join(wish.queues))} in {safe(str(wish.path))}: "
+        f"worker {working.key} serves {safe(', '.join(wish.queues))} in {safe(shown(wish.path))}: "
         f"{code}, {wish.concurrency} at once, lease {wish.lease_seconds:g} s"
     )
 

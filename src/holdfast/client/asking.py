@@ -37,7 +37,7 @@ from holdfast.storage.contract import (
     Question,
     Rejected,
 )
-from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.places import PlacedStore
 
 LATE_MS: Final = 5_000
 """A question outlives its asker's patience by so much, and then its row is removed by others."""
@@ -52,7 +52,7 @@ class Asking:
 
     def __init__(
         self,
-        store: SqliteStore,
+        store: PlacedStore,
         registry: Registry,
         surroundings: Surroundings,
         *,

@@ -21,7 +21,7 @@ from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import Failed, Member, Outcome, Rejected, Start
-from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.places import PlacedStore
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
 
@@ -32,7 +32,7 @@ Options = dict[str, Any]
 class Beside:
     """What a client has to do with the worker beside it, if there is one."""
 
-    _store: SqliteStore
+    _store: PlacedStore
     _surroundings: Surroundings
     _committer: Committer
     _alone: Committer

@@ -17,7 +17,7 @@ from holdfast.client.calls import Call, call_of
 from holdfast.client.handle import Handle
 from holdfast.client.overview import Overview
 from holdfast.client.pages import NEWEST, check_page
-from holdfast.client.telling import ended_with, is_for_others, was_delivered
+from holdfast.client.telling import ended_with, was_delivered
 from holdfast.client.views import Summary, summary
 from holdfast.client.waiting import Waiters
 from holdfast.core.deadlines import Deadline
@@ -30,7 +30,7 @@ from holdfast.payloads.canonical import input_hash
 from holdfast.payloads.failures import Resolver
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.surroundings import Bell, Surroundings
+from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.contract import (
     Close,
     Deliver,
@@ -47,7 +47,8 @@ from holdfast.storage.contract import (
     Terminate,
     TerminatedInstance,
 )
-from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.news import is_for_others
+from holdfast.storage.places import Bell, PlacedStore
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
@@ -59,7 +60,7 @@ Raised = tuple[str | Event[Any], Any]
 class Client(Beside, Overview):
     """Made by `holdfast.connect`, and everything a client can do an `Engine` can, too."""
 
-    def __init__(self, store: SqliteStore, registry: Registry, surroundings: Surroundings) -> None:
+    def __init__(self, store: PlacedStore, registry: Registry, surroundings: Surroundings) -> None:
         self._store = store
         self._registry = registry
         self._surroundings = surroundings
@@ -79,7 +80,7 @@ class Client(Beside, Overview):
     async def open(self) -> None:
         """Open the store and begin to listen for other processes."""
         await self._store.open()
-        self._bell = self._surroundings.make_bell(self._store.path, self._providers.unique_text(), self._rung)
+        self._bell = self._surroundings.bell(self._store, self._providers.unique_text(), self._rung)
         self._bell.open()
 
     async def close(self) -> None:

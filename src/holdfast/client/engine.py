@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.durations import Duration
@@ -15,8 +15,11 @@ from holdfast.client.client import Client
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import InvalidOption, UsageError
+from holdfast.runtime.providers import Providers, SystemProviders
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
+from holdfast.storage.places import PlacedStore, is_address
+from holdfast.storage.relational.reading import RelationalReads
 from holdfast.storage.sqlite.store import SqliteStore
 
 logger = logging.getLogger("holdfast")
@@ -27,13 +30,14 @@ DURABILITIES: Final = ("full", "relaxed")
 class Engine(Client):
     """Runs workflows in this process: ``async with Engine("shop.db", modules=[shop]) as engine: ...``
 
-    `store` is a path; ``:memory:`` keeps everything in a private temporary file. `durability="relaxed"` does not wait
-    for the disk: after a power cut the newest steps may be gone, though never inconsistent.
+    `store` is a path, or a URL (``postgresql://``); ``:memory:`` keeps everything in a private temporary file.
+    `durability="relaxed"` does not wait for the disk: after a power cut the newest steps may be gone, though never
+    inconsistent.
     """
 
     def __init__(
         self,
-        store: str | Path | SqliteStore,
+        store: str | Path | PlacedStore,
         *,
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[Workflow[..., Any]] = (),
@@ -95,23 +99,36 @@ class Engine(Client):
         return 0 if self._worker is None else self._worker.runner.abandoned_threads
 
 
-def open_store(store: str | Path | SqliteStore, durability: str, surroundings: Surroundings) -> SqliteStore:
+def open_store(store: str | Path | PlacedStore, durability: str, surroundings: Surroundings) -> PlacedStore:
     """The store that a path or URL names."""
     if durability not in DURABILITIES:
         raise InvalidOption(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
-    if isinstance(store, SqliteStore):
-        return store
+    if isinstance(store, RelationalReads):
+        return cast(PlacedStore, store)
+    providers = surroundings.providers
+    if is_address(store):
+        return _on_a_server(str(store), durability, providers)
     path = checked_path(store)
     if isinstance(store, str) and "://" in store:
-        raise InvalidOption(f"{store!r}: only SQLite files are supported so far; give a path")
-    providers = surroundings.providers
+        raise InvalidOption(f"{store!r} is neither the path of a SQLite file nor a postgresql:// URL")
     return SqliteStore(path, clock=providers.now_ms, elapsed_ms=providers.elapsed_precise_ms, durability=durability)
+
+
+def _on_a_server(url: str, durability: str, providers: Providers) -> PlacedStore:
+    """Loaded where it is asked for: it needs a library that not everybody has. In a simulation its clock decides."""
+    from holdfast.storage.postgres.store import PostgresStore  # noqa: PLC0415
+
+    clock = None if isinstance(providers, SystemProviders) else providers.now_ms
+    try:
+        return PostgresStore(url, clock=clock, elapsed_ms=providers.elapsed_ms, durability=durability)
+    except ValueError as error:
+        raise InvalidOption(str(error)) from error
 
 
 def checked_path(store: object) -> str | Path:
     """`store`, if it can be the path of a file."""
     if not isinstance(store, str | Path) or store == "" or "\0" in str(store):
-        raise InvalidOption(f"a store is the path of a file, not {store!r}")
+        raise InvalidOption(f"a store is the path of a file or a postgresql:// URL, not {store!r}")
     return store
 
 

@@ -16,6 +16,7 @@ from holdfast.runtime.providers import Providers, SystemProviders
 from holdfast.runtime.wake import WakeUps
 from holdfast.runtime.watchdog import TURN_LIMIT_MS
 from holdfast.storage.contract import Registration, Store
+from holdfast.storage.places import Bell, PlacedStore
 
 
 class Lease(Protocol):
@@ -27,14 +28,6 @@ class Lease(Protocol):
     async def stop(self) -> None: ...
     def give_up(self) -> None: ...
     def may_act(self) -> bool: ...
-
-
-class Bell(Protocol):
-    """Wakes the others who use the store, and is woken by them."""
-
-    def open(self) -> None: ...
-    def close(self) -> None: ...
-    def notify(self) -> None: ...
 
 
 class LeaseMaker(Protocol):
@@ -63,3 +56,8 @@ class Surroundings:
     turn_limit_ms: int = TURN_LIMIT_MS
     watch_turns: bool = True
     """Whether a thread ends workflow code that never awaits. A simulation has no threads, and no such code."""
+
+    def bell(self, store: PlacedStore, name: str, heard: Callable[[], None]) -> Bell:
+        """How a process wakes others who use a store, and is woken: the store's own way, if it has one."""
+        own = store.make_bell(name, heard) if self.make_bell is WakeUps else None
+        return self.make_bell(store.path, name, heard) if own is None else own

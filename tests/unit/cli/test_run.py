@@ -161,7 +161,8 @@ def test_a_failure_is_a_sentence_and_exit_code_1(holdfast: Command) -> None:
         (["shop.py:total", "-i", "[]", "--id", "a\nb"], "must not contain"),
         (["shop.py:total", "-i", "[]", "--id", "x" * 300], "at most 255 bytes"),
         (["shop.py:total", "-i", "[]", "--store", ""], "is no path of a store"),
-        (["shop.py:total", "-i", "[]", "--store", "postgresql://host/db"], "only SQLite files"),
+        (["shop.py:total", "-i", "[]", "--store", "mysql://host/db"], "nor a postgresql:// URL"),
+        (["shop.py:total", "-i", "[]", "--store", "postgresql://host/db?shema=x"], "did you mean schema?"),
         (["shop.py:total", "-i", "[]", "--store", ":memory:"], "gone with its process"),
     ],
 )

@@ -120,16 +120,17 @@ class SpeculativeTransaction:
         *_, rows = self._say((statement, *bindings))
         return rows
 
-    def commit(self) -> None:
-        """Say what is queued, and commit. What the function does not know is judged before."""
+    def commit(self, news: Ask | None = None) -> None:
+        """Say what is queued, and commit. What the function does not know is judged before. `news` go with it."""
         kinds = kinds_of(self._schema)
         if any(change.one and change.statement not in kinds for change in self._queued):
             self._say()
+        last: list[Ask] = [("COMMIT",)] if news is None else [news, ("COMMIT",)]
         if not self._numbers.wanted:
-            self._say(("COMMIT",))
+            self._say(*last)
             return
-        *_, rows, _ = self._say((self.sql.next_numbers, self._numbers.wanted), ("COMMIT",))
-        self._numbers.add(rows, self.now_ms)
+        answers = self._say((self.sql.next_numbers, self._numbers.wanted), *last)
+        self._numbers.add(answers[-1 - len(last)], self.now_ms)
 
     def _say(self, *more: Ask) -> list[list[Row]]:
         """One round trip: what goes before, what is queued, and what is asked."""

@@ -5,19 +5,25 @@ never waits for the network. No connection keeps anything that a transaction poo
 """
 
 import asyncio
+import hashlib
+import os
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from holdfast.core.liveness import Heartbeat, Reply, WorkerKey
 from holdfast.errors import StoreError
 from holdfast.storage.contract import CommitId, InboxRow, Member, Outcome, Registration
 from holdfast.storage.forks import generation
+from holdfast.storage.places import Bell
 from holdfast.storage.postgres.address import Address, parse
 from holdfast.storage.postgres.beating import PostgresBeater
 from holdfast.storage.postgres.clock import StoreClock
 from holdfast.storage.postgres.insisting import Insisting
+from holdfast.storage.postgres.listening import make_bell
 from holdfast.storage.postgres.schema import migrate, require_current
 from holdfast.storage.postgres.statements import statements_of
 from holdfast.storage.postgres.transaction import ask_all
@@ -26,6 +32,7 @@ from holdfast.storage.relational.reading import Ask, RelationalReads
 from holdfast.storage.relational.rows import inbox_of
 from holdfast.storage.relational.transaction import Row
 
+PATH_DIGITS: Final = 16
 READERS: Final = 2
 """Connections that read at the same time: a long answer does not keep short ones waiting."""
 BEFORE_ALL: Final = "0"
@@ -37,6 +44,17 @@ _LEFT_TO_THE_PARENT: list[object] = []
 """Connections of a process that was forked. They are not even closed in the child: they are not its own."""
 
 
+class CarriedBell:
+    """A bell that is rung by the commits themselves."""
+
+    def __init__(self, bell: Bell) -> None:
+        self.open = bell.open
+        self.close = bell.close
+
+    def notify(self) -> None:
+        """It went with the commit."""
+
+
 class PostgresStore(RelationalReads):
     """A store in one schema of a database. `clock` is for tests: without it the server's clock decides."""
 
@@ -46,32 +64,51 @@ class PostgresStore(RelationalReads):
         *,
         clock: Callable[[], int] | None = None,
         elapsed_ms: Callable[[], float] = lambda: 0.0,
+        durability: str = "full",
     ) -> None:
         self.address = parse(address) if isinstance(address, str) else address
         self.sql = statements_of(self.address.schema)
         self._clock = StoreClock(clock, elapsed_ms)
+        self._durability = durability
         self._writing = ThreadPoolExecutor(1, "holdfast-writer")
         self._reading = ThreadPoolExecutor(READERS, "holdfast-reader")
         self._writer: PostgresWriter | None = None
         self._beater: PostgresBeater | None = None
         self._readers: list[Insisting] = []
         self._of_thread = threading.local()
+        self._name = ""
         self._horizons: dict[WorkerKey, str] = {}
         self._is_open = False
         self._generation = generation()
 
     async def open(self) -> None:
         self._is_open = True
-        self._writer = PostgresWriter(self.address, self._clock)
+        self._writer = PostgresWriter(self.address, self._clock, durability=self._durability)
         self._beater = PostgresBeater(self.address, self._clock)
         await self._on_a_reader(lambda reader: reader.run(lambda connection: migrate(connection, self.address)))
         await self._read_clock()
 
-    async def open_for_reading(self) -> None:
+    def open_for_reading(self) -> None:
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
+        looking = Insisting(self.address)
+        try:
+            looking.run(lambda connection: require_current(connection, self.address))
+            [[(server_ms, mark_ms)]] = looking.run(lambda connection: ask_all(connection, (self.sql.server_time,)))
+        finally:
+            looking.close()
+        self._clock.read(server_ms, mark_ms)
         self._is_open = True
-        await self._on_a_reader(lambda reader: reader.run(lambda connection: require_current(connection, self.address)))
-        await self._read_clock()
+
+    @property
+    def path(self) -> Path:
+        """In the folder for temporary files: what processes of one machine and user say to each other is no data."""
+        digest = hashlib.sha256(str(self.address).encode()).hexdigest()[:PATH_DIGITS]
+        return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-{digest}"
+
+    def make_bell(self, name: str, heard: Callable[[], None]) -> Bell:
+        """What a group has for others is said in its commit; here it is heard."""
+        self._name = name
+        return CarriedBell(make_bell(self.address, name, heard))
 
     async def _read_clock(self) -> None:
         [(server_ms, mark_ms)] = await self._read(self.sql.server_time)
@@ -102,7 +139,8 @@ class PostgresStore(RelationalReads):
 
     async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         writer = self._open(self._writer)
-        return await self._on_writer_thread(lambda: writer.write(commit_id, members))
+        sender = self._name if self._name and self.address.notify else None
+        return await self._on_writer_thread(lambda: writer.write(commit_id, members, sender))
 
     async def was_committed(self, commit_id: CommitId) -> bool:
         writer = self._open(self._writer)

@@ -14,6 +14,7 @@ import psycopg
 
 from holdfast.errors import StoreError
 from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Rejected
+from holdfast.storage.news import is_for_others
 from holdfast.storage.postgres.address import Address
 from holdfast.storage.postgres.batching import MISSED
 from holdfast.storage.postgres.clock import StoreClock
@@ -36,6 +37,7 @@ TOMBSTONES_KEPT_MS: Final = 24 * 3_600_000
 """W5: how long the key of a dead worker is remembered, so that it is never revived."""
 FORGET_EVERY: Final = 10_000
 """Groups between two looks for commit ids that nobody needs any more."""
+RELAXED: Final = "relaxed"
 LOCK_TIMEOUT: Final = "2s"
 IDLE_TIMEOUT: Final = "10s"
 """How long a group may say nothing to the server in the middle of its transaction."""
@@ -51,11 +53,15 @@ class NotCommitted(Exception):
 class PostgresWriter:
     """Used from one thread at a time."""
 
-    def __init__(self, address: Address, clock: StoreClock) -> None:
+    def __init__(self, address: Address, clock: StoreClock, *, durability: str = "full") -> None:
         self._address = address
         self._clock = clock
         self._sql = statements_of(address.schema)
         self._insisting = Insisting(address)
+        self._begin_group: Ask = (self._sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT)
+        if durability == RELAXED:
+            self._begin_group = (self._sql.begin_relaxed, LOCK_TIMEOUT, IDLE_TIMEOUT)
+        self._news: Ask | None = None
         self._groups = 0
         self._part = 0
         self._numbers = Numbers()
@@ -70,10 +76,12 @@ class PostgresWriter:
         """End the connection, which nobody uses any more."""
         self._insisting.close()
 
-    def write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        """Write a group. When it returns, what was applied is on disk."""
+    def write(self, commit_id: CommitId, members: Sequence[Member], sender: str | None = None) -> list[Outcome]:
+        """Write a group. When it returns, what was applied is on disk. Others are told with the commit, by `sender`."""
         self._part = 0
         self._is_mistaken = False
+        is_news = sender is not None and any(is_for_others(member) for member in members)
+        self._news = (self._sql.notify, self._address.channel, sender) if is_news else None
         order = order_of(members)
         ordered = self._write(commit_id, [members[at] for at in order], is_whole=True)
         self._groups += 1
@@ -136,7 +144,7 @@ class PostgresWriter:
         sql, now_ms = self._sql, self._clock.now_ms()
         asked: list[Ask] = [
             ("BEGIN",),
-            (sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
+            self._begin_group,
             (sql.lock_instances, sorted(named_by(members).numbers)),
         ]
         transaction = SpeculativeTransaction(
@@ -144,7 +152,7 @@ class PostgresWriter:
         )
         transaction.change(sql.begin_commit, commit_id, part, now_ms)
         outcomes = apply_members(transaction, members)
-        self._settled(connection, commit_id, part, transaction.commit)
+        self._settled(connection, commit_id, part, lambda: transaction.commit(self._news))
         return outcomes
 
     def _begin(
@@ -154,7 +162,7 @@ class PostgresWriter:
         sql, named = self._sql, named_by(members)
         asked: list[Ask] = [
             ("BEGIN",),
-            (sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
+            self._begin_group,
             (sql.server_time,),
             (sql.find_commit, commit_id),
             (sql.insert_commit, commit_id, part, self._clock.now_ms()),
@@ -179,9 +187,10 @@ class PostgresWriter:
         return PostgresTransaction(connection, sql, now_ms)
 
     def _commit(self, connection: Connection) -> None:
-        said = connection.execute("COMMIT").statusmessage
-        if said != "COMMIT":
-            raise StoreError(f"{self._address} answered {said!r} to a COMMIT")
+        if self._news is None:
+            connection.execute("COMMIT")
+        else:
+            ask_all(connection, self._news, ("COMMIT",))
 
     def _settled(self, connection: Connection, commit_id: CommitId, part: int, commit: Callable[[], None]) -> None:
         """Commit, and know what came of it."""

@@ -81,6 +81,9 @@ class SqliteStore(RelationalReads):
         """The file. Processes that share it share the store."""
         return self._path
 
+    def make_bell(self, name: str, heard: Callable[[], None]) -> None:
+        """Sockets beside the file wake those who share it: all are on this machine."""
+
     async def open(self) -> None:
         if self._named == IN_MEMORY:
             self._temporary = tempfile.mkdtemp(prefix="holdfast-")

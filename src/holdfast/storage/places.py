@@ -1,0 +1,39 @@
+"""Stores that are named by a path or a URL, and what those who open them need besides the contract."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from holdfast.storage.contract import Store
+
+SCHEMES: Final = ("postgresql://", "postgres://")
+
+
+class Bell(Protocol):
+    """Wakes the others who use the store, and is woken by them."""
+
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def notify(self) -> None: ...
+
+
+class PlacedStore(Store, Protocol):
+    """A store that programs open by its name."""
+
+    @property
+    def path(self) -> Path:
+        """Beside this path the processes of one machine leave what is for each other only."""
+        ...
+
+    def make_bell(self, name: str, heard: Callable[[], None]) -> Bell | None:
+        """The store's own way to wake others and to be woken; None: the one of the machine serves it."""
+        ...
+
+    def open_for_reading(self) -> None:
+        """Open a store that is there, to look at it: nothing is created, migrated or changed."""
+        ...
+
+
+def is_address(store: object) -> bool:
+    """Whether the name of a store is the URL of a database."""
+    return isinstance(store, str) and store.startswith(SCHEMES)

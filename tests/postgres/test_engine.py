@@ -1,0 +1,154 @@
+"""Engines, clients and commands on a PostgreSQL store."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from tests.postgres.server import Place
+from tests.postgres.stores import ask
+from tests.unit.cli.commands import Command
+from tests.unit.cli.conftest import holdfast
+
+import holdfast as hf
+from holdfast.audit import audit
+
+__all__ = ["holdfast"]
+PATIENCE_SECONDS = 20
+
+
+@hf.activity
+async def add(number: int) -> int:
+    return number + 1
+
+
+@hf.activity(queue="elsewhere")
+async def add_elsewhere(number: int) -> int:
+    return number + 10
+
+
+@hf.workflow
+async def adds(number: int) -> int:
+    for _ in range(3):
+        number = await add(number)
+    return number
+
+
+@hf.workflow
+async def waits() -> str:
+    return await hf.event("word", str)
+
+
+@hf.workflow
+async def asks_elsewhere(number: int) -> int:
+    return await add_elsewhere(number)
+
+
+@hf.workflow
+async def has_child(number: int) -> int:
+    return await adds(number) + await adds(number)
+
+
+WORKFLOWS: list[Any] = [adds, waits, asks_elsewhere, has_child]
+
+
+def engine(place: Place, *, notify: bool = True, **options: Any) -> hf.Engine:
+    url = place.url if notify else f"{place.url}&notify=false&poll_seconds=0.02"
+    return hf.Engine(url, workflows=WORKFLOWS, activities=[add, add_elsewhere], **options)
+
+
+def test_G11_workflows_run_to_their_end_and_the_store_is_sound(postgres: Place) -> None:
+    async def scenario() -> None:
+        async with engine(postgres) as one:
+            results = await asyncio.gather(*(one.run(adds, number, id=f"i{number}") for number in range(20)))
+            assert results == [number + 3 for number in range(20)]
+            assert await one.run(has_child, 1) == 8
+            big = "x" * 200_000
+            waiting = await one.start(waits, id="big")
+            await waiting.raise_event("word", big)
+            assert await waiting.result(timeout=PATIENCE_SECONDS) == big
+        async with engine(postgres) as another:
+            assert await another.run(adds, 1, id="i1") == 4
+            with pytest.raises(hf.InstanceConflict):
+                await another.run(adds, 7, id="i1")
+
+    asyncio.run(scenario())
+    assert audit(postgres.url) == []
+
+
+@pytest.mark.parametrize("notify", [True, False])
+def test_G5_what_one_process_commits_wakes_another(postgres: Place, notify: bool) -> None:
+    """An activity of a queue that only the other serves, and an event from a client for a workflow of another."""
+
+    async def scenario() -> None:
+        here = engine(postgres, notify=notify)
+        there = engine(postgres, notify=notify, queues=["elsewhere"])
+        async with here, there:
+            assert await asyncio.wait_for(here.run(asks_elsewhere, 1), PATIENCE_SECONDS) == 11
+            handle = await here.start(waits, id="waits")
+            client = await hf.connect(postgres.url)
+            await client.get("waits").raise_event("word", "hello")
+            assert await client.get("waits").result(timeout=PATIENCE_SECONDS) == "hello"
+            assert await handle.result(timeout=PATIENCE_SECONDS) == "hello"
+            await client.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_commit_that_has_nothing_for_others_tells_them_nothing(postgres: Place) -> None:
+    """Once for a group, and with its commit: NOTIFY makes those who commit queue up."""
+
+    async def scenario() -> None:
+        async with engine(postgres) as one:
+            with postgres.connect() as connection:
+                connection.execute(f"LISTEN holdfast_{postgres.schema}".encode())
+                await one.run(adds, 1)
+                heard = list(connection.notifies(timeout=0.2))
+                assert 0 < len(heard) <= 5
+                assert len({message.payload for message in heard}) == 1
+                assert await asyncio.to_thread(lambda: list(connection.notifies(timeout=0.5))) == []
+
+    asyncio.run(scenario())
+
+
+def test_the_commands_work_on_a_url(postgres: Place, holdfast: Command) -> None:
+    url = postgres.url
+    absent = holdfast("list", "--store", url)
+    assert absent.code == 3
+    assert "there is no store" in absent.err
+    result = holdfast("run", "shop.py:checkout", "-i", '["tea"]', "--id", "a", "--store", url)
+    assert result.code == 0
+    assert holdfast("verify", "--store", url).code == 0
+    assert [row["id"] for row in json.loads(holdfast("list", "--json", "--store", url).out)] == ["a"]
+    assert "charge" in holdfast("show", "a", "--store", url).out
+    assert holdfast("history", "a", "--store", url).code == 0
+    ask(postgres, "UPDATE {}.instances SET turn = turn + 1")
+    broken = holdfast("verify", "--store", url)
+    assert broken.code == 1
+    assert "history-gap-free" in broken.out
+
+
+def test_no_command_shows_a_password(postgres: Place, holdfast: Command) -> None:
+    url = postgres.url.replace("postgres@", "postgres:secret-word@", 1)
+    for arguments in (["verify"], ["migrate"], ["run", "shop.py:checkout", "-i", '["tea"]']):
+        shown = holdfast(*arguments, "--store", url)
+        assert "secret-word" not in shown.out + shown.err
+
+
+def test_migrations_are_printed_without_connecting_and_make_a_store(postgres: Place, holdfast: Command) -> None:
+    printed = holdfast(
+        "migrate", "--print", "--store", f"postgresql://nobody@nowhere.invalid/x?schema={postgres.schema}"
+    )
+    with postgres.connect() as connection:
+        connection.execute(printed.out.encode())
+    assert holdfast("verify", "--store", postgres.url).code == 0
+    assert "up to date" in holdfast("migrate", "--store", postgres.url).out
+
+
+def test_nothing_of_postgresql_is_loaded_before_it_is_needed() -> None:
+    program = "import sys, holdfast as hf; hf.Engine(':memory:'); hf.Worker if hasattr(hf, 'Worker') else 0; "
+    program += "print([name for name in sys.modules if 'psycopg' in name or 'postgres' in name])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
