@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PYTEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv format lint types layers fast check test nightly mutants bench demo docs clean
+.PHONY: help venv format lint types layers fast check test nightly mutants bench bench-postgres demo docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -53,6 +53,14 @@ mutants: $(READY)  ## break the engine in many small ways: each must be caught b
 
 bench: $(READY)  ## measure Holdfast beside the bare limit of this machine: under five minutes
 	@$(BIN)/python -m benchmarks
+
+bench-postgres: $(READY) build/peers/dbos/ready  ## the same on PostgreSQL, beside DBOS: about five minutes
+	@HOLDFAST_BENCH_DBOS=build/peers/dbos/bin/python $(BIN)/python -m benchmarks.postgres
+
+build/peers/dbos/ready:
+	@$(PYTHON) -m venv build/peers/dbos
+	@build/peers/dbos/bin/pip install -q dbos==3.3.0
+	@touch $@
 
 docs: $(READY)  ## write the generated parts of the documentation again
 	@$(BIN)/python -m tools.generate_docs

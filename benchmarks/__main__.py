@@ -21,7 +21,7 @@ BARE_INSTANCES: Final = 2_000
 """Of B1: more than the engine gets, so that a sample of the faster loop takes as long and meets the same disk."""
 
 MEASURES: Final[dict[str, Measure]] = {
-    "B1": lambda folder, scale: asyncio.run(workloads.b1(folder, scale)),
+    "B1": lambda folder, scale: asyncio.run(workloads.b1(folder / "engine.db", scale)),
     "B1 bare": lambda folder, scale: bare.throughput(
         folder, instances=max(50, int(BARE_INSTANCES * scale)), steps=5, in_flight=50, batched=False
     ),
@@ -29,7 +29,7 @@ MEASURES: Final[dict[str, Measure]] = {
         folder, instances=max(50, int(BARE_INSTANCES * scale)), steps=5, in_flight=50, batched=True
     ),
     "DISK": lambda folder, _scale: bare.disk(folder, writes=200),
-    "B2": lambda folder, scale: asyncio.run(workloads.b2(folder, scale)),
+    "B2": lambda folder, scale: asyncio.run(workloads.b2(folder / "engine.db", scale)),
     "B2 bare": lambda folder, scale: bare.latency(folder, runs=max(20, int(200 * scale))),
     "B3": lambda folder, scale: asyncio.run(workloads.b3(folder, scale)),
     "B3 bare": lambda folder, scale: bare.fan_out(folder, steps=max(10, int(500 * scale))),

@@ -65,11 +65,13 @@ class Verdict(NamedTuple):
         return f"{'>=' if self.target.at_least else '<='} {self.target.limit:g}"
 
 
-def _of(measure: str, name: str) -> Figure:
+def of(measure: str, name: str) -> Figure:
+    """A figure as it was measured."""
     return lambda found: found[measure][name]
 
 
-def _ratio(over: tuple[str, str], under: tuple[str, str]) -> Figure:
+def ratio(over: tuple[str, str], under: tuple[str, str]) -> Figure:
+    """One figure over another."""
     return lambda found: found[over[0]][over[1]] / found[under[0]][under[1]]
 
 
@@ -80,22 +82,22 @@ BENCHES: Final = (
         7,
         (
             Target(
-                "steps/s of the bare limit", "x", _ratio(("B1", "steps_per_s"), ("B1 bare", "steps_per_s")), 0.35, True
+                "steps/s of the bare limit", "x", ratio(("B1", "steps_per_s"), ("B1 bare", "steps_per_s")), 0.35, True
             ),
             Target(
                 "steps/s of the bare limit, batched",
                 "x",
-                _ratio(("B1", "steps_per_s"), ("B1 bare batched", "steps_per_s")),
+                ratio(("B1", "steps_per_s"), ("B1 bare batched", "steps_per_s")),
             ),
-            Target("steps", "/s", _of("B1", "steps_per_s")),
-            Target("bare limit", "/s", _of("B1 bare", "steps_per_s")),
-            Target("bare limit, batched", "/s", _of("B1 bare batched", "steps_per_s")),
-            Target("processor time per step", "us", _of("B1", "cpu_us_per_step")),
+            Target("steps", "/s", of("B1", "steps_per_s")),
+            Target("bare limit", "/s", of("B1 bare", "steps_per_s")),
+            Target("bare limit, batched", "/s", of("B1 bare batched", "steps_per_s")),
+            Target("processor time per step", "us", of("B1", "cpu_us_per_step")),
             Target(
-                "over that of the bare limit", "x", _ratio(("B1", "cpu_us_per_step"), ("B1 bare", "cpu_us_per_step"))
+                "over that of the bare limit", "x", ratio(("B1", "cpu_us_per_step"), ("B1 bare", "cpu_us_per_step"))
             ),
-            Target("one page to the disk, p50", "ms", _of("DISK", "p50_ms")),
-            Target("commits per step", "", _of("B1", "commits_per_step"), 0.1),
+            Target("one page to the disk, p50", "ms", of("DISK", "p50_ms")),
+            Target("commits per step", "", of("B1", "commits_per_step"), 0.1),
         ),
     ),
     Bench(
@@ -103,10 +105,10 @@ BENCHES: Final = (
         ("B2", "B2 bare"),
         5,
         (
-            Target("p50 over two bare commits", "x", _ratio(("B2", "p50_ms"), ("B2 bare", "p50_ms")), 3.0),
-            Target("p50", "ms", _of("B2", "p50_ms")),
-            Target("p99", "ms", _of("B2", "p99_ms")),
-            Target("p50 of two bare commits", "ms", _of("B2 bare", "p50_ms")),
+            Target("p50 over two bare commits", "x", ratio(("B2", "p50_ms"), ("B2 bare", "p50_ms")), 3.0),
+            Target("p50", "ms", of("B2", "p50_ms")),
+            Target("p99", "ms", of("B2", "p99_ms")),
+            Target("p50 of two bare commits", "ms", of("B2 bare", "p50_ms")),
         ),
     ),
     Bench(
@@ -114,8 +116,8 @@ BENCHES: Final = (
         ("B3", "B3 bare"),
         5,
         (
-            Target("500 parallel steps", "s", _of("B3", "seconds")),
-            Target("over the bare limit", "x", _ratio(("B3", "seconds"), ("B3 bare", "seconds"))),
+            Target("500 parallel steps", "s", of("B3", "seconds")),
+            Target("over the bare limit", "x", ratio(("B3", "seconds"), ("B3 bare", "seconds"))),
         ),
     ),
     Bench(
@@ -123,9 +125,9 @@ BENCHES: Final = (
         ("B4", "B4 bare"),
         5,
         (
-            Target("growth, last tenth over first", "x", _of("B4", "growth"), 1.2),
-            Target("steps", "/s", _of("B4", "steps_per_s")),
-            Target("steps/s of the bare limit", "x", _ratio(("B4", "steps_per_s"), ("B4 bare", "steps_per_s"))),
+            Target("growth, last tenth over first", "x", of("B4", "growth"), 1.2),
+            Target("steps", "/s", of("B4", "steps_per_s")),
+            Target("steps/s of the bare limit", "x", ratio(("B4", "steps_per_s"), ("B4 bare", "steps_per_s"))),
         ),
     ),
     Bench(
@@ -136,12 +138,12 @@ BENCHES: Final = (
             Target(
                 "events/s of the bare limit",
                 "x",
-                _ratio(("B5", "events_per_s"), ("B5 bare", "events_per_s")),
+                ratio(("B5", "events_per_s"), ("B5 bare", "events_per_s")),
                 0.35,
                 True,
             ),
-            Target("events", "/s", _of("B5", "events_per_s")),
-            Target("bare limit", "/s", _of("B5 bare", "events_per_s")),
+            Target("events", "/s", of("B5", "events_per_s")),
+            Target("bare limit", "/s", of("B5 bare", "events_per_s")),
         ),
     ),
     Bench(
@@ -149,8 +151,8 @@ BENCHES: Final = (
         ("EVENTS",),
         5,
         (
-            Target("growth, last tenth over first", "x", _of("EVENTS", "growth"), 1.2),
-            Target("events to one instance", "/s", _of("EVENTS", "events_per_s")),
+            Target("growth, last tenth over first", "x", of("EVENTS", "growth"), 1.2),
+            Target("events to one instance", "/s", of("EVENTS", "events_per_s")),
         ),
     ),
     Bench(
@@ -161,28 +163,26 @@ BENCHES: Final = (
             Target(
                 "tokens/s of the bare limit",
                 "x",
-                _ratio(("TOKENS", "tokens_per_s"), ("TOKENS bare", "tokens_per_s")),
+                ratio(("TOKENS", "tokens_per_s"), ("TOKENS bare", "tokens_per_s")),
                 0.3,
                 True,
             ),
-            Target("streamed tokens", "/s", _of("TOKENS", "tokens_per_s")),
-            Target("bare limit", "/s", _of("TOKENS bare", "tokens_per_s")),
-            Target("tokens per commit", "", _of("TOKENS", "tokens_per_commit")),
+            Target("streamed tokens", "/s", of("TOKENS", "tokens_per_s")),
+            Target("bare limit", "/s", of("TOKENS bare", "tokens_per_s")),
+            Target("tokens per commit", "", of("TOKENS", "tokens_per_commit")),
         ),
     ),
-    Bench(
-        "B6", ("B6",), 3, (Target("all done after the last start", "s", _of("B6", "seconds_after_last_start"), 1.5),)
-    ),
+    Bench("B6", ("B6",), 3, (Target("all done after the last start", "s", of("B6", "seconds_after_last_start"), 1.5),)),
     Bench(
         "B7",
         ("B7",),
         3,
         (
-            Target("first step after the kill", "s", _of("B7", "first_step_seconds"), 1.0),
-            Target("all done after the kill", "s", _of("B7", "seconds")),
-            Target("bodies run twice", "", _of("B7", "bodies_run_twice")),
-            Target("of them not in flight at the kill", "", _of("B7", "bodies_run_twice_beyond"), 0),
-            Target("steps missing at the end", "", _of("B7", "steps_missing"), 0),
+            Target("first step after the kill", "s", of("B7", "first_step_seconds"), 1.0),
+            Target("all done after the kill", "s", of("B7", "seconds")),
+            Target("bodies run twice", "", of("B7", "bodies_run_twice")),
+            Target("of them not in flight at the kill", "", of("B7", "bodies_run_twice_beyond"), 0),
+            Target("steps missing at the end", "", of("B7", "steps_missing"), 0),
         ),
     ),
     Bench(
@@ -190,8 +190,8 @@ BENCHES: Final = (
         ("B8 replay", "B8 recover"),
         2,
         (
-            Target("replay", "events/s", _of("B8 replay", "events_per_s")),
-            Target("recover 10,000 open instances", "s", _of("B8 recover", "seconds")),
+            Target("replay", "events/s", of("B8 replay", "events_per_s")),
+            Target("recover 10,000 open instances", "s", of("B8 recover", "seconds")),
         ),
     ),
     Bench(
@@ -199,11 +199,11 @@ BENCHES: Final = (
         ("EXPIRY",),
         3,
         (
-            Target("longest gap of others, of the whole", "x", _of("EXPIRY", "longest_share"), 0.1),
-            Target("100,000 instances of a dead worker", "s", _of("EXPIRY", "seconds")),
-            Target("longest gap of others", "ms", _of("EXPIRY", "longest_ms")),
-            Target("a commit of others, p50", "ms", _of("EXPIRY", "p50_ms")),
-            Target("over a calm one", "x", _ratio(("EXPIRY", "p50_ms"), ("EXPIRY", "calm_p50_ms"))),
+            Target("longest gap of others, of the whole", "x", of("EXPIRY", "longest_share"), 0.1),
+            Target("100,000 instances of a dead worker", "s", of("EXPIRY", "seconds")),
+            Target("longest gap of others", "ms", of("EXPIRY", "longest_ms")),
+            Target("a commit of others, p50", "ms", of("EXPIRY", "p50_ms")),
+            Target("over a calm one", "x", ratio(("EXPIRY", "p50_ms"), ("EXPIRY", "calm_p50_ms"))),
         ),
     ),
     Bench(
@@ -211,8 +211,8 @@ BENCHES: Final = (
         ("IDLE",),
         1,
         (
-            Target("processor", "%", _of("IDLE", "cpu_percent"), 1.0),
-            Target("resident memory", "MB", _of("IDLE", "resident_mb")),
+            Target("processor", "%", of("IDLE", "cpu_percent"), 1.0),
+            Target("resident memory", "MB", of("IDLE", "resident_mb")),
         ),
     ),
     Bench(
@@ -220,10 +220,10 @@ BENCHES: Final = (
         ("SLEEPERS",),
         1,
         (
-            Target("resident memory", "MB", _of("SLEEPERS", "resident_mb"), 150.0),
-            Target("sleeping instances", "", _of("SLEEPERS", "sleepers")),
-            Target("processor", "%", _of("SLEEPERS", "cpu_percent")),
-            Target("one step among them", "ms", _of("SLEEPERS", "one_step_ms")),
+            Target("resident memory", "MB", of("SLEEPERS", "resident_mb"), 150.0),
+            Target("sleeping instances", "", of("SLEEPERS", "sleepers")),
+            Target("processor", "%", of("SLEEPERS", "cpu_percent")),
+            Target("one step among them", "ms", of("SLEEPERS", "one_step_ms")),
         ),
     ),
     Bench(
@@ -231,9 +231,9 @@ BENCHES: Final = (
         ("IMPORT",),
         5,
         (
-            Target("over asyncio and msgspec", "x", _ratio(("IMPORT", "ours_ms"), ("IMPORT", "ground_ms")), 1.5),
-            Target("with every part loaded", "x", _ratio(("IMPORT", "everything_ms"), ("IMPORT", "ground_ms"))),
-            Target("unwanted modules loaded", "", _of("IMPORT", "unwanted_modules"), 0),
+            Target("over asyncio and msgspec", "x", ratio(("IMPORT", "ours_ms"), ("IMPORT", "ground_ms")), 1.5),
+            Target("with every part loaded", "x", ratio(("IMPORT", "everything_ms"), ("IMPORT", "ground_ms"))),
+            Target("unwanted modules loaded", "", of("IMPORT", "unwanted_modules"), 0),
         ),
     ),
 )

@@ -29,9 +29,9 @@ STARTS_AT_ONCE: Final = 500
 TIMER_SECONDS: Final = 1.0
 
 
-def open_engine(path: Path, **options: Any) -> Engine:
+def open_engine(store: Path | str, **options: Any) -> Engine:
     """An engine with everything that is measured."""
-    return Engine(path, workflows=WORKFLOWS, activities=ACTIVITIES, **options)
+    return Engine(store, workflows=WORKFLOWS, activities=ACTIVITIES, **options)
 
 
 def groups_of(engine: Engine) -> int:
@@ -39,10 +39,10 @@ def groups_of(engine: Engine) -> int:
     return engine.worker.committer.groups if engine.worker is not None else 0
 
 
-async def b1(folder: Path, scale: float) -> Sample:
+async def b1(store: Path | str, scale: float) -> Sample:
     """Throughput: workflows of five steps, 50 in flight."""
     count = max(IN_FLIGHT, int(500 * scale))
-    async with open_engine(folder / "engine.db") as engine:
+    async with open_engine(store) as engine:
 
         async def one(number: int) -> None:
             if await engine.run(sequence, STEPS, id=f"b1-{number}") != STEPS:
@@ -61,10 +61,10 @@ async def b1(folder: Path, scale: float) -> Sample:
         }
 
 
-async def b2(folder: Path, scale: float) -> Sample:
+async def b2(store: Path | str, scale: float) -> Sample:
     """Latency: one workflow of one step at a time."""
     took_ms: list[float] = []
-    async with open_engine(folder / "engine.db") as engine:
+    async with open_engine(store) as engine:
         for number in range(max(20, int(200 * scale)) + WARM_UP):
             before = time.perf_counter()
             await engine.run(sequence, 1, id=f"b2-{number}")

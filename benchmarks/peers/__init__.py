@@ -1,0 +1,1 @@
+"""Workloads of other engines, each run by an interpreter that has the engine installed."""

@@ -1,0 +1,1 @@
+"""What many machines cost: the workloads on PostgreSQL, and those that only make sense there."""

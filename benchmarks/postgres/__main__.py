@@ -1,0 +1,187 @@
+"""``python -m benchmarks.postgres``: what many machines cost, on a real PostgreSQL with full durability.
+
+Starts a server of its own, or uses the one that `$HOLDFAST_BENCH_POSTGRES` names (a URL that libpq understands, of a
+role that may create schemas and databases). DBOS runs beside us: `$HOLDFAST_BENCH_DBOS` names an interpreter that has
+it; ``make bench-postgres`` takes care of that.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.postgres.cluster import SAFE, Cluster
+from tests.postgres.places import begin_run, end_run
+from tests.postgres.server import Place
+
+from benchmarks import workloads
+from benchmarks.measure import Sample
+from benchmarks.postgres import dbos, wakes
+from benchmarks.postgres.claims import claim_pages
+from benchmarks.postgres.workers import work_of
+from benchmarks.report import Bench, Figure, Results, Target, judge, of, ratio, table, write
+
+SERVER: Final = "HOLDFAST_BENCH_POSTGRES"
+LONGEST_SECONDS: Final = 600
+
+ROLES: Final[dict[str, Callable[[str], None]]] = {
+    "hear": lambda url: asyncio.run(wakes.hear(url)),
+    "answer": wakes.answer,
+}
+"""Processes beside the one that measures."""
+MEASURES: Final[dict[str, Callable[[Place, float], Sample]]] = {
+    "B1": lambda place, scale: asyncio.run(workloads.b1(place.url, scale)),
+    "B1 DBOS": dbos.b1,
+    "B2": lambda place, scale: asyncio.run(workloads.b2(place.url, scale)),
+    "WAKE": lambda place, scale: asyncio.run(wakes.wake_up(place.url, max(20, int(200 * scale)))),
+    "WAKE bare": lambda place, scale: wakes.bare_round_trip(place.server, max(20, int(200 * scale))),
+    "ONE WORKER": lambda place, scale: asyncio.run(work_of(place.url, workers=1, bodies=max(20, int(200 * scale)))),
+    "TWO WORKERS": lambda place, scale: asyncio.run(work_of(place.url, workers=2, bodies=max(20, int(200 * scale)))),
+    "CLAIM few": lambda place, _scale: asyncio.run(claim_pages(place, finished=1_000, waiting=100)),
+    "CLAIM many": lambda place, scale: asyncio.run(
+        claim_pages(place, finished=max(2_000, int(1_000_000 * scale)), waiting=max(200, int(100_000 * scale)))
+    ),
+}
+
+
+def _more(name: str) -> Figure:
+    return lambda found: found["CLAIM many"][name] - found["CLAIM few"][name]
+
+
+BENCHES: Final = (
+    Bench(
+        "B1",
+        ("B1", "B1 DBOS"),
+        5,
+        (
+            Target("steps/s over DBOS", "x", ratio(("B1", "steps_per_s"), ("B1 DBOS", "steps_per_s")), 10, True),
+            Target("steps", "/s", of("B1", "steps_per_s")),
+            Target("steps of DBOS", "/s", of("B1 DBOS", "steps_per_s")),
+            Target("processor per step", "us", of("B1", "cpu_us_per_step")),
+            Target("commits per step", "", of("B1", "commits_per_step"), 0.1),
+        ),
+    ),
+    Bench("B2", ("B2",), 3, (Target("p50", "ms", of("B2", "p50_ms")), Target("p99", "ms", of("B2", "p99_ms")))),
+    Bench(
+        "WAKE",
+        ("WAKE", "WAKE bare"),
+        5,
+        (
+            Target("p50 over a bare NOTIFY there and back", "x", ratio(("WAKE", "p50_ms"), ("WAKE bare", "p50_ms")), 3),
+            Target("p50", "ms", of("WAKE", "p50_ms")),
+            Target("p50 of a bare NOTIFY there and back", "ms", of("WAKE bare", "p50_ms")),
+        ),
+    ),
+    Bench(
+        "WORKERS",
+        ("ONE WORKER", "TWO WORKERS"),
+        3,
+        (
+            Target(
+                "two over one, 20 ms of processor per body",
+                "x",
+                ratio(("TWO WORKERS", "bodies_per_s"), ("ONE WORKER", "bodies_per_s")),
+                1.3,
+                True,
+            ),
+            Target("bodies with two", "/s", of("TWO WORKERS", "bodies_per_s")),
+        ),
+    ),
+    Bench(
+        "CLAIM",
+        ("CLAIM few", "CLAIM many"),
+        1,
+        (
+            Target("more pages, instance", "", _more("instance_pages"), 4),
+            Target("more pages, attempt", "", _more("attempt_pages"), 4),
+            Target("pages of one among many, instance", "", of("CLAIM many", "instance_pages")),
+            Target("pages of one among many, attempt", "", of("CLAIM many", "attempt_pages")),
+        ),
+    ),
+)
+
+
+def main() -> int:
+    """Run what was asked for; 1 if a target was missed."""
+    options = _options()
+    if options.role:
+        ROLES[options.role](options.url)
+        return 0
+    if options.sample:
+        print(json.dumps(MEASURES[options.sample](Place(options.url, options.schema), options.scale)))
+        return 0
+    chosen = [bench for bench in BENCHES if not options.workload or bench.name in options.workload]
+    results: Results = {}
+    before = time.perf_counter()
+    with _server() as url:
+        for bench in chosen:
+            rounds = min(options.rounds, bench.rounds)
+            for number in range(rounds):
+                print(f"\r{bench.name}: round {number + 1} of {rounds}      ", end="", file=sys.stderr, flush=True)
+                for name in bench.samples:
+                    results.setdefault(name, []).append(_in_fresh_process(url, name, options.scale))
+    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
+    verdicts = judge(chosen, results)
+    print(table(verdicts))
+    print(f"{time.perf_counter() - before:.0f} s; ratios of medians, each sample in a fresh process, interleaved")
+    write(Path(options.out), verdicts, results, scale=options.scale)
+    return 0 if all(verdict.met for verdict in verdicts) else 1
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.postgres", description=__doc__)
+    names = [bench.name for bench in BENCHES]
+    parser.add_argument("--workload", action="append", choices=names, help="only this one; may be given several times")
+    parser.add_argument("--rounds", type=int, default=5, help="at most so many rounds of each (default 5)")
+    parser.add_argument("--scale", type=float, default=1.0, help="the size of the workloads (default 1.0)")
+    parser.add_argument("--out", default="build/bench-postgres", help="where the figures and the plot go")
+    parser.add_argument("--sample", choices=MEASURES, help=argparse.SUPPRESS)
+    parser.add_argument("--role", choices=ROLES, help=argparse.SUPPRESS)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    parser.add_argument("--schema", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+@contextmanager
+def _server() -> Generator[str]:
+    """The one that was named, or one for the time of the run."""
+    if given := os.environ.get(SERVER):
+        yield given
+        return
+    begin_run()
+    cluster = Cluster(SAFE)
+    try:
+        cluster.start()
+        yield cluster.url()
+    finally:
+        cluster.remove()
+        end_run()
+
+
+def _in_fresh_process(url: str, name: str, scale: float) -> Sample:
+    """Each sample has a schema of its own, which is dropped after it."""
+    place = Place(url, f"holdfast_bench_{os.getpid()}_{time.time_ns()}")
+    words = ["--sample", name, "--scale", str(scale), "--url", url, "--schema", place.schema]
+    try:
+        done = subprocess.run(  # noqa: S603 - this very program
+            [sys.executable, "-m", "benchmarks.postgres", *words],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=LONGEST_SECONDS,
+        )
+    finally:
+        place.drop()
+    sample: Sample = json.loads(done.stdout.splitlines()[-1])
+    return sample
+
+
+if __name__ == "__main__":
+    sys.exit(main())
