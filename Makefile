@@ -8,10 +8,10 @@ READY := $(VENV)/.ready
 PYTEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv format lint types layers fast check test nightly mutants bench bench-postgres demo docs clean
+.PHONY: help venv format lint types layers fast check test test-postgres nightly mutants bench bench-postgres demo docs clean
 
 help:  ## show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (a minute, the first time)"
@@ -44,6 +44,9 @@ check: lint types layers fast  ## format, lint, types, layers, fast tests: under
 
 test: lint types layers  ## everything continuous integration runs
 	@HYPOTHESIS_PROFILE=ci $(BIN)/pytest -q -n $(PYTEST_JOBS)
+
+test-postgres: $(READY)  ## the scenarios and crashes on PostgreSQL instead of SQLite
+	@HOLDFAST_TEST_STORE=postgres HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) tests/scenarios tests/postgres
 
 nightly: $(READY)  ## the tests with far more random examples
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS)

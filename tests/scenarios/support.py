@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
+from tests.scenarios.kinds import is_a_file, rows_of
 
 import holdfast as hf
 from holdfast.core.events import (
@@ -91,6 +92,9 @@ def path_of(engine: hf.Client) -> Path:
 
 def rows(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
     """Rows as they are on disk. By apsw: two SQLite libraries in one process would break each other's locks."""
+    elsewhere = rows_of(path, statement, *bindings)
+    if elsewhere is not None:
+        return elsewhere
     connection: Any = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(5_000)
     try:
@@ -108,7 +112,7 @@ def history_of(path: Path, number: int) -> list[HistoryEvent]:
 def check_tables(path: Path) -> None:
     """The invariants of reliability.md section 2 that can be read off the tables of a store at any moment."""
     problems: list[str] = []
-    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+    assert not is_a_file(path) or rows(path, "PRAGMA integrity_check") == [("ok",)]
     for number, name, state, turn, owner, closed_at in rows(
         path, "SELECT number, id, state, turn, owner, closed_at_ms FROM instances"
     ):

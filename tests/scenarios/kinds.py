@@ -1,0 +1,107 @@
+"""The scenarios on another kind of store: what a test calls a file is a schema of a PostgreSQL database then.
+
+With `HOLDFAST_TEST_STORE=postgres` all of them are; otherwise those of `REPRESENTATIVE` are run on both. Tests with
+time that skips, and those about SQLite's own files, stay where they are.
+"""
+
+import hashlib
+import itertools
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests.postgres.server import Place
+
+from holdfast.audit import auditor
+from holdfast.client import engine
+from holdfast.runtime.surroundings import Surroundings
+from holdfast.storage.places import PlacedStore
+from holdfast.storage.postgres.audit import PostgresTables
+from holdfast.storage.postgres.statements import translate
+from holdfast.storage.relational.audit import RawTables
+from holdfast.storage.sqlite.store import IN_MEMORY
+
+VARIABLE: Final = "HOLDFAST_TEST_STORE"
+SQLITE, POSTGRES = "sqlite", "postgres"
+REPRESENTATIVE: Final = frozenset(
+    {
+        "test_activities",
+        "test_children",
+        "test_continue_as_new",
+        "test_events",
+        "test_leases",
+        "test_lost_replies",
+        "test_policies",
+        "test_several_engines",
+        "test_streams",
+        "test_updates",
+    }
+)
+
+_fresh = itertools.count()
+_schemas: dict[str, Place] = {}
+"""What the names of files stand for in this test."""
+
+
+def kinds_of(module: str) -> list[str]:
+    """On which stores the tests of a module are run."""
+    if os.environ.get(VARIABLE) == POSTGRES:
+        return [POSTGRES]
+    return [SQLITE, POSTGRES] if module in REPRESENTATIVE else [SQLITE]
+
+
+@contextmanager
+def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Whatever names a file gets a schema instead."""
+    open_store, open_tables = engine.open_store, auditor.open_tables
+
+    def open_there(store: str | Path | PlacedStore, durability: str, surroundings: Surroundings) -> PlacedStore:
+        if isinstance(store, str | Path):
+            found = open_store(_place(server, str(store)).url, durability, surroundings)
+            _schemas[str(found.path)] = _place(server, str(store))
+            return found
+        return open_store(store, durability, surroundings)
+
+    def tables_there(store: str | Path) -> RawTables:
+        return PostgresTables(_schemas[str(store)].url) if str(store) in _schemas else open_tables(store)
+
+    monkeypatch.setattr(engine, "open_store", open_there)
+    monkeypatch.setattr(auditor, "open_tables", tables_there)
+    try:
+        yield
+    finally:
+        for place in set(_schemas.values()):
+            place.drop()
+        _schemas.clear()
+
+
+def _place(server: str, name: str) -> Place:
+    if name == IN_MEMORY:
+        name = f"{IN_MEMORY}{next(_fresh)}"
+    if name not in _schemas:
+        digest = hashlib.sha256(f"{os.getpid()} {name}".encode()).hexdigest()[:24]
+        _schemas[name] = Place(server, f"holdfast_test_{digest}")
+    return _schemas[name]
+
+
+def rows_of(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]] | None:
+    """Rows of a schema that stands for a file; None if it is one."""
+    place = _schemas.get(str(path))
+    if place is None:
+        return None
+    with place.connect() as connection:
+        cursor: Any = connection.cursor(binary=True)
+        text = translate(statement, place.schema)
+        for number in range(len(bindings), 0, -1):
+            text = text.replace(f"${number}", f"%(p{number})s")
+        cursor.execute(text, {f"p{number}": value for number, value in enumerate(bindings, 1)})
+        found: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
+        return found
+
+
+def is_a_file(path: Path) -> bool:
+    """Whether a path is what it says, and does not stand for a schema."""
+    return str(path) not in _schemas
