@@ -11,7 +11,7 @@ PYTEST_JOBS ?= 2
 .PHONY: help venv format lint types layers fast check test test-postgres nightly mutants bench bench-postgres demo docs clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (a minute, the first time)"
