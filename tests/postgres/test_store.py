@@ -12,6 +12,7 @@ from holdfast.core.liveness import Heartbeat, Renewed
 from holdfast.storage.contract import (
     CommitId,
     InstanceId,
+    Lose,
     Member,
     Outcome,
     Rejected,
@@ -20,13 +21,7 @@ from holdfast.storage.contract import (
 from holdfast.storage.postgres import writer as postgres_writer
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.relational.members import apply_members
-from holdfast.testing.conformance.bench import (
-    ANNA,
-    HERE,
-    Bench,
-    ManualClock,
-    start,
-)
+from holdfast.testing.conformance.bench import ANNA, BERT, HERE, Bench, ManualClock, first_turn, start
 
 
 def end_backends(place: Place) -> None:
@@ -170,3 +165,26 @@ def test_G10_a_message_that_becomes_visible_late_is_not_overlooked(postgres: Pla
         assert late.event == b"slow"
 
     on_a_store(postgres, case, clock=ManualClock())
+
+
+def test_W5_commit_ids_and_tombstones_are_forgotten_after_their_time(
+    postgres: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where every group is said at once."""
+    monkeypatch.setattr(postgres_writer, "FORGET_EVERY", 2)
+
+    async def case(store: PostgresStore) -> None:
+        clock = ManualClock()
+        bench = Bench(store, clock)
+        bench.beat(ANNA)
+        bench.beat(BERT)
+        await bench.one(Lose(key=ANNA, at_deadline=False, limit=1))
+        ask(postgres, "UPDATE {}.workers SET deadline_ms = 0 WHERE state = 'INACTIVE'")
+        ask(postgres, "UPDATE {}.commits SET at_ms = 0")
+        for number in range(2):
+            await bench.one(start(f"i{number}", first=first_turn(BERT, activities=0)))
+        assert [worker.key for worker in await store.workers()] == [BERT]
+        assert not await store.was_committed(CommitId(1))
+        assert await store.was_committed(bench.last_id)
+
+    on_a_store(postgres, case)

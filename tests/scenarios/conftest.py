@@ -7,7 +7,7 @@ from tests.scenarios.kinds import POSTGRES, kinds_of, on_postgres
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    kinds = kinds_of(metafunc.module.__name__.rpartition(".")[2])
+    kinds = kinds_of(metafunc.definition.path.stem)
     if kinds != ["sqlite"]:
         metafunc.fixturenames.append("store_kind")
         metafunc.parametrize("store_kind", kinds, indirect=True)

@@ -12,6 +12,10 @@ MARK_EVERY_MS: Final = 1_000
 """How far the mark in the database may be behind. It matters when the server's clock goes back: after a failover."""
 
 
+MOST_AHEAD_MS: Final = 50
+"""What this machine said between two transactions may be so far ahead of the server, and is not taken back."""
+
+
 class StoreClock:
     """One for each store; its connections read and set it from their threads."""
 
@@ -41,7 +45,7 @@ class StoreClock:
                 now_ms = self._given()
             else:
                 now_ms = self._read_ms + int(self._elapsed_ms() - self._read_at_ms)
-            self._mark_ms = max(self._mark_ms, now_ms)
+            self._mark_ms = max(self._mark_ms, now_ms, self._committed_ms)
             return self._mark_ms
 
     def read(self, server_ms: int, mark_ms: int) -> int:
@@ -49,7 +53,8 @@ class StoreClock:
         with self._lock:
             self._read_ms, self._read_at_ms = server_ms, self._elapsed_ms()
             now_ms = server_ms if self._given is None else self._given()
-            self._committed_ms = max(self._committed_ms, now_ms, mark_ms)
+            said_ms = min(self._mark_ms, now_ms + MOST_AHEAD_MS)
+            self._committed_ms = max(self._committed_ms, now_ms, mark_ms, said_ms)
             if self._given is not None:
                 self._mark_ms = max(self._mark_ms, self._committed_ms)
             return self._committed_ms

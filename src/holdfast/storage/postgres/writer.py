@@ -117,7 +117,8 @@ class PostgresWriter:
         self, connection: Connection, commit_id: CommitId, members: Sequence[Member], is_whole: bool
     ) -> list[Outcome]:
         """One transaction. Each has a number of its own under the group's id: any of them says "on disk"."""
-        if is_whole and not self._is_mistaken and is_likely(members):
+        is_time_to_forget = self._groups % FORGET_EVERY == FORGET_EVERY - 1
+        if is_whole and not (self._is_mistaken or is_time_to_forget) and is_likely(members):
             try:
                 return self._speculate(connection, commit_id, members)
             except (psycopg.Error, Mistaken) as error:
@@ -130,7 +131,7 @@ class PostgresWriter:
         if transaction is None:
             return [Rejected(reason="a commit of this id was made before") for _ in members]
         outcomes = apply_members(transaction, members)
-        if self._groups % FORGET_EVERY == 0:
+        if is_time_to_forget:
             transaction.change(self._sql.forget_commits, transaction.now_ms - COMMITS_KEPT_MS)
             transaction.change(self._sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS)
         if self._clock.marks_every_group:
@@ -152,6 +153,8 @@ class PostgresWriter:
         )
         transaction.change(sql.begin_commit, commit_id, part, now_ms)
         outcomes = apply_members(transaction, members)
+        if self._clock.marks_every_group:
+            transaction.do(sql.advance_clock, now_ms, self._clock.slack_ms)
         self._settled(connection, commit_id, part, lambda: transaction.commit(self._news))
         return outcomes
 
