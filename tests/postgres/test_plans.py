@@ -1,0 +1,143 @@
+"""Statements that run often find their rows by an index: on empty tables and large ones, with statistics or without."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, LiteralString, NamedTuple
+
+import pytest
+from psycopg import Connection, RawCursor
+from tests.postgres.server import Place, place
+from tests.postgres.stores import run
+
+from holdfast.storage.postgres.batching import BATCHED
+from holdfast.storage.postgres.schema import script
+from holdfast.storage.postgres.statements import statements_of
+
+MANY = 20_000
+EMPTY, ANALYSED = "empty", "analysed"
+HOT = sorted(
+    {
+        *(name for name in BATCHED if name != "active_worker"),
+        *("claim_instances", "next_claimable", "ready_attempts", "next_ready", "next_expiry", "expired_instances"),
+        *("expired_attempts", "lock_instances", "numbers_of_ids", "relatives", "open_families", "find_instance"),
+        *("hold_instance", "hold_number", "read_instance", "find_mailbox", "read_mailbox", "instance_gate"),
+        *("read_history", "read_inbox", "read_timers", "read_attempts", "read_payload"),
+        *("held_keys", "held_instances", "held_attempts", "held_attempt", "disown_instances", "has_pending"),
+        *("find_child", "open_children", "note_closing", "list_children", "parent_of", "find_commit", "glance"),
+        *("heartbeat_attempt", "run_attempt", "release_instance", "supersede_instance", "terminate_instance"),
+        *("read_update", "count_open_updates", "was_received", "add_mail", "read_kept", "count_earlier"),
+    }
+)
+SMALL = ("workers", "clock", "questions", "closings")
+"""Tables of a few rows, whatever happens."""
+FILL: tuple[LiteralString, ...] = (
+    """INSERT INTO {0}.instances (id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms,
+        stamp_ms, input, input_hash, outcome, created_at_ms, closed_at_ms)
+    SELECT 'i' || n, 'flow', '', CASE WHEN mod(n, 10) = 0 THEN 'RUNNING' ELSE 'COMPLETED' END, 1, 3, 1,
+        CASE WHEN mod(n, 100) = 0 THEN 'w' || mod(n, 7) END, CASE WHEN mod(n, 100) = 10 THEN n END, n,
+        '{{}}', 'hash', NULL, n, CASE WHEN mod(n, 10) <> 0 THEN n END FROM generate_series(1, %s) AS n""",
+    """INSERT INTO {0}.history (number, execution, turn, events)
+    SELECT number, 1, each, '[]' FROM {0}.instances, generate_series(0, 2) AS each""",
+    """INSERT INTO {0}.attempts (number, execution, activity, attempt, name, queue, state, ledger, owner, input,
+        options, available_at_ms, scheduled_at_ms, closed_at_ms)
+    SELECT number, 1, activity, 1, 'step', 'default',
+        CASE WHEN closed_at_ms IS NULL THEN CASE activity WHEN 0 THEN 'RUNNING' ELSE 'READY' END ELSE 'COMPLETED' END,
+        0, CASE WHEN activity = 0 THEN 'w' || mod(number, 7) END, '{{}}', '{{}}', number, number, closed_at_ms
+    FROM {0}.instances, generate_series(0, 1) AS activity""",
+    """INSERT INTO {0}.inbox (number, execution, stamp_ms, event)
+    SELECT number, 1, 0, '{{}}' FROM {0}.instances WHERE closed_at_ms IS NULL""",
+    """INSERT INTO {0}.timers (number, execution, timer, due_at_ms)
+    SELECT number, 1, 0, 0 FROM {0}.instances WHERE closed_at_ms IS NULL""",
+    "INSERT INTO {0}.commits (id, part, at_ms) SELECT n, 0, n FROM generate_series(1, %s) AS n",
+    "INSERT INTO {0}.payloads (number, reference, data) SELECT n, 'r', 'x' FROM generate_series(1, %s) AS n",
+    "INSERT INTO {0}.kept (number, key, value) SELECT n, '', 'x' FROM generate_series(1, %s) AS n",
+    "INSERT INTO {0}.received (number, id) SELECT n, 'm' FROM generate_series(1, %s) AS n",
+    "INSERT INTO {0}.updates (number, id, state, asked) SELECT n, 'u', 'asked', 'x' FROM generate_series(1, %s) AS n",
+)
+
+
+class Tables(NamedTuple):
+    """A store, and a connection to it."""
+
+    place: Place
+    connection: Connection
+    kind: str
+
+
+def fill(connection: Connection, mine: Place, count: int) -> None:
+    for text in FILL:
+        run(connection, mine, text, *([count] if "%s" in text else []))
+
+
+@pytest.fixture(scope="module", params=[EMPTY, "unanalysed", ANALYSED])
+def tables(request: pytest.FixtureRequest, postgres_server: str) -> Iterator[Tables]:
+    """A store whose tables are as they are; nobody gathers statistics in the background."""
+    with place(postgres_server) as mine, mine.connect() as connection:
+        connection.execute(";".join(script(mine.schema)).encode())
+        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (mine.schema,)).fetchall()
+        for (name,) in names:
+            connection.execute(f'ALTER TABLE "{mine.schema}".{name} SET (autovacuum_enabled = false)'.encode())
+        if request.param != EMPTY:
+            fill(connection, mine, MANY)
+        if request.param == ANALYSED:
+            connection.execute("ANALYZE")
+        yield Tables(mine, connection, request.param)
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_a_statement_finds_its_rows_by_an_index(tables: Tables, name: str) -> None:
+    """By the plan that serves any values: it is the one that PostgreSQL keeps inside functions.
+
+    What is in the function may have been planned when its tables were empty; the others are planned each time anew.
+    """
+    mine, connection, kind = tables
+    if kind == EMPTY and name not in BATCHED:
+        return
+    statement: str = getattr(statements_of(mine.schema), name)
+    plan = [row[0] for row in connection.execute(f"EXPLAIN (GENERIC_PLAN) {statement}".encode()).fetchall()]
+    scans = [line.strip() for line in plan if re.search(r"Seq Scan on (\w+)", line)]
+    assert not [line for line in scans if not re.search(rf"Seq Scan on ({'|'.join(SMALL)})\b", line)], "\n".join(plan)
+
+
+def test_a_look_for_messages_begins_where_the_last_one_ended(tables: Tables) -> None:
+    """By the values that it has: what is beyond the last row is little, whatever waits before it. Only statistics say
+    so; without any the table is read, which has a row for each message that waits.
+    """
+    mine, connection, kind = tables
+    look = statements_of(mine.schema).read_inbox_of_owner
+    cursor: Any = RawCursor(connection)
+    [(newest, writer)] = run(connection, mine, "SELECT COALESCE(max(row), 0), max(xid::text) FROM {}.inbox")
+    plan = cursor.execute(f"EXPLAIN {look}", ("w1", newest, str(int(writer or 0) + 1))).fetchall()
+    assert kind != ANALYSED or not [line for (line,) in plan if "Seq Scan on inbox" in line], plan
+
+
+def pages(connection: Connection, statement: str, *values: Any) -> int:
+    """The pages that a statement touches; what it changes is taken back."""
+    cursor: Any = RawCursor(connection)
+    connection.execute("BEGIN")
+    try:
+        [(found,)] = cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", values).fetchall()
+    finally:
+        connection.execute("ROLLBACK")
+    plan: dict[str, Any] = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+    return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
+
+
+@pytest.mark.slow
+def test_what_a_claim_touches_does_not_grow_with_the_store(postgres_server: str) -> None:
+    """Neither with instances that are finished nor with those that wait."""
+    touched: list[int] = []
+    for count in (1_000, 100_000):
+        with place(postgres_server) as mine, mine.connect() as connection:
+            connection.execute(";".join(script(mine.schema)).encode())
+            run(connection, mine, FILL[0], count)
+            connection.execute("VACUUM ANALYZE")
+            claim = statements_of(mine.schema).claim_instances
+            touched.append(pages(connection, claim, "anna", 2**40, '["flow", "other"]', 1))
+    assert touched[1] - touched[0] <= 4, touched
+
+
+def test_the_names_of_hot_statements_are_there() -> None:
+    sql = statements_of("s")
+    assert all(getattr(sql, name) for name in HOT)
