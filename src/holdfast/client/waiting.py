@@ -1,14 +1,12 @@
 """Waiting for instances to end: told at once by this process, and by a look when another process wakes us."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
+from holdfast.runtime.telling import tell_trouble
 from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord
-
-logger = logging.getLogger("holdfast")
 
 LOOK_SECONDS: Final = 1.0
 """How often is looked for an end that no wake-up told of."""
@@ -103,8 +101,8 @@ class Waiters:
             self._wake.clear()  # before the look: what wakes us from here on is looked for in the next round
             try:
                 await self._look()
-            except Exception:
-                logger.exception("looking for the ends of instances failed, and is tried again")
+            except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits goes on waiting
+                tell_trouble("looking for the ends of instances failed, and is tried again", error)
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _look(self) -> None:

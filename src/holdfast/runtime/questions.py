@@ -17,6 +17,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.instances import InstanceOwner
 from holdfast.runtime.queries import ask_here
 from holdfast.runtime.runs import RunMaker
+from holdfast.runtime.telling import tell_trouble
 from holdfast.storage.contract import AnswerQuestion, Forget, Outcome, Question, Store, TakenQuestions, TakeQuestions
 
 logger = logging.getLogger("holdfast")
@@ -56,8 +57,8 @@ class Questions:
             self._wake.clear()
             try:
                 await self.answer_all()
-            except Exception:
-                logger.exception("questions could not be answered, and are looked at again")
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may find them
+                tell_trouble("questions could not be answered, and are looked at again", error)
 
     async def answer_all(self) -> None:
         """One round: nearly always a look that finds nothing."""
