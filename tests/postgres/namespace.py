@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 
 PREFIX = "10.213"
 """Of private addresses; the rest is made from the number of the process."""
@@ -42,10 +41,9 @@ class Namespace:
         self.server_address = f"{first}.{int(last) + 1}"
         self.client_address = f"{first}.{int(last) + 2}"
 
-    def begin(self, words: Sequence[str | Path]) -> subprocess.Popen[str]:
-        """Start a program in there, with pipes to and from it."""
-        command = ["ip", "netns", "exec", self.name, *map(str, words)]
-        return subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def inside(self, words: Sequence[str]) -> list[str]:
+        """The words that start a program in there."""
+        return ["ip", "netns", "exec", self.name, *words]
 
     def pull(self) -> None:
         """Pull the cable out at our end: those in there are not told."""

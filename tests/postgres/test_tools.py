@@ -4,11 +4,13 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 from tests.postgres.cluster import Cluster
 from tests.postgres.namespace import namespace, why_not
+from tests.postgres.processes import watched
 from tests.postgres.proxy import Direction, Every, Fate, Proxy
 from tests.postgres.standby import pair
 
@@ -132,7 +134,7 @@ def test_a_synchronous_standby_has_all_that_was_acknowledged() -> None:
 IN_THERE = """
 import sys, psycopg
 connection = psycopg.connect(sys.argv[1], autocommit=True, tcp_user_timeout=1500)
-print(connection.execute("SELECT 1").fetchone(), flush=True)
+print("connected", flush=True)
 for line in sys.stdin:
     try:
         connection.execute("SELECT 1")
@@ -143,7 +145,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_cable_that_is_pulled_out_tells_nobody(cluster: Cluster) -> None:
+def test_a_cable_that_is_pulled_out_tells_nobody(cluster: Cluster, tmp_path: Path) -> None:
     if why_not():
         pytest.skip(why_not())
     with namespace() as room:
@@ -151,20 +153,16 @@ def test_a_cable_that_is_pulled_out_tells_nobody(cluster: Cluster) -> None:
         cluster.welcome(room.server_address, room.network)
         cluster.start()
         where = f"postgresql://postgres@{room.server_address}:{cluster.port}/postgres"
-        with room.begin([sys.executable, "-c", IN_THERE, where]) as client:
-            assert client.stdin is not None
-            assert client.stdout is not None
-            assert client.stdout.readline() == "(1,)\n"
+        with watched(room.inside([sys.executable, "-c", IN_THERE, where]), tmp_path / "errors") as client:
+            client.have_said(1)
             room.pull()
             room.put_in()
-            client.stdin.write("again\n")
-            client.stdin.flush()
-            assert client.stdout.readline() == "answered\n"
+            client.tell("again")
+            client.have_said(2)
             room.pull()
-            client.stdin.write("again\n")
-            client.stdin.flush()
-            assert client.stdout.readline() == "lost\n"
-            client.stdin.close()
+            client.tell("again")
+            client.have_said(3)
+            assert client.lines == ["connected", "answered", "lost"]
 
 
 def test_a_port_is_outside_of_what_the_system_gives_away(cluster: Cluster) -> None:
