@@ -1,10 +1,13 @@
 """Every Python snippet of the guide runs."""
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -15,12 +18,37 @@ SNIPPETS = [
 ]
 
 
+SHOP = "shop"
+"""The database that the page on PostgreSQL uses, on the server that libpq finds by itself."""
+
+
+@pytest.fixture
+def environment(page: str, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """What a snippet finds around it: for the page on PostgreSQL a server with an empty database."""
+    if page != "postgresql.md":
+        yield dict(os.environ)
+        return
+    with psycopg.connect(request.getfixturevalue("postgres_server"), autocommit=True) as connection:
+        info = connection.info
+        connection.execute(f"CREATE DATABASE {SHOP}".encode())
+        try:
+            yield {**os.environ, "PGHOST": info.host, "PGPORT": str(info.port), "PGUSER": info.user}
+        finally:
+            connection.execute(f"DROP DATABASE {SHOP} WITH (FORCE)".encode())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("page", "number", "code"), SNIPPETS, ids=[f"{page}-{number}" for page, number, _ in SNIPPETS])
-def test_a_snippet_runs(page: str, number: int, code: str, tmp_path: Path) -> None:
+def test_a_snippet_runs(page: str, number: int, code: str, tmp_path: Path, environment: dict[str, str]) -> None:
     program = tmp_path / "snippet.py"
     program.write_text(code, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, program], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 0, f"{page}, snippet {number}:\n{done.stderr}"

@@ -17,7 +17,7 @@ from holdfast.client.client import Client
 from holdfast.client.engine import connect, open_store
 from holdfast.errors import UsageError
 from holdfast.runtime.surroundings import Surroundings
-from holdfast.storage.places import PlacedStore, is_address
+from holdfast.storage.places import PlacedStore, is_address, not_a_store
 
 VARIABLE: Final = "HOLDFAST_STORE"
 SETTINGS: Final = "holdfast.toml"
@@ -43,7 +43,7 @@ def store_path(option: str | None) -> Place:
     if is_address(named):
         return named
     if "://" in named:
-        raise UsageError(f"{named!r} is neither the path of a SQLite file nor a postgresql:// URL")
+        raise UsageError(not_a_store(named))
     if named == ":memory:":
         raise UsageError("a store in memory is gone with its process, so a command cannot use one; give a path")
     return Path(named)

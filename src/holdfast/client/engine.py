@@ -18,7 +18,7 @@ from holdfast.errors import InvalidOption, UsageError
 from holdfast.runtime.providers import Providers, SystemProviders
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
-from holdfast.storage.places import PlacedStore, is_address
+from holdfast.storage.places import PlacedStore, is_address, not_a_store
 from holdfast.storage.relational.reading import RelationalReads
 from holdfast.storage.sqlite.store import SqliteStore
 
@@ -110,7 +110,7 @@ def open_store(store: str | Path | PlacedStore, durability: str, surroundings: S
         return _on_a_server(str(store), durability, providers)
     path = checked_path(store)
     if isinstance(store, str) and "://" in store:
-        raise InvalidOption(f"{store!r} is neither the path of a SQLite file nor a postgresql:// URL")
+        raise InvalidOption(not_a_store(store))
     return SqliteStore(path, clock=providers.now_ms, elapsed_ms=providers.elapsed_precise_ms, durability=durability)
 
 

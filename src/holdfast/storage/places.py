@@ -37,3 +37,9 @@ class PlacedStore(Store, Protocol):
 def is_address(store: object) -> bool:
     """Whether the name of a store is the URL of a database."""
     return isinstance(store, str) and store.startswith(SCHEMES)
+
+
+def not_a_store(url: str) -> str:
+    """The complaint about a URL that names no store. Only its beginning is shown: a password may be in the rest."""
+    scheme = url.partition("://")[0]
+    return f"{scheme + '://...'!r} is neither the path of a SQLite file nor a postgresql:// URL"
