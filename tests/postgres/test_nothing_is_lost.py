@@ -14,6 +14,7 @@ from psycopg.sql import SQL, Identifier
 from tests.postgres.fixtures import NewCluster
 from tests.postgres.load import AT_ONCE, EVENTS, Told
 from tests.postgres.namespace import namespace, why_not
+from tests.postgres.pooler import Pooler
 from tests.postgres.processes import Watched, told_by, verify, watched, words
 from tests.postgres.proxy import Direction, Every, Fate, Proxy
 from tests.postgres.standby import pair
@@ -145,6 +146,14 @@ def test_connections_cut_at_the_commit(new_cluster: NewCluster, tmp_path: Path, 
         proxy.rule = Every(20, b"COMMIT", fate)
         under_load(shop(cluster.url(port=proxy.port)), lambda _: None, 6, tmp_path, shop(cluster.url()))
         assert proxy.harmed >= 5, "the faults never happened"
+
+
+def test_a_pooler_that_shares_connections_between_transactions(new_cluster: NewCluster, tmp_path: Path) -> None:
+    cluster = new_cluster()
+    with Pooler(cluster.port, 3) as pooler:
+        url = f"{shop(cluster.url(port=pooler.port))}&notify=false&poll_seconds=0.05"
+        under_load(url, lambda _: None, 4, tmp_path, shop(cluster.url()))
+        assert pooler.moves > pooler.transactions / 2 > 100
 
 
 def test_a_failover_to_the_synchronous_standby(tmp_path: Path) -> None:

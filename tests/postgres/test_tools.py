@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from tests.postgres.cluster import Cluster
 from tests.postgres.namespace import namespace, why_not
+from tests.postgres.pooler import Pooler
 from tests.postgres.processes import watched
 from tests.postgres.proxy import Direction, Every, Fate, Proxy
 from tests.postgres.standby import pair
@@ -105,6 +106,25 @@ def test_a_commit_is_lost_or_only_its_answer(cluster: Cluster, proxy: Proxy, fat
         connection.execute("COMMIT")
     assert proxy.harmed == 1
     assert kept(cluster.url()) == stored
+
+
+def test_a_pooler_gives_each_transaction_another_session(cluster: Cluster) -> None:
+    with Pooler(cluster.port, 2) as pooler:
+        url = cluster.url(port=pooler.port)
+        with psycopg.connect(url, autocommit=True) as one, psycopg.connect(url, autocommit=True) as two:
+            sessions = [one.execute("SELECT pg_backend_pid()").fetchone() for _ in range(4)]
+            assert sessions[0] == sessions[2] != sessions[1] == sessions[3]
+            with one.transaction():
+                inside = [one.execute("SELECT pg_backend_pid()").fetchone() for _ in range(3)]
+                assert two.execute("SELECT pg_backend_pid()").fetchone() not in inside
+            assert len(set(inside)) == 1
+            one.execute("SET application_name = 'left behind'")
+            shown = {connection.execute("SHOW application_name").fetchone() for connection in (one, two, one)}
+            assert len(shown) == 2, "found by the other, and missed by itself"
+            with two.pipeline():
+                numbers = [two.execute("SELECT %s::int", (number,)) for number in range(50)]
+            assert [number.fetchone() for number in numbers] == [(number,) for number in range(50)]
+        assert pooler.moves > 5
 
 
 def test_backends_are_ended_by_name(cluster: Cluster) -> None:
