@@ -220,7 +220,7 @@ def test_a_transaction_whose_client_vanished_after_a_round_trip_is_ended(postgre
         with one_round_trip(connection):
             connection.execute("BEGIN")
             connection.execute("SET LOCAL idle_in_transaction_session_timeout = 100")
-            answer = connection.execute("SELECT 7")
+            answer = connection.execute("SELECT 7 FROM pg_sleep(0.2)")  # not there yet when all has been sent
         assert answer.fetchall() == [(7,)]
         pid = connection.info.backend_pid
         alive = "SELECT count(*) FROM pg_stat_activity WHERE pid = %s"

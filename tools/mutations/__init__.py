@@ -8,6 +8,7 @@ from typing import Final
 
 from tools.mutations.asking import ASKING
 from tools.mutations.children import CHILDREN
+from tools.mutations.connections import CONNECTIONS
 from tools.mutations.deadlines import DEADLINES
 from tools.mutations.ids import IDS
 from tools.mutations.messages import MESSAGES
@@ -20,5 +21,17 @@ from tools.mutations.workers import WORKERS
 __all__ = ["MUTANTS", "Mutant"]
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
-    STATEMENTS + STORE + IDS + MESSAGES + FLOWS + ASKING + DEADLINES + CHILDREN + RUNTIME + REPLAY + CLIENT + WORKERS
+    STATEMENTS
+    + STORE
+    + IDS
+    + MESSAGES
+    + FLOWS
+    + ASKING
+    + DEADLINES
+    + CHILDREN
+    + RUNTIME
+    + REPLAY
+    + CLIENT
+    + WORKERS
+    + CONNECTIONS
 )

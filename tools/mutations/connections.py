@@ -1,0 +1,86 @@
+"""Mutants of what surrounds the PostgreSQL store: addresses, connections, what errors mean, and wake-ups."""
+
+from typing import Final
+
+from tools.mutations.mutant import Mutant, in_python
+
+ADDRESS: Final = "tests/postgres/test_address.py"
+CONNECTING: Final = "tests/postgres/test_connecting.py"
+FAULTS: Final = "tests/postgres/test_faults.py"
+LISTENING: Final = "tests/postgres/test_listening.py"
+NOTHING_LOST: Final = "tests/postgres/test_nothing_is_lost.py"
+
+CONNECTIONS: Final[tuple[Mutant, ...]] = (
+    in_python(
+        "the password of a store is shown",
+        "C1",
+        "storage/postgres/address",
+        "if name not in SECRETS}",
+        "}",
+        f"{ADDRESS}::test_a_secret_is_used_and_never_shown",
+    ),
+    in_python(
+        "a standby is taken for the primary",
+        "C1",
+        "storage/postgres/connecting",
+        "if is_standby or is_read_only:",
+        "if is_read_only and not is_standby:",
+        f"{CONNECTING}::test_a_safe_server_is_passed_over_in_silence_and_a_standby_refused",
+    ),
+    in_python(
+        "a server that does not wait for its disk is taken without a word",
+        "C1",
+        "storage/postgres/connecting",
+        'if value == "off" and',
+        'if value == "none" and',
+        f"{CONNECTING}::test_settings_that_lose_commits_are_named_once",
+    ),
+    in_python(
+        "a transaction whose client vanished keeps its locks",
+        "W6",
+        "storage/postgres/connecting",
+        "fetch(flush=False)",
+        "fetch(flush=flush)",
+        f"{CONNECTING}::test_a_transaction_whose_client_vanished_after_a_round_trip_is_ended",
+    ),
+    in_python(
+        "a deadlock is one member's fault",
+        "C1",
+        "storage/postgres/faults",
+        '"40": Fault.TRY_AGAIN',
+        '"40": Fault.MEMBER',
+        f"{FAULTS}::test_a_deadlock_is_tried_again",
+    ),
+    in_python(
+        "a full disk is one member's fault",
+        "C1",
+        "storage/postgres/faults",
+        '"53100": Fault.BROKEN',
+        '"53100": Fault.MEMBER',
+        f"{FAULTS}::test_errors_of_statements",
+    ),
+    in_python(
+        "what was said while nobody listened is not looked for",
+        "G5",
+        "storage/postgres/listening",
+        "heard.tell()\n        waiting = select.poll()",
+        "waiting = select.poll()",
+        f"{LISTENING}::test_a_lost_connection_is_made_again_and_wakes_once",
+    ),
+    in_python(
+        "a commit whose answer was lost is taken as made",
+        "C1",
+        "storage/postgres/writer",
+        "if not self._settle(commit_id, part):",
+        "if self._settle(commit_id, part) is None:",
+        f"{NOTHING_LOST}::test_connections_cut_at_the_commit",
+    ),
+    in_python(
+        "a commit whose answer was lost is made again",
+        "C1",
+        "storage/postgres/writer",
+        "if not self._settle(commit_id, part):",
+        "if self._settle(commit_id, part) is not None:",
+        f"{NOTHING_LOST}::test_connections_cut_at_the_commit",
+    ),
+)
