@@ -79,6 +79,41 @@ def test_W6_a_worker_that_was_declared_dead_changes_nothing_and_takes_a_new_key(
     together(scenario())
 
 
+def test_W7_what_a_client_says_needs_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker beside it has none for a while: starts, events and requests to end are in nobody's name."""
+    machine, may_register = SleepingMachine(), asyncio.Event()
+
+    @hf.workflow
+    async def listens() -> str:
+        return await hf.event("word", str)
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", listens, providers=machine, lease=300) as engine:
+            worker = engine.worker
+            assert worker is not None
+            register = worker._register
+
+            async def late() -> None:
+                await may_register.wait()
+                await register()
+
+            monkeypatch.setattr(worker, "_register", late)
+            handles = [await engine.start(listens, id=f"i{number}") for number in range(2)]
+            machine.slept_ms = 600_000
+            handles.append(await engine.start(listens, id="late"))
+            await handles[0].raise_event("word", "heard")
+            await handles[1].cancel("enough")
+            await handles[2].raise_event("word", "too")
+            may_register.set()
+            assert await handles[0].result(timeout=10) == "heard"
+            assert await handles[2].result(timeout=10) == "too"
+            with pytest.raises(hf.WorkflowCancelled, match="enough"):
+                await handles[1].result(timeout=10)
+        check_tables(tmp_path / "shop.db")
+
+    together(scenario())
+
+
 def test_W7_a_body_that_its_worker_had_to_abandon_has_not_failed_and_is_run_again(tmp_path: Path) -> None:
     """Even one that may be tried only once: the loss of a lease is no failure, and cancelling it is no answer."""
     runs: list[asyncio.Event] = []

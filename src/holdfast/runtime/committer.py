@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.errors import StoreError, WorkerFenced
 from holdfast.runtime.faults import FaultHook, FaultPoint
-from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Start, Store, Terminate
+from holdfast.storage.contract import Ask, CommitId, Deliver, Failed, Member, Outcome, Start, Store, Terminate
 
 MAX_GROUP: Final = 500
 """Members of one transaction. A longer one would make everybody wait for it."""
@@ -170,7 +170,7 @@ class Committer:
 
 def _is_of_a_client(member: Member) -> bool:
     """In nobody's name: no lease is needed for it."""
-    return isinstance(member, Terminate) or (isinstance(member, Start) and member.first is None)
+    return isinstance(member, Terminate | Deliver | Ask) or (isinstance(member, Start) and member.first is None)
 
 
 def _tell(member: Member, done: Done, outcome: Outcome) -> None:
