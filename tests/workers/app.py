@@ -131,3 +131,25 @@ async def lends(name: str) -> str:
 @hf.workflow
 async def haunted() -> list[str]:
     return list(await asyncio.gather(beating("a"), stopping("b")))
+
+
+@hf.activity(max_losses=1_000, retry=hf.Retry(attempts=1_000, initial=0.01, jitter=False))
+async def blown(name: str) -> str:
+    note("blown", name)
+    await asyncio.sleep(0.05)
+    return name
+
+
+@hf.activity(queue="parcels", max_losses=1_000)
+def blown_in_a_thread(name: str) -> str:
+    note("blown", name)
+    return name
+
+
+@hf.workflow
+async def storms(name: str) -> list[str]:
+    """Six activities, one after the other, side by side and around a timer."""
+    first = [await blown(f"{name} 0"), await blown_in_a_thread(f"{name} 1")]
+    await asyncio.sleep(0.1)
+    middle = await asyncio.gather(blown(f"{name} 2"), blown_in_a_thread(f"{name} 3"), blown(f"{name} 4"))
+    return [*first, *middle, await blown(f"{name} 5")]

@@ -7,10 +7,12 @@ import subprocess
 
 import pytest
 from tests.scenarios.support import together
+from tests.workers import app
 from tests.workers.processes import APP, COMMAND, ROOT, Process, await_note, key_in, notes, open_gate, worker
 from tests.workers.support import sound, stored
 
 import holdfast as hf
+from holdfast.authoring.registry import Registry
 
 pytestmark = pytest.mark.slow
 
@@ -40,9 +42,9 @@ def test_a_worker_says_in_one_line_what_it_serves_and_others_see_it(store: str) 
     try:
         said = process.headline()
         key = key_in(said)
-        assert said == (
-            f"worker {key} serves parcels, mail in {store}: 5 workflows, 5 activities, 7 at once, lease 5 s"
-        )
+        known = Registry([app])
+        served = f"{len(known.workflows)} workflows, {len(known.activities)} activities"
+        assert said == f"worker {key} serves parcels, mail in {store}: {served}, 7 at once, lease 5 s"
         (fields,) = json.loads(command("workers", "--json", "--store", store))
         assert (fields["key"], fields["slots"], fields["lease"], fields["pid"]) == (key, 7, 5.0, process.pid)
         assert fields["host"] == os.uname().nodename
@@ -51,7 +53,7 @@ def test_a_worker_says_in_one_line_what_it_serves_and_others_see_it(store: str) 
         process.send(signal.SIGTERM)
         code, logged = process.left()
         assert code == 0
-        assert "no activity here is for the queue 'mail'; theirs are default, parcels" in logged
+        assert "no activity here is for the queue 'mail'; theirs are default, lent, parcels" in logged
         assert "Traceback" not in logged
         assert command("workers", "--store", store) == "No workers.\n"
     finally:
