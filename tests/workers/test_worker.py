@@ -1,6 +1,7 @@
 """`hf.Worker`: runs what others start, beside a client or in a process of its own, and leaves cleanly (W10)."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from tests.workers.support import attempts, by_leases, instance, sound, stored, 
 
 import holdfast as hf
 from holdfast.core.liveness import WorkerState
-from holdfast.storage.contract import Lose
+from holdfast.storage.contract import Ask, CommitId, Lose, Member, Outcome
 
 may_end = asyncio.Event()
 runs: list[str] = []
@@ -195,6 +196,40 @@ def test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded(store: 
         sound(store)
 
     together(scenario(), seconds=60)
+
+
+def test_G11_the_worker_beside_a_client_answers_its_queries(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has no code. It need not ask through the store, and go on looking for an answer there."""
+
+    @hf.workflow
+    async def asked() -> None:
+        @hf.on_query
+        def status() -> str:
+            return "waiting"
+
+        del status
+        await hf.event("go")
+
+    async def scenario() -> None:
+        async with await connect(store) as client:
+            members: list[Member] = []
+            commit = client.store.commit
+
+            async def listen(commit_id: CommitId, group: Sequence[Member]) -> list[Outcome]:
+                members.extend(group)
+                return await commit(commit_id, group)
+
+            monkeypatch.setattr(client.store, "commit", listen)
+            handle = await client.start("asked", id="a")
+            asking = asyncio.create_task(handle.query("status", timeout=20))
+            async with hf.Worker(client, workflows=[asked]):
+                assert await asking == "waiting", "also one that was asked before it began"
+                assert await handle.query("status", timeout=20) == "waiting"
+                await handle.raise_event("go")
+                await handle.result(timeout=10)
+            assert not [member for member in members if isinstance(member, Ask)]
+
+    together(scenario())
 
 
 def test_W7_a_lease_that_is_lost_ends_a_drain(store: str) -> None:

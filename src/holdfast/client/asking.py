@@ -103,10 +103,11 @@ class Asking:
 
     async def _answer(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Answer:
         """Whoever has the code: this process, or one that finds the question in the store."""
-        if record.workflow in self._registry.workflows:
-            worker = self._worker()
+        worker = self._worker()
+        runs = self._runs(worker, record.workflow)
+        if runs is not None:
             instances = None if worker is None else worker.instances
-            asked = await ask_here(self._store, self._runs, instances, number=record.number, name=name, data=data)
+            asked = await ask_here(self._store, runs, instances, number=record.number, name=name, data=data)
             is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.key)
             if asked is not None and (asked.kind is not AnswerKind.REFUSED or not is_elsewhere):
                 return asked
@@ -129,11 +130,12 @@ class Asking:
             self._committer().submit(Forget(question=question.id), _ignore)
         raise AssertionError
 
-    @property
-    def _runs(self) -> RunMaker:
-        worker = self._worker()
-        if worker is not None:
+    def _runs(self, worker: Worker | None, workflow: str) -> RunMaker | None:
+        """Who runs the code of a workflow here: the worker, or this client; None if neither has it."""
+        if worker is not None and workflow in worker.registry.workflows:
             return worker.runs
+        if workflow not in self._registry.workflows:
+            return None
         if self._own_runs is None:
             world = replace(self._surroundings, watch_turns=False)
             self._own_runs = RunMaker(self._registry, world, LastWords(self._store.path), lambda: None)

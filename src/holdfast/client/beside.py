@@ -43,7 +43,7 @@ class Beside:
     @property
     def worker(self) -> Worker | None:
         """The worker of this process, while one runs beside this client."""
-        return self._worker
+        return self._worker if self._worker is not None and self._worker.is_running else None
 
     def make_worker(self, registry: Registry, options: Options) -> Worker:
         """One that tells this client what it commits, and which instances end."""
