@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from holdfast._version import __version__
 from holdfast.errors import (
     ActivityTimedOut,
+    ClientClosed,
     DeadlineExceeded,
     DuplicateName,
     ForbiddenInWorkflow,
@@ -82,6 +83,7 @@ __all__ = [
     "Change",
     "ChildHandle",
     "Client",
+    "ClientClosed",
     "DeadlineExceeded",
     "DuplicateName",
     "Engine",

@@ -98,6 +98,10 @@ class StoreError(HoldfastError):
     """The store cannot be opened, read or written. Nothing that was not acknowledged is promised."""
 
 
+class ClientClosed(StoreError):
+    """The client was closed while somebody waited for an answer. Nothing happened to what was waited for."""
+
+
 class WorkerLost(HoldfastError):
     """The worker that ran an activity is gone, and the activity may not be run again (A10)."""
 

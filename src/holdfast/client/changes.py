@@ -2,13 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Final
+from typing import Any, Final
 
 LOOK_SECONDS: Final = 1.0
 """How often is looked for a change that nobody told of."""
 PAUSE_SECONDS: Final = 0.005
 """Between two looks, after the first ones: a busy store must not keep those busy who only wait."""
 LOOKS_WITHOUT_PAUSE: Final = 3
+
+
+def give_up(future: "asyncio.Future[Any]", error: Exception | None) -> None:
+    """Let whoever waits for a future have an error, or cancel it where there is none."""
+    if error is None:
+        future.cancel()
+    elif not future.done():
+        future.set_exception(error)
+        future.exception()  # seen: who does not come to wait for it any more is no news
 
 
 class Changes:
@@ -24,12 +33,12 @@ class Changes:
             if not waiting.done():
                 waiting.set_result(None)
 
-    def stop(self) -> None:
-        """Nobody will ring any more: whoever waits is cancelled."""
+    def stop(self, error: Exception | None = None) -> None:
+        """Nobody will ring any more: who still waits gets the error, or is cancelled."""
         if self._looking is not None:
             self._looking.cancel()
         for waiting in self._waiting:
-            waiting.cancel()
+            give_up(waiting, error)
 
     async def looks(self) -> AsyncGenerator[None]:
         """Comes back when it is time to look: at once, and then after every change that there may be."""

@@ -25,7 +25,7 @@ from holdfast.core.events import CancelRequested, EventReceived, Payload, Starte
 from holdfast.core.gates import EventVerdict, IdPolicy, PolicyWord
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.words import word
-from holdfast.errors import InstanceClosed, InstanceConflict, InstanceNotFound, StoreError
+from holdfast.errors import ClientClosed, InstanceClosed, InstanceConflict, InstanceNotFound, StoreError
 from holdfast.payloads.canonical import input_hash
 from holdfast.payloads.failures import Resolver
 from holdfast.payloads.signature import Signature
@@ -87,8 +87,9 @@ class Client(Beside, Overview):
         """Let go of the store. Instances stay; whoever opens the store next finds them. A worker leaves first."""
         await self.end_work()
         await self._committer.drain()
-        self._waiters.stop()
-        self.asking.changes.stop()
+        closed = ClientClosed("the client was closed while somebody waited; what was waited for goes on without it")
+        self._waiters.stop(closed)
+        self.asking.changes.stop(closed)
         if self._bell is not None:
             self._bell.close()
             self._bell = None

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
+from holdfast.client.changes import give_up
 from holdfast.runtime.telling import tell_trouble
 from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord
 
@@ -36,8 +37,9 @@ class Waiting:
             self.told_of = number
             self._future.set_result(close)
 
-    def cancel(self) -> None:
-        self._future.cancel()
+    def give_up(self, error: Exception | None) -> None:
+        """No answer will come: whoever waits gets the error, or is cancelled."""
+        give_up(self._future, error)
 
 
 class Waiters:
@@ -83,14 +85,14 @@ class Waiters:
             if not others:
                 del self._waiting[instance_id]
 
-    def stop(self) -> None:
-        """Nobody will tell any more."""
+    def stop(self, error: Exception | None = None) -> None:
+        """Nobody will tell any more: who still waits gets the error, or is cancelled."""
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
         for everyone in self._waiting.values():
             for waiting in everyone:
-                waiting.cancel()
+                waiting.give_up(error)
         self._waiting.clear()
 
     async def _look_for_ends(self) -> None:

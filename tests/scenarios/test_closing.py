@@ -1,0 +1,62 @@
+"""A client that is closed while somebody waits: one typed error, whatever was waited for."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.scenarios.support import check_tables, engine_of, together, until
+
+import holdfast as hf
+
+
+@hf.workflow
+async def listens() -> str:
+    @hf.on_update
+    async def never() -> None:
+        await asyncio.sleep(3_600)
+
+    del never
+    return await hf.event("word", str)
+
+
+async def _watch(handle: hf.Handle[Any]) -> None:
+    async for _ in handle.watch():
+        pass
+
+
+WAITS: dict[str, Callable[[hf.Handle[Any]], Coroutine[Any, Any, Any]]] = {
+    "result": lambda handle: handle.result(),
+    "result with a time-out": lambda handle: handle.result(timeout=60),
+    "update": lambda handle: handle.update("never"),
+    "watch": _watch,
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+@pytest.mark.parametrize("kind", ["engine", "client"])
+def test_who_waits_while_the_client_is_closed_gets_one_typed_error(
+    tmp_path: Path, name: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "shop.db"
+    caplog.set_level(logging.ERROR)
+
+    async def scenario() -> None:
+        async with engine_of(path, listens) as other:
+            await other.start(listens, id="a")
+            client = await engine_of(path).__aenter__() if kind == "engine" else await hf.connect(path)
+            waiting = asyncio.create_task(WAITS[name](client.get("a")))
+            await until(lambda: client._waiters._waiting or client.asking.changes._waiting)
+            await client.close()
+            with pytest.raises(hf.ClientClosed, match="the client was closed while somebody waited"):
+                await waiting
+            with pytest.raises(hf.StoreError, match="is not open"):
+                await client.get("a").result()
+            await other.get("a").raise_event("word", "on")
+            assert await other.get("a").result(timeout=10) == "on", "nothing happened to the instance"
+        check_tables(path)
+
+    together(scenario())
+    assert not caplog.records
