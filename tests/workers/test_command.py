@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 from tests.scenarios.support import together
@@ -108,4 +109,31 @@ def test_W10_a_drain_is_over_when_its_time_is(store: str) -> None:
         code, logged = first.left(15)
         assert code == 0, logged
     assert together(states(store, "a")) == [("TIMED_OUT", 0, 0), ("READY", 0, 0)]
+    sound(store)
+
+
+CRUNCHING = """
+import os
+
+import holdfast as hf
+
+
+@hf.activity(process=True)
+def crunch() -> int:
+    return os.getpid()
+
+
+@hf.workflow
+async def crunching() -> int:
+    return await crunch()
+"""
+
+
+def test_a_body_in_a_process_finds_the_program_wherever_that_is(store: str, tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    program = tmp_path / "far" / "crunching.py"
+    program.write_text(CRUNCHING, "utf-8")
+    together(start(store, "crunching", id="a"))
+    with worker(store, app=str(program)) as process:
+        assert together(result(store, "a")) != process.pid
     sound(store)

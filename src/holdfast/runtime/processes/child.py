@@ -1,6 +1,6 @@
 """The program in a child process: runs one body after the other until its parent is gone.
 
-Started as ``python -m holdfast.runtime.processes.child DESCRIPTOR``.
+Started as ``python -m holdfast.runtime.processes.child DESCRIPTOR PATHS``: the places where its parent finds modules.
 """
 
 import ctypes
@@ -109,5 +109,6 @@ def _main_program(path: str) -> Any:
 
 
 if __name__ == "__main__":
-    sys.path[0] = os.getcwd()  # noqa: PTH109 - as for a program that is started here
+    paths: list[str] = msgspec.json.decode(sys.argv[2])
+    sys.path[:] = dict.fromkeys(path or os.getcwd() for path in [*paths, ""])  # noqa: PTH109 - it may be gone
     main(int(sys.argv[1]))

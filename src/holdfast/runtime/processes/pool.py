@@ -110,6 +110,7 @@ async def _spawn() -> Child:
             "-m",
             "holdfast.runtime.processes.child",
             str(theirs.fileno()),
+            msgspec.json.encode(sys.path).decode(),
             pass_fds=(theirs.fileno(),),
             stdin=asyncio.subprocess.DEVNULL,
         )
