@@ -14,6 +14,7 @@ from holdfast.testing.simulation.run import CANCELLED, Job, Report, simulate
 SEEDS = 200
 BLOCKS = 10
 REPLACING_SEEDS = 50
+DRAINING_SEEDS = 100
 STORY_SEEDS = 60
 STORIES: list[list[Node]] = [
     [["gather", ["event", 3], ["patient", 4], ["talk", 5]], ["sequence", ["event", 6], ["add", 1]]],
@@ -66,6 +67,19 @@ def test_W3_every_promise_holds_when_replies_to_commits_are_lost(block: int) -> 
         assert not report.violations, f"seed {seed}: {report.violations}"
         lost += report.replies_lost
     assert lost, "a run in which a fault never happened is void"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_W10_every_promise_holds_when_workers_drain_and_come_back(block: int) -> None:
+    drains = crashes = 0
+    for seed in range(block * DRAINING_SEEDS // BLOCKS, (block + 1) * DRAINING_SEEDS // BLOCKS):
+        report = run(seed, drain_rate=0.3, lost_replies=0.02 if seed % 2 else 0.0)
+        assert not report.violations, f"seed {seed}: {report.violations}"
+        drains += report.drains
+        crashes += report.crashes
+    assert drains, "a run in which a fault never happened is void"
+    assert crashes, "a run in which a fault never happened is void"
 
 
 @pytest.mark.slow

@@ -63,6 +63,8 @@ class Report:
     crashes: int = 0
     replaced: int = 0
     """Starts that ended the instance which had their id, or came after its end."""
+    drains: int = 0
+    """Workers that left cleanly, and came back."""
     commits: int = 0
     replies_lost: int = 0
     violations: list[str] = field(default_factory=list[str])
@@ -89,6 +91,7 @@ class Simulation:
         cache_size: int = 1_000,
         lost_replies: float = 0.0,
         replace_rate: float = 0.0,
+        drain_rate: float = 0.0,
     ) -> None:
         self._random = Random(seed)  # noqa: S311 - reproducible on purpose
         self._jobs = jobs
@@ -100,6 +103,7 @@ class Simulation:
         self._cache_size = cache_size
         self._lost_replies = lost_replies
         self._replace_rate = replace_rate
+        self._drain_rate = drain_rate
         self._bus = Bus(self._random)
         self._finished = False
         self.report = Report(seed)
@@ -214,21 +218,41 @@ class Simulation:
         ended = asyncio.ensure_future(self._until(crashed))
         await asyncio.wait((entering, ended), return_when=asyncio.FIRST_COMPLETED)
         await ended
+        if crashed.is_set():
+            await die(engine)  # before the rest of it hears anything: the dead do not tidy up
         entering.cancel()
         with suppress(SimulatedCrash, asyncio.CancelledError, HoldfastError):
             await entering
+        if not crashed.is_set():
+            await self._leave(engine, crashed)
         self.report.violations += store.violations
         self.report.replies_lost += store.replies_lost
-        if crashed.is_set():
-            await die(engine)
-        else:
-            await engine.__aexit__(None, None, None)
 
     async def _until(self, crashed: asyncio.Event) -> None:
         while not crashed.is_set() and not self._finished:
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
                     await crashed.wait()
+            if self._drain_rate and self._random.random() < self._drain_rate:
+                return
+
+    async def _leave(self, engine: Engine, crashed: asyncio.Event) -> None:
+        """W10: it drains, if there is still something to do, and leaves; unless it crashes meanwhile."""
+
+        async def farewell() -> None:
+            if engine.worker is not None and not self._finished:
+                self.report.drains += 1
+                await engine.worker.drain()
+            await engine.__aexit__(None, None, None)
+
+        tasks = [asyncio.ensure_future(farewell()), asyncio.ensure_future(crashed.wait())]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+            with suppress(SimulatedCrash, asyncio.CancelledError):
+                await task
+        if crashed.is_set():
+            await die(engine)
 
     def _store(self, name: str, lost_replies: float = 0.0) -> DuplicatingStore:
         clock = SimulatedProviders(self._random, name).now_ms
@@ -254,7 +278,7 @@ class Simulation:
 async def die(engine: Engine) -> None:
     """End an engine as SIGKILL would: no clean-up reaches the store, and its tasks never run again."""
     worker = engine.worker
-    if worker is not None:
+    if worker is not None:  # else it had not come so far as to have a key
         worker.committer.kill()
         await worker.vanish()
     await engine.abandon()
