@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from holdfast.core.events import EventReceived
 from holdfast.core.gates import IdPolicy
-from holdfast.storage.contract import Completion, HeartbeatAttempt, Member, Release, Retry, Start, Turn
+from holdfast.storage.contract import Completion, Deliver, HeartbeatAttempt, Member, Release, Retry, Start, Turn
 from holdfast.storage.postgres.batching import Change, call_of, kinds_of
 from holdfast.storage.postgres.connecting import Connection
 from holdfast.storage.postgres.statements import statements_of
@@ -61,18 +62,18 @@ class Numbers:
 
 
 def is_likely(members: Sequence[Member]) -> bool:
-    """Whether a group is of the kind that nearly always goes as expected, and names no instance but its own."""
+    """Whether a group is of the kind that nearly always goes as expected, and ends no instance but its own."""
     return all(_is_plain(member) for member in members)
 
 
 def _is_plain(member: Member) -> bool:
     match member:
         case Turn():
-            return not (member.family or member.sent)
+            return not member.family
         case Start():
-            first = member.first
-            is_new = member.policy is IdPolicy.IDEMPOTENT and member.mail is None
-            return is_new and first is not None and not (first.family or first.sent)
+            return member.policy is IdPolicy.IDEMPOTENT and (member.first is None or not member.first.family)
+        case Deliver():
+            return isinstance(member.event, EventReceived)
         case Completion() | Retry() | Release() | HeartbeatAttempt():
             return True
         case _:
@@ -92,6 +93,8 @@ class SpeculativeTransaction:
         self._asked = asked
         self._numbers = numbers
         self._queued: list[Change] = []
+        self.last: list[list[Row]] = []
+        """What was answered to what was asked with the COMMIT; nothing if the answer was lost."""
         numbers.begin(now_ms)
 
     def change(self, statement: str, *bindings: Any) -> int:
@@ -120,17 +123,17 @@ class SpeculativeTransaction:
         *_, rows = self._say((statement, *bindings))
         return rows
 
-    def commit(self, news: Ask | None = None) -> None:
-        """Say what is queued, and commit. What the function does not know is judged before. `news` go with it."""
+    def commit(self, *last: Ask) -> None:
+        """Say what is queued, ask `last`, and commit. What the function does not know is judged before."""
         kinds = kinds_of(self._schema)
         if any(change.one and change.statement not in kinds for change in self._queued):
             self._say()
-        last: list[Ask] = [("COMMIT",)] if news is None else [news, ("COMMIT",)]
-        if not self._numbers.wanted:
-            self._say(*last)
-            return
-        answers = self._say((self.sql.next_numbers, self._numbers.wanted), *last)
-        self._numbers.add(answers[-1 - len(last)], self.now_ms)
+        wanted = self._numbers.wanted
+        more: list[Ask] = [(self.sql.next_numbers, wanted)] if wanted else []
+        answers = self._say(*more, *last, ("COMMIT",))
+        self.last = answers[-1 - len(last) : -1]
+        if wanted:
+            self._numbers.add(answers[-2 - len(last)], self.now_ms)
 
     def _say(self, *more: Ask) -> list[list[Row]]:
         """One round trip: what goes before, what is queued, and what is asked."""

@@ -125,6 +125,7 @@ class PostgresWriter:
                 if isinstance(error, psycopg.Error) and error.sqlstate != MISSED:
                     raise
                 self._is_mistaken = True
+                self._part -= 1  # the server has refused it, so its number is free
                 connection.execute("ROLLBACK")
         part, self._part = self._part, self._part + 1
         transaction = self._begin(connection, commit_id, part, members, is_whole)
@@ -142,11 +143,11 @@ class PostgresWriter:
     def _speculate(self, connection: Connection, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         """The same in one round trip, if everything goes as it nearly always does."""
         part, self._part = self._part, self._part + 1
-        sql, now_ms = self._sql, self._clock.now_ms()
+        sql, named, now_ms = self._sql, named_by(members), self._clock.now_ms()
         asked: list[Ask] = [
             ("BEGIN",),
             self._begin_group,
-            (sql.lock_instances, sorted(named_by(members).numbers)),
+            (sql.lock_named, sorted(named.numbers), sorted(named.ids)),
         ]
         transaction = SpeculativeTransaction(
             connection, self._address.schema, now_ms, asked=asked, numbers=self._numbers
@@ -155,7 +156,10 @@ class PostgresWriter:
         outcomes = apply_members(transaction, members)
         if self._clock.marks_every_group:
             transaction.do(sql.advance_clock, now_ms, self._clock.slack_ms)
-        self._settled(connection, commit_id, part, lambda: transaction.commit(self._news))
+        last: list[Ask] = [(sql.server_time,)] if self._news is None else [(sql.server_time,), self._news]
+        self._settled(connection, commit_id, part, lambda: transaction.commit(*last))
+        if transaction.last:
+            self._clock.read(*transaction.last[0][0])
         return outcomes
 
     def _begin(

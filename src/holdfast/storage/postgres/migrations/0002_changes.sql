@@ -82,38 +82,50 @@ BEGIN
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 4;
         WHEN 19 THEN
+            UPDATE instances SET mail = mail + 1, claimable_at_ms = CASE WHEN _given[_at + 1]::boolean AND owner IS NULL AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED') THEN 0 ELSE claimable_at_ms END WHERE number = _given[_at + 2]::bigint;
+            GET DIAGNOSTICS _met = ROW_COUNT;
+            _at := _at + 2;
+        WHEN 20 THEN
+            INSERT INTO inbox (number, execution, stamp_ms, event, name) VALUES (_given[_at + 1]::bigint, _given[_at + 2]::bigint, _given[_at + 3]::bigint, _given[_at + 4]::bytea, _given[_at + 5]::text);
+            GET DIAGNOSTICS _met = ROW_COUNT;
+            _at := _at + 5;
+        WHEN 21 THEN
+            INSERT INTO received (number, id) VALUES (_given[_at + 1]::bigint, _given[_at + 2]::text);
+            GET DIAGNOSTICS _met = ROW_COUNT;
+            _at := _at + 2;
+        WHEN 22 THEN
             UPDATE instances SET claimable_at_ms = 0 WHERE number = _given[_at + 1]::bigint AND owner IS NULL AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED');
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 1;
-        WHEN 20 THEN
+        WHEN 23 THEN
             UPDATE attempts SET ledger = ledger + _given[_at + 1]::bigint - _given[_at + 7]::bigint WHERE number = _given[_at + 2]::bigint AND execution = _given[_at + 3]::bigint AND activity = _given[_at + 4]::bigint AND dimension = _given[_at + 5]::text AND attempt = _given[_at + 6]::bigint AND ledger / 1000000 = _given[_at + 7]::bigint / 1000000;
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 7;
-        WHEN 21 THEN
+        WHEN 24 THEN
             INSERT INTO payloads (reference, number, data) VALUES (_given[_at + 1]::text, _given[_at + 2]::bigint, _given[_at + 3]::bytea) ON CONFLICT (number, reference) DO NOTHING;
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 3;
-        WHEN 22 THEN
+        WHEN 25 THEN
             UPDATE attempts SET closed_at_ms = CASE WHEN state = 'RUNNING' THEN NULL ELSE CAST(_given[_at + 1]::bigint AS BIGINT) END, expires_at_ms = CASE WHEN state = 'RUNNING' THEN expires_at_ms END, state = CASE state WHEN 'RUNNING' THEN 'CANCELLED_RUNNING' ELSE 'CANCELLED' END WHERE number = _given[_at + 2]::bigint AND execution = _given[_at + 3]::bigint AND activity = _given[_at + 4]::bigint AND state IN ('REQUESTED', 'READY', 'QUEUED', 'PREPARING', 'RUNNING');
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 4;
-        WHEN 23 THEN
+        WHEN 26 THEN
             INSERT INTO kept (number, key, value) VALUES (_given[_at + 1]::bigint, _given[_at + 2]::text, _given[_at + 3]::bytea) ON CONFLICT (number, key) DO UPDATE SET value = excluded.value;
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 3;
-        WHEN 24 THEN
+        WHEN 27 THEN
             DELETE FROM kept WHERE number = _given[_at + 1]::bigint AND key = _given[_at + 2]::text;
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 2;
-        WHEN 25 THEN
+        WHEN 28 THEN
             UPDATE instances SET owner = NULL, claimable_at_ms = CASE WHEN EXISTS ( SELECT 1 FROM inbox WHERE inbox.number = instances.number AND (inbox.name IS NULL OR (inbox.name = '') <> EXISTS (SELECT 1 FROM jsonb_array_elements_text((instances.waits)::jsonb) AS json_each(value) WHERE value = inbox.name)) ) THEN 0 ELSE (SELECT min(due_at_ms) FROM timers WHERE timers.number = instances.number AND timers.execution = instances.execution) END WHERE number = _given[_at + 1]::bigint AND fence = _given[_at + 2]::bigint AND owner = _given[_at + 3]::text;
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 3;
-        WHEN 26 THEN
+        WHEN 29 THEN
             UPDATE instances SET event_policy = _given[_at + 1]::text, mailbox_limit = _given[_at + 2]::bigint WHERE number = _given[_at + 3]::bigint;
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 3;
-        WHEN 27 THEN
+        WHEN 30 THEN
             UPDATE updates SET state = _given[_at + 3]::text, answer = _given[_at + 4]::bytea, expires_at_ms = _given[_at + 5]::bigint WHERE number = _given[_at + 1]::bigint AND id = _given[_at + 2]::text AND answer IS NULL;
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 5;
