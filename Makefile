@@ -46,7 +46,8 @@ test: lint types layers  ## everything continuous integration runs
 	@HYPOTHESIS_PROFILE=ci $(BIN)/pytest -q -n $(PYTEST_JOBS)
 
 test-postgres: $(READY)  ## the scenarios and crashes on PostgreSQL instead of SQLite
-	@HOLDFAST_TEST_STORE=postgres HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) tests/scenarios tests/postgres
+	@HOLDFAST_TEST_STORE=postgres HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) tests/scenarios tests/postgres tests/workers \
+		tests/crash/test_processes.py tests/crash/test_every_commit.py
 
 nightly: $(READY)  ## the tests with far more random examples
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS)

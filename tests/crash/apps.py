@@ -327,7 +327,7 @@ def main() -> None:
     os.environ[BODIES] = bodies
     hook = KillAt(fault[0], int(fault[1])) if fault else None
     result = asyncio.run(finish(store, workflow, hook))
-    Path(store).with_suffix(".result").write_text(repr(result), encoding="utf-8")
+    Path(bodies).with_suffix(".result").write_text(repr(result), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.crash.apps import BODIES, EXPECTED, STATES, finish
+from tests.scenarios.kinds import named
 from tests.scenarios.support import check_tables, history_of, rows, together
 
 from holdfast.audit import audit
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 def run(store: Path, workflow: str, bodies: Path, *fault: str) -> int:
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.crash.apps", str(store), workflow, str(bodies), *fault],
+        [sys.executable, "-m", "tests.crash.apps", named(store), workflow, str(bodies), *fault],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         timeout=PROCESS_SECONDS,

@@ -18,7 +18,7 @@ from tests.postgres.server import Place
 from holdfast.audit import auditor
 from holdfast.client import engine
 from holdfast.runtime.surroundings import Surroundings
-from holdfast.storage.places import PlacedStore
+from holdfast.storage.places import PlacedStore, is_address
 from holdfast.storage.postgres.audit import PostgresTables
 from holdfast.storage.postgres.statements import translate
 from holdfast.storage.relational.audit import RawTables
@@ -35,6 +35,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_leases",
         "test_lost_replies",
         "test_policies",
+        "test_processes",
         "test_several_engines",
         "test_streams",
         "test_updates",
@@ -42,6 +43,8 @@ REPRESENTATIVE: Final = frozenset(
 )
 
 _fresh = itertools.count()
+_server: list[str | None] = [None]
+"""Where the schemas are, in a test that is run on PostgreSQL."""
 _schemas: dict[str, Place] = {}
 """What the names of files stand for in this test."""
 
@@ -59,20 +62,22 @@ def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
     open_store, open_tables = engine.open_store, auditor.open_tables
 
     def open_there(store: str | Path | PlacedStore, durability: str, surroundings: Surroundings) -> PlacedStore:
-        if isinstance(store, str | Path):
+        if isinstance(store, str | Path) and not is_address(store):
             found = open_store(_place(server, str(store)).url, durability, surroundings)
             _schemas[str(found.path)] = _place(server, str(store))
             return found
         return open_store(store, durability, surroundings)
 
     def tables_there(store: str | Path) -> RawTables:
-        return PostgresTables(_schemas[str(store)].url) if str(store) in _schemas else open_tables(store)
+        return open_tables(store) if is_address(store) else PostgresTables(_place(server, str(store)).url)
 
+    _server[0] = server
     monkeypatch.setattr(engine, "open_store", open_there)
     monkeypatch.setattr(auditor, "open_tables", tables_there)
     try:
         yield
     finally:
+        _server[0] = None
         for place in set(_schemas.values()):
             place.drop()
         _schemas.clear()
@@ -89,9 +94,9 @@ def _place(server: str, name: str) -> Place:
 
 def rows_of(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]] | None:
     """Rows of a schema that stands for a file; None if it is one."""
-    place = _schemas.get(str(path))
-    if place is None:
+    if _server[0] is None:
         return None
+    place = _place(_server[0], str(path))
     with place.connect() as connection:
         cursor: Any = connection.cursor(binary=True)
         text = translate(statement, place.schema)
@@ -102,6 +107,13 @@ def rows_of(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]]
         return found
 
 
-def is_a_file(path: Path) -> bool:
-    """Whether a path is what it says, and does not stand for a schema."""
-    return str(path) not in _schemas
+def named(path: Path) -> str:
+    """What a test calls a file, as another process has to be told."""
+    if _server[0] is None:
+        return str(path)
+    return _place(_server[0], str(path)).url
+
+
+def are_files() -> bool:
+    """Whether paths are what they say, and do not stand for schemas."""
+    return _server[0] is None

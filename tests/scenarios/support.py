@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
-from tests.scenarios.kinds import is_a_file, rows_of
+from tests.scenarios.kinds import are_files, rows_of
 
 import holdfast as hf
 from holdfast.core.events import (
@@ -112,7 +112,7 @@ def history_of(path: Path, number: int) -> list[HistoryEvent]:
 def check_tables(path: Path) -> None:
     """The invariants of reliability.md section 2 that can be read off the tables of a store at any moment."""
     problems: list[str] = []
-    assert not is_a_file(path) or rows(path, "PRAGMA integrity_check") == [("ok",)]
+    assert not are_files() or rows(path, "PRAGMA integrity_check") == [("ok",)]
     for number, name, state, turn, owner, closed_at in rows(
         path, "SELECT number, id, state, turn, owner, closed_at_ms FROM instances"
     ):

@@ -1,11 +1,19 @@
 """The store that the tests of workers share out: they reach into it through its contract only, so any store will do."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.workers.processes import folder_of
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> str:
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Where the store is, as a person names it."""
-    return str(tmp_path / "shop.db")
+    if request.param == "sqlite":
+        yield str(tmp_path / "shop.db")
+        return
+    url = str(request.getfixturevalue("postgres").url)
+    yield url
+    shutil.rmtree(folder_of(url))

@@ -1,16 +1,20 @@
 """Real worker processes, started as people start them: ``holdfast worker APP ...``."""
 
 import fcntl
+import hashlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.workers.app import FOLDER
+
+from holdfast.storage.places import is_address
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from holdfast.cli import main; main()"]
@@ -19,11 +23,20 @@ POLL_SECONDS = 0.002
 LONGEST_SECONDS = 30.0
 
 
+def folder_of(store: str) -> Path:
+    """Where bodies and tests leave files for each other: beside a file, and for a schema among temporary files."""
+    if not is_address(store):
+        return Path(store).parent
+    folder = Path(tempfile.gettempdir()) / f"holdfast-notes-{hashlib.sha256(store.encode()).hexdigest()[:16]}"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 class Process:
     """A worker, the files through which its bodies talk, and what it says."""
 
     def __init__(self, store: str, *words: str) -> None:
-        self.folder = Path(store).parent
+        self.folder = folder_of(store)
         self._popen = subprocess.Popen(
             [*COMMAND, *words, "--store", store],
             cwd=ROOT,
@@ -83,12 +96,12 @@ def key_in(headline: str) -> str:
 
 
 def open_gate(store: str, name: str) -> None:
-    (Path(store).parent / name).touch()
+    (folder_of(store) / name).touch()
 
 
 def notes(store: str) -> list[list[str]]:
     """What bodies wrote down, in order, as words."""
-    path = Path(store).parent / "notes"
+    path = folder_of(store) / "notes"
     return [line.split() for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import holdfast as hf
@@ -20,7 +19,7 @@ def by_leases(**more: Any) -> Surroundings:
 
 def sound(store: str) -> None:
     """The audit finds nothing."""
-    assert not inspect(Path(store)).problems
+    assert not inspect(store).problems
 
 
 async def instance(client: hf.Client, instance_id: str) -> InstanceRecord:

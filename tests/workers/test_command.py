@@ -14,6 +14,7 @@ from tests.workers.support import sound, stored
 
 import holdfast as hf
 from holdfast.authoring.registry import Registry
+from holdfast.cli.stores import shown, store_path
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +46,8 @@ def test_a_worker_says_in_one_line_what_it_serves_and_others_see_it(store: str) 
         key = key_in(said)
         known = Registry([app])
         served = f"{len(known.workflows)} workflows, {len(known.activities)} activities"
-        assert said == f"worker {key} serves parcels, mail in {store}: {served}, 7 at once, lease 5 s"
+        place = shown(store_path(store))
+        assert said == f"worker {key} serves parcels, mail in {place}: {served}, 7 at once, lease 5 s"
         (fields,) = json.loads(command("workers", "--json", "--store", store))
         assert (fields["key"], fields["slots"], fields["lease"], fields["pid"]) == (key, 7, 5.0, process.pid)
         assert fields["host"] == os.uname().nodename

@@ -7,13 +7,12 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
 from tests.scenarios.support import together
 from tests.workers import app
-from tests.workers.processes import ROOT, await_note, freeze, notes, open_gate, worker
+from tests.workers.processes import ROOT, await_note, folder_of, freeze, notes, open_gate, worker
 from tests.workers.support import by_leases, instance, sound, told
 
 import holdfast as hf
@@ -30,7 +29,7 @@ def ghost(store: str) -> Generator["subprocess.Popen[str]"]:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.workers.ghost", store, LEASE],
         cwd=ROOT,
-        env={**os.environ, app.FOLDER: str(Path(store).parent), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, app.FOLDER: str(folder_of(store)), "PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,
         text=True,
     )
