@@ -138,10 +138,11 @@ class Proxy:
             self._begin(_Link(client, server))
 
     def _begin(self, link: _Link) -> None:
+        for end in link.ends[Direction.TO_SERVER]:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._change:
-            self._links.add(link)
+            self._links.add(link)  # it may be cut from here on
         for direction, (source, target) in link.ends.items():
-            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             arguments = (link, direction, source, target)
             threading.Thread(target=self._pump, args=arguments, name="proxy-link", daemon=True).start()
 

@@ -1,6 +1,7 @@
 """Connections: what they are made with, what is checked, and how they come back."""
 
 import logging
+import select
 import threading
 
 import psycopg
@@ -137,6 +138,22 @@ def test_a_connection_is_made_once_and_again_after_its_loss(postgres: Place, cap
         keeper.get()
 
 
+def test_connections_that_find_out_later_say_nothing_of_an_outage_that_is_over(
+    postgres: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    keepers = [Reconnecting(parse(postgres.url)) for _ in range(3)]
+    for keeper in keepers:
+        keeper.get()
+    caplog.clear()
+    for _ in range(2):
+        for keeper in keepers:
+            keeper.lost(ConnectionResetError("by peer"))
+            keeper.get()
+    assert [text.endswith("is reached again") for text in said(caplog)] == [False, True] * 2
+    for keeper in keepers:
+        keeper.close()
+
+
 class Flaky:
     """Fails so often, then connects."""
 
@@ -242,3 +259,23 @@ def test_a_round_trip_that_fails_leaves_a_connection_that_works(postgres: Place)
             fail()
         connection.execute("ROLLBACK")
         assert connection.execute("SELECT 7").fetchone() == (7,)
+
+
+def test_a_connection_that_is_lost_in_a_round_trip_is_told_once(
+    postgres: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = connect(parse(postgres.url))
+    caplog.clear()
+    with postgres.connect() as other:
+        other.execute("SELECT pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
+
+    def ask_often() -> None:
+        with one_round_trip(connection):
+            for _ in range(100):  # the loss is noticed in the middle
+                connection.execute("SELECT 1")
+                select.select([connection.fileno()], [], [], 0.01)
+
+    with pytest.raises(psycopg.OperationalError):
+        ask_often()
+    connection.close()
+    assert caplog.records == []

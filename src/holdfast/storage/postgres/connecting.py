@@ -114,14 +114,19 @@ class Outage:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._lock = threading.Lock()
-        self._failures = 0
+        self._is_on = False
+        self.number = 0
+        """How many there were that are over."""
 
-    def failed(self, error: BaseException) -> None:
-        """A connection was lost, or could not be made."""
+    def failed(self, error: BaseException, *, made_after: int | None = None) -> None:
+        """A connection could not be made, or was lost that was made after so many outages.
+
+        One from before an outage that is over is its echo: whoever had that connection finds out only now.
+        """
         with self._lock:
-            self._failures += 1
-            is_first = self._failures == 1
-        if is_first:
+            is_new = not self._is_on and made_after in (None, self.number)
+            self._is_on |= is_new
+        if is_new:
             logger.warning(
                 "a connection to %s is lost, or cannot be made, and is tried again: %s", self._address, _line(error)
             )
@@ -129,8 +134,9 @@ class Outage:
     def succeeded(self) -> None:
         """A connection was made."""
         with self._lock:
-            failures, self._failures = self._failures, 0
-        if failures:
+            is_over, self._is_on = self._is_on, False
+            self.number += is_over
+        if is_over:
             logger.warning("%s is reached again", self._address)
 
 
@@ -158,6 +164,7 @@ class Reconnecting:
         self._outage = outage_of(address)
         self._closed = threading.Event()
         self._connection: Connection | None = None
+        self._made_after = 0
 
     def get(self) -> Connection:
         """The connection. Made with a few tries, longer and longer apart; then the trouble is raised."""
@@ -181,12 +188,13 @@ class Reconnecting:
                 self._closed.wait(pause_seconds(failures, self._chance()))
             else:
                 self._outage.succeeded()
+                self._made_after = self._outage.number
                 return connection
         raise StoreError(f"{self._address} is closed")
 
     def lost(self, error: BaseException) -> None:
         """Whoever used the connection found it dead, or does not trust it any more."""
-        self._outage.failed(error)
+        self._outage.failed(error, made_after=self._made_after)
         self._drop()
 
     def stop(self) -> None:
@@ -215,9 +223,19 @@ def one_round_trip(connection: Connection) -> Generator[None]:
 
     psycopg ends a pipeline with a Sync and then a Flush. At the Flush the server stops its clock for transactions that
     are idle, and one whose client vanished right after would keep its locks for ever. So the Sync is the last message,
-    which brings the answers as well.
+    which brings the answers as well. What psycopg cannot end any more after an error it logs; here the error says all.
     """
-    with connection.pipeline() as pipeline:
-        fetch = pipeline._fetch_gen  # noqa: SLF001 - a test notices if it goes
-        pipeline._fetch_gen = lambda *, flush: fetch(flush=False)  # type: ignore[method-assign]  # noqa: SLF001, ARG005
-        yield
+    trouble: psycopg.Error | None = None
+    try:
+        with connection.pipeline() as pipeline:
+            fetch = pipeline._fetch_gen  # noqa: SLF001 - a test notices if it goes
+            pipeline._fetch_gen = lambda *, flush: fetch(flush=False)  # type: ignore[method-assign]  # noqa: SLF001, ARG005
+            try:
+                yield
+            except psycopg.Error as error:
+                trouble = error
+    except psycopg.Error:
+        if trouble is None:
+            raise
+    if trouble is not None:
+        raise trouble
