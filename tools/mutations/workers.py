@@ -61,7 +61,7 @@ WORKERS: Final = (
         "a lease that ends between two looks is seen at the next",
         "W6",
         "runtime/janitor",
-        "min(longest, max(0, deadline_ms - self._store.now_ms()) / MILLISECONDS)",
+        "min(longest, left_ms / MILLISECONDS)",
         "longest",
         f"{JANITOR}::test_W6_the_next_round_comes_no_later_than_the_next_lease_ends",
     ),

@@ -36,6 +36,8 @@ logger = logging.getLogger("holdfast")
 
 BATCH: Final = 200
 """W6: what is moved in one commit, so that the death of a busy worker never stalls the store."""
+SPREAD_MS: Final = 200
+"""Within so much time after the end of a lease those who have seen it come."""
 FAMILIES: Final = 100
 """Ended executions with children left over that one round goes through."""
 VERIFY_EVERY: Final = 30
@@ -68,11 +70,15 @@ class Janitor:
         self._next_deadline_ms: int | None = None
 
     def pause_seconds(self, longest: float) -> float:
-        """Until the next round: no longer than that, and no further than to where the next lease ends."""
+        """Until the next round: no longer than that, and hardly further than to where the next lease ends.
+
+        Everybody who works on a store sees the same lease end. They come one after the other, and the first does it.
+        """
         deadline_ms, self._next_deadline_ms = self._next_deadline_ms, None  # a round that fails is not repeated at once
         if deadline_ms is None:
             return longest
-        return min(longest, max(0, deadline_ms - self._store.now_ms()) / MILLISECONDS)
+        left_ms = max(0, deadline_ms - self._store.now_ms()) + self._random_number() * SPREAD_MS
+        return min(longest, left_ms / MILLISECONDS)
 
     async def look(self, own: WorkerKey) -> bool:
         """One round. Whether anything was found that somebody may go on with now."""

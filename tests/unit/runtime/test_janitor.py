@@ -35,8 +35,8 @@ class Counted(SqliteStore):
         return outcomes
 
 
-def janitor_of(store: SqliteStore, committer: Committer) -> Janitor:
-    return Janitor(store, committer, HostIdentity("", 0, 0, ""), lambda: 0.0, LastWords(store.path))
+def janitor_of(store: SqliteStore, committer: Committer, chance: float = 0.0) -> Janitor:
+    return Janitor(store, committer, HostIdentity("", 0, 0, ""), lambda: chance, LastWords(store.path))
 
 
 def on_store(tmp_path: Path) -> tuple[Counted, Bench, Committer, Janitor]:
@@ -47,7 +47,7 @@ def on_store(tmp_path: Path) -> tuple[Counted, Bench, Committer, Janitor]:
 
 
 def test_W6_the_next_round_comes_no_later_than_the_next_lease_ends(tmp_path: Path) -> None:
-    store, bench, _, janitor = on_store(tmp_path)
+    store, bench, committer, janitor = on_store(tmp_path)
 
     async def scenario() -> None:
         await store.open()
@@ -59,6 +59,9 @@ def test_W6_the_next_round_comes_no_later_than_the_next_lease_ends(tmp_path: Pat
         bench.clock.now_ms += 1_000
         await janitor.look(WorkerKey("own"))
         assert janitor.pause_seconds(1.0) == 0.3
+        other = janitor_of(store, committer, chance=0.5)
+        await other.look(WorkerKey("another"))
+        assert other.pause_seconds(1.0) == 0.4, "not all of them at the same moment"
         assert janitor.pause_seconds(1.0) == 1.0, "a round that fails is not repeated at once"
         await janitor.look(BERT)
         assert janitor.pause_seconds(1.0) == 1.0, "its own lease is not its business"
