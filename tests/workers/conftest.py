@@ -8,7 +8,7 @@ import pytest
 from tests.workers.processes import folder_of
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Where the store is, as a person names it."""
     if request.param == "sqlite":

@@ -151,6 +151,7 @@ def test_W10_a_drain_that_is_cut_off_hands_the_rest_over_at_once(store: str, how
     together(scenario())
 
 
+@pytest.mark.slow
 def test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded(store: str) -> None:
     """First turns on their way to disk, continued executions, claims: at any moment of the drain."""
 
