@@ -21,7 +21,7 @@ from tests.unit.cli.commands import Command
         (["shop.py", "--lease", "nan"], "--lease must be"),
         (["shop.py", "--lease", "1e9"], "--lease must be"),
         (["shop.py", "--drain-timeout", "-1"], "--drain-timeout must be"),
-        (["shop.py", "--store", "ftp://x"], "ftp://x"),
+        (["shop.py", "--store", "ftp://x"], "nor a postgresql:// URL"),
         (["shop.py", "--store", ":memory:"], "memory"),
         ([], "APP"),
     ],
