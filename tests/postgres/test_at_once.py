@@ -168,6 +168,7 @@ def test_W6_a_worker_that_is_lost_while_it_commits_has_no_turn_after_its_loss(po
         bench.beat(ANNA)
         bench.beat(BERT)
         record = await bench.started("a", activities=0)
+        new = start("b", first=first_turn(ANNA, activities=0))  # nobody else can see it before it is committed
         inside, go_on = threading.Event(), threading.Event()
 
         def slow(transaction: Any, members: Sequence[Member]) -> list[Outcome]:
@@ -181,17 +182,17 @@ def test_W6_a_worker_that_is_lost_while_it_commits_has_no_turn_after_its_loss(po
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(postgres_writer, "apply_members", slow)
             patch.setattr(postgres_writer, "is_likely", never)  # a group that is said at once has no middle
-            under_way = asyncio.create_task(store.commit(CommitId(50), [turn(record)]))
+            under_way = asyncio.create_task(store.commit(CommitId(50), [new]))
             await asyncio.to_thread(inside.wait, 10)
             patch.undo()
             losing = asyncio.create_task(other.commit(CommitId(51), [Lose(key=ANNA, at_deadline=False, limit=10)]))
             done, _ = await asyncio.wait([losing], timeout=0.2)
             assert not done, "it did not wait for the group that is under way"
             go_on.set()
-            assert isinstance((await under_way)[0], Applied)
-            assert isinstance((await losing)[0], Applied)
-        late = await bench.one(turn(await bench.instance("a"), owner=ANNA))
-        assert isinstance(late, Rejected)
+            assert isinstance((await under_way)[0], StartedInstance)
+            assert await losing == [Applied(changed=2)], "what was begun meanwhile moves on, too"
+        assert (await bench.instance("b")).owner is None
+        assert isinstance(await bench.one(turn(record)), Rejected)
         await other.close()
 
     on_a_store(postgres, case, clock=ManualClock())

@@ -29,12 +29,10 @@ SQLITE, POSTGRES = "sqlite", "postgres"
 REPRESENTATIVE: Final = frozenset(
     {
         "test_activities",
-        "test_children",
         "test_continue_as_new",
         "test_events",
         "test_leases",
         "test_lost_replies",
-        "test_policies",
         "test_processes",
         "test_several_engines",
         "test_streams",

@@ -7,6 +7,7 @@ can be: what is around them may change freely.
 from typing import Final
 
 from tools.mutations.asking import ASKING
+from tools.mutations.at_once import MANY_AT_ONCE
 from tools.mutations.children import CHILDREN
 from tools.mutations.connections import CONNECTIONS
 from tools.mutations.deadlines import DEADLINES
@@ -34,4 +35,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + CLIENT
     + WORKERS
     + CONNECTIONS
+    + MANY_AT_ONCE
 )

@@ -134,7 +134,7 @@ class Claims:
             return
         # A row of an instance that is about to become live here is read again; rows taken in before are known.
         waiting = [row.row for row in rows if row.number not in instances.live]
-        self._last_row = waiting[0] - 1 if waiting else rows[-1].row
+        self._last_row = waiting[0] - 1 if waiting else max(self._last_row, rows[-1].row)
         attempts: dict[InstanceNumber, list[AttemptRecord]] = {}
         for row in rows:
             if row.number not in attempts and OF_AN_ATTEMPT in row.event:

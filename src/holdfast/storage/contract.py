@@ -243,7 +243,10 @@ class Store(Protocol):
         ...
 
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
-        """What waits for the instances that a worker holds, beyond a row it has seen."""
+        """What waits for the instances that a worker holds, beyond a row it has seen, in the order of the rows.
+
+        A row before that one is among them if it became visible later, and one that was given before may be again.
+        """
         ...
 
     async def held_by(self, owner: WorkerKey) -> Held:
