@@ -180,6 +180,7 @@ def _template() -> Path:
     template = places.of_run() / "template"
     with places.alone("template"):
         if not template.exists():
+            places.sweep()
             draft = places.of_run() / "template-draft"
             draft.mkdir(exist_ok=True)
             programs.give(draft)

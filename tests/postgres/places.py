@@ -4,10 +4,12 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+PREFIX = "holdfast-test-"
 RUN = "HOLDFAST_TEST_RUN"
 """The process that began the run; those that it starts inherit it."""
 FOLDER_MODE = 0o755
@@ -21,7 +23,7 @@ def begin_run() -> None:
 
 def of_run() -> Path:
     """The folder. Its path is short, because the path of a socket may have 107 bytes at most."""
-    folder = Path(tempfile.gettempdir()) / f"holdfast-test-{os.environ[RUN]}"
+    folder = _folder()
     folder.mkdir(exist_ok=True)
     folder.chmod(FOLDER_MODE)
     return folder
@@ -30,7 +32,22 @@ def of_run() -> Path:
 def end_run() -> None:
     """Whoever owns the run removes what is left."""
     if os.environ.get(RUN) == str(os.getpid()):
-        shutil.rmtree(Path(tempfile.gettempdir()) / f"holdfast-test-{os.environ[RUN]}", ignore_errors=True)
+        shutil.rmtree(_folder(), ignore_errors=True)
+
+
+def sweep(older_than_seconds: float = 3_600) -> None:
+    """Remove what runs left behind that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            process = folder.name.removeprefix(PREFIX)
+            is_over = process.isdigit() and not Path("/proc", process).exists()
+            age_seconds = time.time() - folder.stat().st_mtime  # noqa: TID251 - the file system's clock is the wall's
+            if is_over and folder != _folder() and age_seconds >= older_than_seconds:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"{PREFIX}{os.environ[RUN]}"
 
 
 @contextmanager

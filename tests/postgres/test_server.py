@@ -4,6 +4,7 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psycopg
@@ -113,3 +114,16 @@ def test_the_folder_of_the_run_is_shared_by_its_processes() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == str(places.of_run())
     assert places.of_run().exists()
+
+
+def test_what_a_killed_run_left_behind_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    names = {"dead": ended.stdout.decode().strip(), "alive": str(os.getpid()), "ours": "this"}
+    for name in names.values():
+        (tmp_path / f"{places.PREFIX}{name}" / "data").mkdir(parents=True)
+    monkeypatch.setenv(places.RUN, names["ours"])
+    places.sweep()
+    assert len(list(tmp_path.iterdir())) == 3, "the first of them may be of a run that began just now"
+    places.sweep(older_than_seconds=0)
+    assert {path.name.removeprefix(places.PREFIX) for path in tmp_path.iterdir()} == {names["alive"], names["ours"]}
