@@ -34,13 +34,15 @@ LONGEST_SECONDS: Final = 600
 ROLES: Final[dict[str, Callable[[str], None]]] = {
     "hear": lambda url: asyncio.run(wakes.hear(url)),
     "answer": wakes.answer,
+    "echo": lambda url: asyncio.run(wakes.echo(url)),
 }
 """Processes beside the one that measures."""
 MEASURES: Final[dict[str, Callable[[Place, float], Sample]]] = {
     "B1": lambda place, scale: asyncio.run(workloads.b1(place.url, scale)),
     "B1 DBOS": dbos.b1,
     "B2": lambda place, scale: asyncio.run(workloads.b2(place.url, scale)),
-    "WAKE": lambda place, scale: asyncio.run(wakes.wake_up(place.url, max(20, int(200 * scale)))),
+    "WAKE": lambda place, scale: asyncio.run(wakes.round_trip(place.url, max(20, int(200 * scale)))),
+    "WAKE by a start": lambda place, scale: asyncio.run(wakes.wake_up(place.url, max(20, int(200 * scale)))),
     "WAKE bare": lambda place, scale: wakes.bare_round_trip(place.server, max(20, int(200 * scale))),
     "ONE WORKER": lambda place, scale: asyncio.run(work_of(place.url, workers=1, bodies=max(20, int(200 * scale)))),
     "TWO WORKERS": lambda place, scale: asyncio.run(work_of(place.url, workers=2, bodies=max(20, int(200 * scale)))),
@@ -71,12 +73,15 @@ BENCHES: Final = (
     Bench("B2", ("B2",), 3, (Target("p50", "ms", of("B2", "p50_ms")), Target("p99", "ms", of("B2", "p99_ms")))),
     Bench(
         "WAKE",
-        ("WAKE", "WAKE bare"),
+        ("WAKE", "WAKE bare", "WAKE by a start"),
         5,
         (
-            Target("p50 over a bare NOTIFY there and back", "x", ratio(("WAKE", "p50_ms"), ("WAKE bare", "p50_ms")), 3),
+            Target(
+                "p50 there and back, over a bare NOTIFY", "x", ratio(("WAKE", "p50_ms"), ("WAKE bare", "p50_ms")), 3
+            ),
             Target("p50", "ms", of("WAKE", "p50_ms")),
             Target("p50 of a bare NOTIFY there and back", "ms", of("WAKE bare", "p50_ms")),
+            Target("p50 from a start to another process, with its commit", "ms", of("WAKE by a start", "p50_ms")),
         ),
     ),
     Bench(

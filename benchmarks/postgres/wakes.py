@@ -11,6 +11,8 @@ import psycopg
 from benchmarks.measure import Sample, percentile
 from holdfast import connect
 from holdfast.client.client import Client
+from holdfast.storage.postgres.address import parse
+from holdfast.storage.postgres.listening import make_bell
 
 READY: Final = "ready"
 THERE, BACK = "bench_there", "bench_back"
@@ -32,6 +34,41 @@ async def wake_up(url: str, count: int) -> Sample:
             took_ms.append((heard - before) * MILLISECONDS)
     _end(listener)
     return {"p50_ms": percentile(took_ms, 50), "p99_ms": percentile(took_ms, 99)}
+
+
+async def round_trip(url: str, count: int) -> Sample:
+    """One process wakes another, which wakes it: through the bells that the store's commits ring."""
+    other = _other("echo", url)
+    heard = asyncio.Event()
+    bell = make_bell(parse(url), "here", heard.set)
+    bell.open()
+    await heard.wait()
+    took_ms: list[float] = []
+    for _ in range(count):
+        heard.clear()
+        before = time.monotonic()
+        bell.notify()
+        await heard.wait()
+        took_ms.append((time.monotonic() - before) * MILLISECONDS)
+    bell.close()
+    _end(other)
+    return {"p50_ms": percentile(took_ms, 50), "p99_ms": percentile(took_ms, 99)}
+
+
+async def echo(url: str) -> None:
+    """The other process of `round_trip`: what it hears first is that it listens."""
+    is_ready = asyncio.Event()
+
+    def answer_it() -> None:
+        if is_ready.is_set():
+            bell.notify()
+        is_ready.set()
+
+    bell = make_bell(parse(url), "there", answer_it)
+    bell.open()
+    await is_ready.wait()
+    print(READY, flush=True)
+    await asyncio.to_thread(sys.stdin.read)
 
 
 def bare_round_trip(server: str, count: int) -> Sample:

@@ -39,7 +39,7 @@ FORGET_EVERY: Final = 10_000
 """Groups between two looks for commit ids that nobody needs any more."""
 RELAXED: Final = "relaxed"
 LOCK_TIMEOUT: Final = "2s"
-IDLE_TIMEOUT: Final = "10s"
+IDLE_TIMEOUT: Final = "3s"
 """How long a group may say nothing to the server in the middle of its transaction."""
 MOST_RELATIVES: Final = 500
 MOST_UNKNOWN: Final = 3
