@@ -60,3 +60,30 @@ def test_who_waits_while_the_client_is_closed_gets_one_typed_error(
 
     together(scenario())
     assert not caplog.records
+
+
+def test_W10_a_stop_that_is_cancelled_ends_there_and_may_be_repeated() -> None:
+    """What the worker cancels itself, to stop, must not swallow what others cancel."""
+
+    async def scenario() -> None:
+        async with engine_of(":memory:", listens) as engine:
+            worker = engine.worker
+            assert worker is not None
+            may_end = asyncio.Event()
+
+            async def reluctant() -> None:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    await may_end.wait()
+
+            worker._tasks.append(asyncio.create_task(reluctant()))
+            stopping = asyncio.create_task(worker.stop())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            stopping.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await stopping
+            may_end.set()
+
+    asyncio.run(scenario())

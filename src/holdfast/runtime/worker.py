@@ -8,7 +8,6 @@ when they wake this one, and a slow look now and then mends a lost wake-up.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -196,14 +195,11 @@ class Worker:
         self._is_stopping = True
         for task in self._tasks:
             task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await _ended(*self._tasks)
         if self._leaving is not None:
             if self._lease is self._given_up:
                 self._leaving.cancel()  # it waits for another key, which nobody needs any more
-            with suppress(asyncio.CancelledError):
-                await self._leaving
+            await _ended(self._leaving)
         await self.runner.stop()
         if self._lease is not None:
             await self.instances.release_all()
@@ -379,3 +375,12 @@ class Worker:
 
 def _ignore(_: object) -> None:
     """A result that nobody needs."""
+
+
+async def _ended(*tasks: "asyncio.Task[None]") -> None:
+    """Wait for tasks that were cancelled. Whoever is cancelled while it waits is: that must not look like theirs."""
+    if tasks:
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
