@@ -194,3 +194,25 @@ def test_W5_commit_ids_and_tombstones_are_forgotten_after_their_time(
         assert await store.was_committed(bench.last_id)
 
     on_a_store(postgres, case)
+
+
+@pytest.mark.parametrize("is_guessed", [True, False])
+def test_G5_a_group_reads_what_is_committed_whatever_the_role_prefers(postgres: Place, is_guessed: bool) -> None:
+    levels: list[Any] = []
+
+    def noted(transaction: Any, members: Sequence[Member]) -> list[Outcome]:
+        levels.extend(transaction.rows("SHOW transaction_isolation"))
+        return apply_members(transaction, members)
+
+    async def case(store: PostgresStore) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(postgres_writer, "apply_members", noted)
+            if not is_guessed:
+                patch.setattr(postgres_writer, "is_likely", never)
+            (outcome,) = await store.commit(CommitId(1), [start("a")])
+        assert isinstance(outcome, StartedInstance)
+        assert levels == [("read committed",)]
+
+    prefers = "options=-cdefault_transaction_isolation%3Dserializable"
+    preferring = Place(f"{postgres.server}{'&' if '?' in postgres.server else '?'}{prefers}", postgres.schema)
+    on_a_store(preferring, case, clock=ManualClock())

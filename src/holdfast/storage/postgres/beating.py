@@ -10,11 +10,11 @@ from holdfast.storage.postgres.clock import StoreClock
 from holdfast.storage.postgres.connecting import Connection
 from holdfast.storage.postgres.insisting import Insisting
 from holdfast.storage.postgres.statements import statements_of
-from holdfast.storage.postgres.transaction import PostgresTransaction, ask_all
+from holdfast.storage.postgres.transaction import BEGIN, PostgresTransaction, ask_all
 from holdfast.storage.relational.beating import apply_beat
 
 LOCK_TIMEOUT: Final = "1s"
-IDLE_TIMEOUT: Final = "5s"
+IDLE_TIMEOUT: Final = "2s"
 """A heartbeat that stops in the middle must not keep others from ending its lease."""
 
 
@@ -45,13 +45,12 @@ class PostgresBeater:
         sql = self._sql
         _, _, _, [(server_ms, mark_ms)] = ask_all(
             connection,
-            ("BEGIN",),
+            BEGIN,
             (sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
             (sql.read_worker, beat.key),
             (sql.server_time,),  # when the row is ours: whoever waited for it must not judge by an older time
         )
         transaction = PostgresTransaction(connection, sql, self._clock.read(server_ms, mark_ms))
         reply = apply_beat(transaction, beat, registration)
-        transaction.change(sql.advance_clock, transaction.now_ms, self._clock.slack_ms)
-        connection.execute("COMMIT")
+        ask_all(connection, (sql.advance_clock, transaction.now_ms, self._clock.slack_ms), ("COMMIT",))
         return reply

@@ -1,6 +1,6 @@
 """One write transaction of PostgreSQL, with its time and the statements of its schema."""
 
-from typing import Any
+from typing import Any, Final
 
 from psycopg import RawCursor
 
@@ -8,6 +8,9 @@ from holdfast.storage.postgres.connecting import Connection, one_round_trip
 from holdfast.storage.relational.reading import Ask
 from holdfast.storage.relational.statements import Statements
 from holdfast.storage.relational.transaction import Row
+
+BEGIN: Final[Ask] = ("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",)
+"""Whatever the role or the database prefers: a statement sees what was committed while the one before waited."""
 
 
 def ask_all(connection: Connection, *asked: Ask) -> list[list[Row]]:

@@ -24,7 +24,7 @@ from holdfast.storage.postgres.insisting import Insisting
 from holdfast.storage.postgres.locking import named_by, order_of
 from holdfast.storage.postgres.speculating import Mistaken, Numbers, SpeculativeTransaction, is_likely
 from holdfast.storage.postgres.statements import statements_of
-from holdfast.storage.postgres.transaction import PostgresTransaction, ask_all
+from holdfast.storage.postgres.transaction import BEGIN, PostgresTransaction, ask_all
 from holdfast.storage.relational.members import apply_members
 from holdfast.storage.relational.transaction import Moved
 
@@ -83,8 +83,8 @@ class PostgresWriter:
         is_news = sender is not None and any(is_for_others(member) for member in members)
         self._news = (self._sql.notify, self._address.channel, sender) if is_news else None
         order = order_of(members)
+        self._groups += 1  # also if it fails: what is done now and then must not be in the way of every group
         ordered = self._write(commit_id, [members[at] for at in order], is_whole=True)
-        self._groups += 1
         outcomes = dict(zip(order, ordered, strict=True))
         return [outcomes[at] for at in range(len(members))]
 
@@ -145,7 +145,7 @@ class PostgresWriter:
         part, self._part = self._part, self._part + 1
         sql, named, now_ms = self._sql, named_by(members), self._clock.now_ms()
         asked: list[Ask] = [
-            ("BEGIN",),
+            BEGIN,
             self._begin_group,
             (sql.lock_named, sorted(named.numbers), sorted(named.ids)),
         ]
@@ -168,7 +168,7 @@ class PostgresWriter:
         """Begin, and lock what the group names, in one round trip if that is known. None: the id was used before."""
         sql, named = self._sql, named_by(members)
         asked: list[Ask] = [
-            ("BEGIN",),
+            BEGIN,
             self._begin_group,
             (sql.server_time,),
             (sql.find_commit, commit_id),
@@ -221,7 +221,7 @@ class PostgresWriter:
         """Find out what came of a commit: it is on disk, or it never will be."""
         sql = self._sql
         asked: tuple[Ask, ...] = (
-            ("BEGIN",),
+            BEGIN,
             (sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
             (sql.void_commit, commit_id, part, self._clock.now_ms()),
             (sql.find_part, commit_id, part),

@@ -43,7 +43,7 @@ CREATE UNIQUE INDEX instances_current ON instances (id) WHERE superseded_at_ms I
 CREATE INDEX instances_earlier ON instances (id) WHERE superseded_at_ms IS NOT NULL;
 CREATE INDEX instances_blocked ON instances (workflow) WHERE state = 'BLOCKED';
 CREATE INDEX instances_expiring ON instances (expires_at_ms) WHERE expires_at_ms IS NOT NULL AND closed_at_ms IS NULL;
-CREATE INDEX instances_owned ON instances (owner) WHERE owner IS NOT NULL;
+CREATE INDEX instances_owned ON instances (owner, number) WHERE owner IS NOT NULL;
 CREATE INDEX instances_children ON instances (parent, number) WHERE parent IS NOT NULL;
 CREATE UNIQUE INDEX instances_steps ON instances (parent, parent_execution, parent_step) WHERE parent IS NOT NULL;
 CREATE INDEX instances_open_children ON instances (parent, parent_execution)
@@ -120,7 +120,7 @@ CREATE TABLE attempts (
 );
 
 CREATE INDEX attempts_ready ON attempts (queue, available_at_ms, name) WHERE state = 'READY';
-CREATE INDEX attempts_held ON attempts (owner)          -- claimed or running: a list of states here would be a table of
+CREATE INDEX attempts_held ON attempts (owner, number)          -- claimed or running: a list of states here would be a table of
     WHERE owner IS NOT NULL AND closed_at_ms IS NULL;   -- its own for SQLite, made anew for each row that is written
 CREATE INDEX attempts_expiring ON attempts (expires_at_ms) WHERE expires_at_ms IS NOT NULL;
 

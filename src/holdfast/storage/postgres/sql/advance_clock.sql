@@ -1,3 +1,4 @@
 -- Keeps the mark behind which the store's time never goes (W9), where it is further behind than ?2: no row is written by
--- every group of every worker.
-UPDATE clock SET now_ms = ?1 WHERE now_ms < ?1 - ?2
+-- every group of every worker. Whoever finds that another one is at it leaves it to them.
+UPDATE clock SET now_ms = ?1
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM clock WHERE now_ms < ?1 - ?2 FOR UPDATE SKIP LOCKED))

@@ -1,0 +1,3 @@
+-- Nobody asks for the outcome of a commit that long ago. So many at a time, and not those that another one is at.
+DELETE FROM commits
+WHERE ctid = ANY (ARRAY(SELECT ctid FROM commits WHERE at_ms < ? ORDER BY at_ms LIMIT 20000 FOR UPDATE SKIP LOCKED))
