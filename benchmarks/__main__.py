@@ -6,14 +6,14 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from benchmarks import bare, bare_flows, crash, expiry, flows, imports, workloads
 from benchmarks.measure import Sample
-from benchmarks.report import BENCHES, Results, judge, table, write
+from benchmarks.report import BENCHES
+from benchmarks.running import run_benches
 
 Measure = Callable[[Path, float], Sample]
 
@@ -68,20 +68,13 @@ def main() -> int:
     if not chosen:
         print(f"no such workload; there are {', '.join(bench.name for bench in BENCHES)}")
         return 2
-    results: Results = {}
-    before = time.perf_counter()
-    for bench in chosen:
-        rounds = min(options.rounds, bench.rounds)
-        for number in range(rounds):
-            print(f"\r{bench.name}: round {number + 1} of {rounds}      ", end="", file=sys.stderr, flush=True)
-            for name in bench.samples:
-                results.setdefault(name, []).append(_in_fresh_process(name, options.scale))
-    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
-    verdicts = judge(chosen, results)
-    print(table(verdicts))
-    print(f"{time.perf_counter() - before:.0f} s; ratios of medians, each sample in a fresh process, interleaved")
-    write(Path(options.out), verdicts, results, scale=options.scale)
-    return 0 if all(verdict.met for verdict in verdicts) else 1
+    return run_benches(
+        chosen,
+        lambda name: _in_fresh_process(name, options.scale),
+        rounds=options.rounds,
+        scale=options.scale,
+        out=Path(options.out),
+    )
 
 
 def _options() -> argparse.Namespace:

@@ -26,7 +26,8 @@ from benchmarks.measure import Sample
 from benchmarks.postgres import dbos, wakes
 from benchmarks.postgres.claims import claim_pages
 from benchmarks.postgres.workers import work_of
-from benchmarks.report import Bench, Figure, Results, Target, judge, of, ratio, table, write
+from benchmarks.report import Bench, Figure, Target, of, ratio
+from benchmarks.running import run_benches
 
 SERVER: Final = "HOLDFAST_BENCH_POSTGRES"
 LONGEST_SECONDS: Final = 600
@@ -123,21 +124,14 @@ def main() -> int:
         print(json.dumps(MEASURES[options.sample](Place(options.url, options.schema), options.scale)))
         return 0
     chosen = [bench for bench in BENCHES if not options.workload or bench.name in options.workload]
-    results: Results = {}
-    before = time.perf_counter()
     with _server() as url:
-        for bench in chosen:
-            rounds = min(options.rounds, bench.rounds)
-            for number in range(rounds):
-                print(f"\r{bench.name}: round {number + 1} of {rounds}      ", end="", file=sys.stderr, flush=True)
-                for name in bench.samples:
-                    results.setdefault(name, []).append(_in_fresh_process(url, name, options.scale))
-    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
-    verdicts = judge(chosen, results)
-    print(table(verdicts))
-    print(f"{time.perf_counter() - before:.0f} s; ratios of medians, each sample in a fresh process, interleaved")
-    write(Path(options.out), verdicts, results, scale=options.scale)
-    return 0 if all(verdict.met for verdict in verdicts) else 1
+        return run_benches(
+            chosen,
+            lambda name: _in_fresh_process(url, name, options.scale),
+            rounds=options.rounds,
+            scale=options.scale,
+            out=Path(options.out),
+        )
 
 
 def _options() -> argparse.Namespace:

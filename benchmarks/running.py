@@ -1,0 +1,29 @@
+"""Runs benches round by round, with their samples interleaved, and shows what came of it."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.measure import Sample
+from benchmarks.report import Bench, Results, judge, table, write
+
+
+def run_benches(
+    benches: Sequence[Bench], sample: Callable[[str], Sample], *, rounds: int, scale: float, out: Path
+) -> int:
+    """Take each sample so often as its bench says, at most `rounds` times; 1 if a target was missed."""
+    results: Results = {}
+    before = time.perf_counter()
+    for bench in benches:
+        last = min(rounds, bench.rounds)
+        for number in range(last):
+            print(f"\r{bench.name}: round {number + 1} of {last}      ", end="", file=sys.stderr, flush=True)
+            for name in bench.samples:
+                results.setdefault(name, []).append(sample(name))
+    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
+    verdicts = judge(benches, results)
+    print(table(verdicts))
+    print(f"{time.perf_counter() - before:.0f} s; ratios of medians, each sample in a fresh process, interleaved")
+    write(out, verdicts, results, scale=scale)
+    return 0 if all(verdict.met for verdict in verdicts) else 1
