@@ -1,0 +1,183 @@
+"""A flow as it was written, checked and ready to run: nodes, the edges between them, and what each node does.
+
+The definition is plain data. Its canonical text is stored once under its hash, and every instance names the hash it
+was started with: a running instance stays on its version, whatever is loaded later.
+
+A `Template` is JSON in which every text is an expression; other values stand for themselves. A `Span` is a time: so
+many milliseconds, or an expression that gives seconds.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from holdfast.core.collation.graph import Edge, Graph, Join
+from holdfast.core.collation.settle import DEFAULT_CYCLE_LIMIT, Policy
+
+Template: TypeAlias = Any
+Span: TypeAlias = int | str
+HASH_DIGITS: Final = 32
+MOST_NODES: Final = 1_000
+
+
+class RetryRules(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a node says about retries; what it leaves out is as its activity says. `attempts` 0: for ever."""
+
+    attempts: int | None = None
+    initial_ms: int | None = None
+    backoff: float | None = None
+    maximum_ms: int | None = None
+    jitter: bool | None = None
+    non_retryable: tuple[str, ...] | None = None
+
+
+class RunRules(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a node says about how its activity runs; what it leaves out is as the activity itself says."""
+
+    queue: str | None = None
+    retry: RetryRules | None = None
+    schedule_to_start_ms: int | None = None
+    start_to_close_ms: int | None = None
+    schedule_to_close_ms: int | None = None
+    heartbeat_ms: int | None = None
+
+
+class Each(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Once for each item of a list, `limit` of them at a time (None: all at once), with the results in order."""
+
+    items: str
+    limit: int | None = None
+
+
+class Action(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind"):
+    """What a node does. Every kind is one subclass."""
+
+
+class Trigger(Action, frozen=True, omit_defaults=True, tag="trigger"):
+    """Where the flow begins. Its input is the input of the flow."""
+
+
+class Run(Action, frozen=True, omit_defaults=True, tag="run"):
+    """Runs an activity. `input`: a map has its arguments by name, a list by position, an expression is the only one.
+
+    Without one it is called without arguments; with `each`, with the item.
+    """
+
+    activity: str
+    input: Template = None
+    each: Each | None = None
+    rules: RunRules = RunRules()
+
+
+class Child(Action, frozen=True, omit_defaults=True, tag="flow"):
+    """Starts another flow, or a workflow written as code; waits for its end unless it is detached."""
+
+    workflow: str
+    input: Template = None
+    each: Each | None = None
+    id: str = ""
+    """An expression; without one the id is made from the parent's."""
+    detached: bool = False
+
+
+class Wait(Action, frozen=True, omit_defaults=True, tag="wait"):
+    """Waits for an event, for a time, or for an event no longer than a time."""
+
+    event: str = ""
+    timeout: Span | None = None
+
+
+class Cycle(Action, frozen=True, omit_defaults=True, tag="cycle"):
+    """Runs `target` and everything behind it once more, after `delay`, at most `limit` times (K8)."""
+
+    target: str
+    delay: Span = 0
+    limit: int = DEFAULT_CYCLE_LIMIT
+
+
+class Raise(Action, frozen=True, omit_defaults=True, tag="raise"):
+    """Raises an event to another instance."""
+
+    event: str
+    to: str
+    value: Template = None
+
+
+class Interrupt(Action, frozen=True, omit_defaults=True, tag="interrupt"):
+    """Ends this instance, or the one that `target` names, and with `descendants` their children, too."""
+
+    target: str = ""
+    """An expression that gives an id; empty: this instance."""
+    descendants: bool = False
+    reason: str = ""
+
+
+AnyAction: TypeAlias = Trigger | Run | Child | Wait | Cycle | Raise | Interrupt
+
+
+class After(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An edge from `source` to the node that has it.
+
+    `catch` makes it an error edge. `when` decides once the source has finished. `otherwise` is the default branch:
+    taken if the source completed and no edge of it that has a `when` was.
+    """
+
+    source: str
+    catch: tuple[str, ...] | None = None
+    when: str = ""
+    otherwise: bool = False
+
+
+class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One activity of a flow. `when` here decides once the join is satisfied; a false one skips the node."""
+
+    id: str
+    action: AnyAction
+    after: tuple[After, ...] = ()
+    join: Join = Join.ALL
+    when: str = ""
+
+
+class FlowDefinition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, dict=True):
+    """A whole flow. The nodes are in the order of their digits (K1)."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    version: str = ""
+    input: dict[str, str] = {}
+    """The fields that the flow takes, each with the name of its JSON type."""
+    policy: Policy = Policy.DRAIN
+    output: Template = None
+
+
+_encoder: Final = msgspec.json.Encoder(order="deterministic")
+_decoder: Final = msgspec.json.Decoder(FlowDefinition)
+
+
+def encode_definition(definition: FlowDefinition) -> bytes:
+    """Its canonical text: the same flow gives the same bytes."""
+    return _encoder.encode(definition)
+
+
+def decode_definition(data: bytes) -> FlowDefinition:
+    """A stored definition."""
+    return _decoder.decode(data)
+
+
+def hash_of(encoded: bytes) -> str:
+    """The name under which a definition is stored."""
+    return sha256(encoded).hexdigest()[:HASH_DIGITS]
+
+
+def nodes_by_id(definition: FlowDefinition) -> Mapping[str, Node]:
+    """Its nodes, by id."""
+    return {node.id: node for node in definition.nodes}
+
+
+def graph_of(definition: FlowDefinition) -> Graph:
+    """Its shape, checked."""
+    trigger = next(node.id for node in definition.nodes if isinstance(node.action, Trigger))
+    edges = (Edge(after.source, node.id, after.catch) for node in definition.nodes for after in node.after)
+    return Graph.of(trigger, {node.id: node.join for node in definition.nodes}, edges)
