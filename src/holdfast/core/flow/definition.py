@@ -9,14 +9,14 @@ many milliseconds, or an expression that gives seconds.
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from holdfast.core.collation.graph import Edge, Graph, Join
 from holdfast.core.collation.settle import DEFAULT_CYCLE_LIMIT, Policy
 
-Template: TypeAlias = Any
+Template: TypeAlias = object
 Span: TypeAlias = int | str
 HASH_DIGITS: Final = 32
 MOST_NODES: Final = 1_000
