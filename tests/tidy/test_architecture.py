@@ -49,6 +49,7 @@ CORE_MAY_IMPORT = {
     "collections.abc",
     "dataclasses",
     "enum",
+    "hashlib",
     "itertools",
     "math",
     "msgspec",

@@ -9,20 +9,11 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.core.flow_states import FlowState, finish, flow_outcome, trigger
 
-from holdfast.core.collation import (
-    Completed,
-    Digit,
-    Edge,
-    Failed,
-    FlowOutcome,
-    FlowState,
-    Graph,
-    Join,
-    finish,
-    flow_outcome,
-    trigger,
-)
+from holdfast.core.collation import Digit, Edge, Graph, Join
+from holdfast.core.flow.outcomes import Completed, EdgeState, Failed, FlowOutcome
+from holdfast.core.flow.progress import Progress
 from holdfast.errors import IllegalMove
 
 ERROR = Failed(("Oops", "Exception"))
@@ -42,7 +33,7 @@ def plans(draw: st.DrawFn) -> Plan:
     for at, target in enumerate(names[1:], start=1):
         for source in draw(st.sets(st.sampled_from(names[:at]), min_size=1, max_size=3)):
             catches = draw(st.sampled_from([None, None, ("Oops",), ("Other",)]))
-            edges.append(Edge(source, target, catches))
+            edges.append(Edge(source, target, catches, has_condition=True))
     joins = {name: draw(st.sampled_from(Join)) for name in names}
     fails = {name: draw(st.booleans()) for name in names}
     return Plan(Graph.of(names[0], joins, edges), fails, {edge: draw(st.booleans()) for edge in edges})
@@ -84,7 +75,7 @@ def test_K3_K4_K5_random_flows_end_as_the_rules_say_in_whatever_order(plan: Plan
     digits = state.key.digits
     assert sorted(moved) == sorted(set(digits) - {plan.graph.trigger}), "each node moves exactly once"
     for activity, digit in digits.items():
-        incoming = plan.graph.incoming[activity]
+        incoming = [plan.graph.edges[at] for at in plan.graph.incoming[activity]]
         if not incoming:
             continue
         taken = any(is_taken(plan, digits, edge) for edge in incoming)
@@ -97,7 +88,33 @@ def test_K3_K4_K5_random_flows_end_as_the_rules_say_in_whatever_order(plan: Plan
         activity
         for activity, digit in digits.items()
         if digit is Digit.ERRORED
-        and not any(edge.catches == ("Oops",) and plan.holds[edge] for edge in plan.graph.outgoing[activity])
+        and not any(
+            edge.catches == ("Oops",) and plan.holds[edge]
+            for edge in (plan.graph.edges[at] for at in plan.graph.outgoing[activity])
+        )
     ]
     assert flow_outcome(state) is (FlowOutcome.ERROR if uncaught else FlowOutcome.COMPLETED)
-    assert state == run(plan, None)[0], "the order of finishing does not matter"
+    other = run(plan, None)[0]
+    assert (state.key, state.edges, state.caught) == (other.key, other.edges, other.caught), "order does not matter"
+
+
+@given(plans(), st.data())
+def test_K8_a_progress_is_read_from_its_changes_without_deciding_anything(plan: Plan, data: st.DataObject) -> None:
+    """After every step a second progress, which only heard of the changes, goes on exactly as the first."""
+    live, read = Progress(plan.graph), Progress(plan.graph)
+    settled = live.trigger(plan.holds.__getitem__)
+    active = list(settled.started)
+    while True:
+        if (changes := live.take_changes()) is not None:
+            read.restore(changes)
+        assert (read.key, read.outcome, read.caught) == (live.key, live.outcome, live.caught)
+        for at, edge in enumerate(plan.graph.edges):
+            if live.digit(edge.target) is Digit.PENDING:
+                # a failed edge into a node that still waits is one of an `any` join: it counts as dead
+                expected = EdgeState.DEAD if live.edge(at) is EdgeState.FAILED else live.edge(at)
+                assert read.edge(at) is expected, edge
+        if not active:
+            break
+        activity = active.pop(data.draw(st.integers(0, len(active) - 1)))
+        outcome = ERROR if plan.fails[activity] else Completed()
+        active += live.finish(activity, outcome, condition=plan.holds.__getitem__).started

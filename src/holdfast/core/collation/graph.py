@@ -1,7 +1,7 @@
 """The shape of a flow: activities, and edges between them (K3).
 
 A graph is checked when it is made: names that are not there, edges that are there twice, activities that nothing
-leads to and circles are refused. `cycle` nodes are not edges; going round is a decision (`settle.restart_cycle`).
+leads to and circles are refused. `cycle` nodes are not edges; going round is a decision (`Progress.restart`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,11 +21,16 @@ class Join(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From one activity to another. With `catches` it is an error edge, for those error type names."""
+    """From one activity to another. With `catches` it is an error edge, for those error type names.
+
+    `otherwise`: the default branch, taken if the source completed and no edge of it with a condition was.
+    """
 
     source: str
     target: str
     catches: tuple[str, ...] | None = None
+    has_condition: bool = False
+    otherwise: bool = False
 
     @property
     def is_error_edge(self) -> bool:
@@ -39,19 +44,20 @@ class Graph:
     trigger: str
     joins: Mapping[str, Join]
     edges: tuple[Edge, ...]
-    incoming: Mapping[str, tuple[Edge, ...]]
-    outgoing: Mapping[str, tuple[Edge, ...]]
+    incoming: Mapping[str, tuple[int, ...]]
+    """By the activity they lead to, the positions in `edges`."""
+    outgoing: Mapping[str, tuple[int, ...]]
 
     @classmethod
     def of(cls, trigger: str, joins: Mapping[str, Join | str], edges: Iterable[Edge]) -> "Graph":
         """Check the edges and index them. A cycle or an unknown name is refused."""
         every_edge = tuple(edges)
-        incoming: dict[str, list[Edge]] = {activity: [] for activity in joins}
-        outgoing: dict[str, list[Edge]] = {activity: [] for activity in joins}
+        incoming: dict[str, list[int]] = {activity: [] for activity in joins}
+        outgoing: dict[str, list[int]] = {activity: [] for activity in joins}
         if trigger not in joins:
             raise UnknownActivity(f"the trigger {trigger!r} is not among the activities")
         seen: set[tuple[str, str, bool]] = set()
-        for edge in every_edge:
+        for at, edge in enumerate(every_edge):
             for end in (edge.source, edge.target):
                 if end not in joins:
                     raise UnknownActivity(f"the edge {edge.source} -> {edge.target} names {end!r}, which is not there")
@@ -59,8 +65,8 @@ class Graph:
             if mark in seen:
                 raise MalformedGraph(f"the edge {edge.source} -> {edge.target} is there twice")
             seen.add(mark)
-            incoming[edge.target].append(edge)
-            outgoing[edge.source].append(edge)
+            incoming[edge.target].append(at)
+            outgoing[edge.source].append(at)
         graph = cls(
             trigger,
             {activity: word(Join, join, "join") for activity, join in joins.items()},
@@ -78,10 +84,11 @@ class Graph:
         found = {activity}
         waiting = [activity]
         while waiting:
-            for edge in self.outgoing[waiting.pop()]:
-                if edge.target not in found:
-                    found.add(edge.target)
-                    waiting.append(edge.target)
+            for at in self.outgoing[waiting.pop()]:
+                target = self.edges[at].target
+                if target not in found:
+                    found.add(target)
+                    waiting.append(target)
         return frozenset(found)
 
     def _refuse_cycles_and_strays(self) -> None:
@@ -94,10 +101,11 @@ class Graph:
         done = 0
         while ready:
             done += 1
-            for edge in self.outgoing[ready.pop()]:
-                undecided[edge.target] -= 1
-                if not undecided[edge.target]:
-                    ready.append(edge.target)
+            for at in self.outgoing[ready.pop()]:
+                target = self.edges[at].target
+                undecided[target] -= 1
+                if not undecided[target]:
+                    ready.append(target)
         if done != len(self.joins):
             caught = sorted(activity for activity, count in undecided.items() if count)
             raise MalformedGraph(f"these activities wait for each other in a circle: {', '.join(caught)}")

@@ -44,6 +44,11 @@ class Roster:
             raise CollationError(f"the activity id {twice!r} is there twice")
         return cls(activities, positions)
 
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """The rank of every activity, in the order of the key."""
+        return self._positions
+
     def position(self, activity: str) -> int:
         """The rank of `activity`, from 0."""
         try:

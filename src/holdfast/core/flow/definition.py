@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from holdfast.core.collation.graph import Edge, Graph, Join
-from holdfast.core.collation.settle import DEFAULT_CYCLE_LIMIT, Policy
+from holdfast.core.flow.outcomes import Policy
+from holdfast.core.flow.progress import DEFAULT_CYCLE_LIMIT
 
 Template: TypeAlias = object
 Span: TypeAlias = int | str
@@ -179,5 +180,9 @@ def nodes_by_id(definition: FlowDefinition) -> Mapping[str, Node]:
 def graph_of(definition: FlowDefinition) -> Graph:
     """Its shape, checked."""
     trigger = next(node.id for node in definition.nodes if isinstance(node.action, Trigger))
-    edges = (Edge(after.source, node.id, after.catch) for node in definition.nodes for after in node.after)
+    edges = (
+        Edge(after.source, node.id, after.catch, bool(after.when), after.otherwise)
+        for node in definition.nodes
+        for after in node.after
+    )
     return Graph.of(trigger, {node.id: node.join for node in definition.nodes}, edges)

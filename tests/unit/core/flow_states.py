@@ -1,0 +1,100 @@
+"""Progress of a flow as values: each step gives a new state and leaves the one before it as it was."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+
+from holdfast.core.collation import CollationKey, Digit, Edge, Graph, Move
+from holdfast.core.flow.outcomes import EdgeState, FlowOutcome, Outcome, Policy
+from holdfast.core.flow.progress import DEFAULT_CYCLE_LIMIT, Condition, Progress, always
+
+
+class FlowState:
+    """A progress that is never changed."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    @classmethod
+    def new(cls, graph: Graph) -> "FlowState":
+        return cls(Progress(graph))
+
+    def copy(self) -> Progress:
+        """One to be changed. What the flow is made of stays the same."""
+        own = self._progress
+        return deepcopy(own, {id(own.graph): own.graph, id(own.roster): own.roster})
+
+    @property
+    def key(self) -> CollationKey:
+        return CollationKey.parse(self._progress.key, self._progress.graph.joins)
+
+    @property
+    def digits(self) -> Mapping[str, Digit]:
+        return self.key.digits
+
+    @property
+    def edges(self) -> Mapping[Edge, EdgeState]:
+        return {edge: self._progress.edge(at) for at, edge in enumerate(self._progress.graph.edges)}
+
+    @property
+    def caught(self) -> set[str]:
+        return self._progress.caught
+
+    @property
+    def is_complete(self) -> bool:
+        assert self._progress.is_complete == self.key.is_complete
+        return self._progress.is_complete
+
+    def paused(self, activity: str) -> "FlowState":
+        progress = self.copy()
+        progress.move(activity, Move.PAUSE)
+        return FlowState(progress)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What a step led to, and the state after it."""
+
+    state: FlowState
+    started: tuple[str, ...]
+    skipped: tuple[str, ...]
+    cancelled: tuple[str, ...]
+
+    @property
+    def completed_now(self) -> bool:
+        return self.state.is_complete
+
+
+def trigger(graph: Graph, state: FlowState, condition: Condition = always) -> Settled:
+    del graph
+    progress = state.copy()
+    settled = progress.trigger(condition)
+    return Settled(FlowState(progress), settled.started, settled.skipped, settled.cancelled)
+
+
+def finish(
+    graph: Graph,
+    state: FlowState,
+    activity: str,
+    outcome: Outcome,
+    *,
+    condition: Condition = always,
+    policy: Policy | str = Policy.DRAIN,
+) -> Settled:
+    del graph
+    progress = state.copy()
+    settled = progress.finish(activity, outcome, condition=condition, policy=policy)
+    return Settled(FlowState(progress), settled.started, settled.skipped, settled.cancelled)
+
+
+def restart_cycle(
+    graph: Graph, state: FlowState, target: str, *, rounds: int, limit: int = DEFAULT_CYCLE_LIMIT
+) -> Settled:
+    del graph
+    progress = state.copy()
+    settled = progress.restart(target, rounds=rounds, limit=limit)
+    return Settled(FlowState(progress), settled.started, settled.skipped, settled.cancelled)
+
+
+def flow_outcome(state: FlowState) -> FlowOutcome:
+    return state.copy().outcome
