@@ -4,26 +4,17 @@ Two kinds of events alternate. *Inputs* came from outside and were applied to th
 timers. *Commands* are what the code did in answer. Replay applies the inputs again and compares the commands (G12). An
 end from outside may follow them, of which the code never learns.
 
-Events are stored one row per turn, as JSON, and never change once they are committed: fields may be added with a
-default, nothing may be taken away or renamed. Payloads stand in them as they were encoded; one that is large lives in
-a table of its own and is named here by its reference.
+A row of the history has the events of one turn, as JSON, which never change: fields may be added with a default,
+nothing may be taken away or renamed. A large payload lives in a table of its own and is named here by its reference.
 """
 
 from typing import Final
 
 import msgspec
 
-
-class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="event", kw_only=True, gc=False):
-    """Anything in the history."""
-
-
-class Payload(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Encoded data: in place, or, when it is large, by reference."""
-
-    data: msgspec.Raw = msgspec.Raw(b"null")
-    reference: str = ""
-
+from holdfast.core.event import Event
+from holdfast.core.event import Payload as Payload  # noqa: PLC0414 - everybody takes it from here
+from holdfast.core.flow import events as flow
 
 # ---------------------------------------------------------------- inputs
 
@@ -40,9 +31,10 @@ class Started(Event, frozen=True, tag="started"):
     kept: dict[str, msgspec.Raw] | None = None
     """What the execution before it kept in `hf.state`, and its status: replay begins with them (G4)."""
     parent: str = ""
-    """The id of the instance whose code started this one; empty if a client did."""
+    """The id of the instance whose code started this one, empty if a client did; `depth` are above it in all."""
     depth: int = 0
-    """How many parents are above it."""
+    flow: str = ""
+    """Of a flow: the hash of the definition that the instance stays with."""
 
 
 class ActivityCompleted(Event, frozen=True, tag="activity_completed"):
@@ -164,10 +156,12 @@ class UpdateAccepted(Event, frozen=True, tag="update_accepted"):
 
 
 class ActivityScheduled(Event, frozen=True, tag="activity_scheduled"):
-    """The code called an activity. Its input is kept with its attempts."""
+    """The code called an activity, or a node of a flow did, for an `item` of its list. Its attempts have the input."""
 
     activity: int
     name: str
+    node: str = ""
+    item: int = -1
 
 
 class ActivityAbandoned(Event, frozen=True, tag="activity_abandoned"):
@@ -181,6 +175,7 @@ class TimerStarted(Event, frozen=True, tag="timer_started"):
 
     timer: int
     due_at_ms: int
+    node: str = ""
 
 
 class TimerCancelled(Event, frozen=True, tag="timer_cancelled"):
@@ -209,10 +204,11 @@ class WorkflowFailed(Event, frozen=True, tag="workflow_failed"):
 
 
 class EventAwaited(Event, frozen=True, tag="event_awaited"):
-    """The code waits for an event of this name."""
+    """The code, or a node of a flow, waits for an event of this name."""
 
     wait: int
     name: str
+    node: str = ""
 
 
 class EventWaitEnded(Event, frozen=True, tag="event_wait_ended"):
@@ -263,6 +259,9 @@ class ChildScheduled(Event, frozen=True, tag="child_scheduled"):
     id: str
     named: bool = False
     """Whether the code chose the id."""
+    node: str = ""
+    item: int = -1
+    detached: bool = False
 
 
 class ChildAskedToEnd(Event, frozen=True, tag="child_asked_to_end"):
@@ -309,6 +308,7 @@ Input = (
     | ChildAnswer
     | UpdateAccepted
 )
+FlowCommand = flow.FlowAdvanced | flow.NodeFailed | flow.NodeCompleted | flow.FanOutBegan | flow.CycleRestarted
 Command = (
     ActivityScheduled
     | ActivityAbandoned
@@ -326,10 +326,12 @@ Command = (
     | ContinuedAsNew
     | ChildScheduled
     | ChildAskedToEnd
+    | FlowCommand
 )
 FromOutside = WorkflowTerminated | InstanceCancelled | DeadlinePassed
 HistoryEvent = Input | Command | FromOutside
 
+CHILD_ENDS: Final = (ChildRefused, ChildCompleted, ChildFailed, ChildStopped)
 INPUTS: Final = (
     Started,
     ActivityCompleted,
@@ -339,14 +341,9 @@ INPUTS: Final = (
     CancelRequested,
     ActivityYielded,
     ChildStarted,
-    ChildRefused,
-    ChildCompleted,
-    ChildFailed,
-    ChildStopped,
+    *CHILD_ENDS,
     UpdateAccepted,
 )
-CHILD_ENDS: Final = (ChildRefused, ChildCompleted, ChildFailed, ChildStopped)
-"""A child has one of them at most."""
 ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded, ChildStarted, *CHILD_ENDS)
 """Inputs that answer what one execution asked for: they end with it, and never reach the next (G4)."""
 FROM_OUTSIDE: Final = (WorkflowTerminated, InstanceCancelled, DeadlinePassed)
@@ -373,8 +370,7 @@ def encode_event(event: HistoryEvent) -> bytes:
 
 def decode_event(data: bytes) -> HistoryEvent:
     """One event from an inbox."""
-    event: HistoryEvent = _one.decode(data)
-    return event
+    return _one.decode(data)
 
 
 def payloads_of(event: HistoryEvent) -> tuple[Payload, ...]:
@@ -392,9 +388,13 @@ def payload_of(event: HistoryEvent) -> Payload | None:
             return event.input
         case ActivityCompleted() | WorkflowCompleted() | ChildCompleted() | UpdateCompleted():
             return event.result
-        case ActivityFailed() | WorkflowFailed() | ChildFailed() | DeadlinePassed() | UpdateFailed():
+        case (
+            ActivityFailed() | WorkflowFailed() | ChildFailed() | DeadlinePassed() | UpdateFailed() | flow.NodeFailed()
+        ):
             return event.failure
         case SideEffectRecorded() | EventReceived() | ActivityYielded():
             return event.value
+        case flow.NodeCompleted():
+            return event.output
         case _:
             return None

@@ -7,6 +7,7 @@ import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent
+from holdfast.core.flow import events as flow
 from holdfast.errors import HistoryMismatch
 from holdfast.payloads.failures import Failure
 
@@ -81,6 +82,11 @@ _SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
     ev.UpdateFailed: lambda event: f"the failure of update {event.id!r}",
     ev.WorkflowCancelled: lambda _: "the end of the workflow by cancellation",
     ev.ContinuedAsNew: lambda _: "the end of this execution, to be continued as new",
+    flow.FlowAdvanced: lambda event: f"moves of the nodes {', '.join(event.digits)}",
+    flow.NodeFailed: lambda event: f"the failure of node {event.node!r}",
+    flow.NodeCompleted: lambda event: f"the completion of node {event.node!r}",
+    flow.FanOutBegan: lambda event: f"the fan-out of node {event.node!r} over {event.count} items",
+    flow.CycleRestarted: lambda event: f"round {event.round} of the cycle {event.node!r}",
     ev.WorkflowTerminated: lambda _: "the end of the workflow from outside",
     ev.InstanceCancelled: lambda _: "the cancellation of the workflow from outside",
     ev.DeadlinePassed: lambda _: "the end of the workflow at its deadline",

@@ -31,6 +31,7 @@ from holdfast.core.events import (
     payload_of,
     payloads_of,
 )
+from holdfast.core.flow.events import NodeCompleted, NodeFailed
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.records import LargePayload
 
@@ -58,6 +59,8 @@ _PAYLOAD_FIELD: Final[dict[type[object], str]] = {
     UpdateAccepted: "input",
     UpdateCompleted: "result",
     UpdateFailed: "failure",
+    NodeFailed: "failure",
+    NodeCompleted: "output",
 }
 
 

@@ -1,0 +1,41 @@
+"""What a flow does besides calling activities, starting children and waiting: commands of its turns."""
+
+from holdfast.core.event import Event, Payload
+
+
+class FlowAdvanced(Event, frozen=True, tag="flow_advanced"):
+    """Digits that moved, with the edges that were decided and whose target still waits (K3). See `flow.progress`."""
+
+    digits: dict[str, str]
+    taken: tuple[int, ...] = ()
+    dead: tuple[int, ...] = ()
+    caught: tuple[str, ...] = ()
+
+
+class NodeFailed(Event, frozen=True, tag="node_failed"):
+    """A node failed by itself: an expression of it did, its wait ran out, or its cycle came to its limit."""
+
+    node: str
+    failure: Payload
+
+
+class NodeCompleted(Event, frozen=True, tag="node_completed"):
+    """A node that has no single answer of its own completed: a fan-out, or one that only says something."""
+
+    node: str
+    output: Payload
+
+
+class FanOutBegan(Event, frozen=True, tag="fan_out_began"):
+    """A node runs once for each of so many items."""
+
+    node: str
+    count: int
+
+
+class CycleRestarted(Event, frozen=True, tag="cycle_restarted"):
+    """K8: a cycle runs its target, and everything behind it, once more."""
+
+    node: str
+    target: str
+    round: int
