@@ -49,6 +49,14 @@ class CycleLimitExceeded(CollationError):
     """A cycle went round more often than its limit allows (K8)."""
 
 
+class ExpressionError(HoldfastError):
+    """A CEL expression of a flow that cannot be read, or has no value. `column` counts from 1; 0 is unknown."""
+
+    def __init__(self, message: str, column: int = 0) -> None:
+        super().__init__(message)
+        self.column = column
+
+
 class IllegalTransition(HoldfastError):
     """A state and an event that have no edge in the transition table (A1, A9). Nothing was changed."""
 

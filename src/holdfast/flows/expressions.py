@@ -1,0 +1,158 @@
+"""Expressions of flows: CEL, compiled once, bounded, never `eval`.
+
+Most expressions of a flow are a path such as ``quick.input.speed`` or a literal; those are read here, and give what
+the library gives. Everything else is CEL by the library (decision 22).
+
+Values are those of JSON, in and out. Beyond them, a duration comes out as seconds and a timestamp as text.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from holdfast.errors import ExpressionError
+from holdfast.flows.cel import Program, compile_program
+from holdfast.flows.scanner import KEYWORDS, RESERVED, TYPES, Uses, scan
+from holdfast.flows.work import check_work
+
+LONGEST_CHARACTERS: Final = 4_096
+CACHED_EXPRESSIONS: Final = 8_192
+
+_FIELD: Final = rf"(?!(?:{'|'.join(sorted(KEYWORDS))})\b)[A-Za-z_][A-Za-z0-9_]*"
+_PATH: Final = re.compile(
+    rf"""(?P<root>{_FIELD})(?P<steps>(?:\.{_FIELD}|\[(?:0|[1-9][0-9]{{0,8}})\]|\["[^"\\\n]*"\]|\['[^'\\\n]*'\]){{0,24}})"""
+)
+_STEP: Final = re.compile(r"""\.(\w+)|\[([0-9]+)\]|\["([^"]*)"\]|\['([^']*)'\]""")
+_WORDS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
+_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_DECIMAL: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,18}")
+_TEXT: Final = re.compile(r""""[^"\\\n\r]*"|'[^'\\\n\r]*'""")
+
+
+class Expression:
+    """A compiled expression. `names` are the variables that it reads."""
+
+    __slots__ = ("names", "text")
+
+    def __init__(self, text: str, names: frozenset[str]) -> None:
+        self.text = text
+        self.names = names
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        """Its value. What goes wrong is an `ExpressionError` that says what is missing."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+
+class Literal(Expression):
+    """A number, a text, true, false or null."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, text: str, value: Any) -> None:
+        super().__init__(text, frozenset())
+        self._value = value
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:  # noqa: ARG002  # every expression takes them
+        return self._value
+
+
+class Path(Expression):
+    """Fields and places of one variable, one inside the other."""
+
+    __slots__ = ("_root", "_steps")
+
+    def __init__(self, text: str, root: str, steps: tuple[str | int, ...]) -> None:
+        super().__init__(text, frozenset({root}))
+        self._root = root
+        self._steps = steps
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        try:
+            value = variables[self._root]
+        except KeyError:
+            raise ExpressionError(f"{self.text}: there is no {self._root}") from None
+        for step in self._steps:
+            kind = cast(type[object], type(value))
+            there = step in value if kind is dict else kind is list and type(step) is int and step < len(value)
+            if not there:
+                raise ExpressionError(f"{self.text}: {_why_not(value, step)}")
+            value = value[step]
+        return value
+
+
+class Computed(Expression):
+    """Anything else: a program of the library."""
+
+    __slots__ = ("_program", "_uses")
+
+    def __init__(self, text: str, program: Program, uses: Uses) -> None:
+        super().__init__(text, frozenset(uses.paths))
+        self._program = program
+        self._uses = uses
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        read = _what_is_read(self._uses.paths, variables)
+        check_work(self.text, self._uses, read)
+        try:
+            return self._program.run(read)
+        except ExpressionError as error:
+            raise ExpressionError(f"{self.text}: {error}") from None
+
+
+@lru_cache(CACHED_EXPRESSIONS)
+def compile_expression(text: str) -> Expression:
+    """`text` as an expression; `ExpressionError`, with the column where that is known, if it is none."""
+    if len(text) > LONGEST_CHARACTERS:
+        raise ExpressionError(f"an expression has at most {LONGEST_CHARACTERS:,} characters, not {len(text):,}")
+    bare = text.strip(" ")
+    if (literal := _literal(text, bare)) is not None:
+        return literal
+    match = _PATH.fullmatch(bare)
+    if match and match["root"] not in RESERVED | TYPES:
+        return Path(text, match["root"], tuple(map(_step, _STEP.findall(match["steps"]))))
+    program = compile_program(text)
+    return Computed(text, program, scan(text))
+
+
+def _literal(text: str, bare: str) -> Literal | None:
+    if bare in _WORDS:
+        return Literal(text, _WORDS[bare])
+    if _INTEGER.fullmatch(bare):
+        return Literal(text, int(bare))
+    if _DECIMAL.fullmatch(bare):
+        return Literal(text, float(bare))
+    if _TEXT.fullmatch(bare):
+        return Literal(text, bare[1:-1])
+    return None
+
+
+def _step(found: tuple[str, str, str, str]) -> str | int:
+    field, index, *keys = found
+    return field or (int(index) if index else "".join(keys))
+
+
+def _what_is_read(paths: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of `values` that `paths` names. The library would turn all of it into values of its own."""
+    read: dict[str, Any] = {}
+    for name, inner in paths.items():
+        if name in values:
+            value = values[name]
+            read[name] = _what_is_read(inner, cast(dict[str, Any], value)) if inner and type(value) is dict else value
+    return read
+
+
+def _why_not(value: Any, step: str | int) -> str:
+    """Why `value` has no such part."""
+    shown = f'"{step}"' if isinstance(step, str) else f"[{step}]"
+    if value is None:
+        return f"there is no {shown}, because what should have it is null"
+    if isinstance(value, dict):
+        return f"there is no {shown} in the map"
+    if isinstance(value, list):
+        length = len(value)  # pyright: ignore[reportUnknownArgumentType]  # a list of anything has a length
+        return f"there is no {shown} in a list of {length}"
+    return f"there is no {shown} in a {type(value).__name__}"

@@ -1,0 +1,182 @@
+"""What an expression uses, read from its text: the names of its variables, its functions, and how it loops.
+
+The library has parsed the text before, so its brackets match and its tokens are the ones of CEL. It does not tell
+what an expression reads, and that is needed for three things: names that are wrong are found when a flow is loaded,
+only what is read is handed over, and what the work can grow to is known before it begins.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from holdfast.errors import ExpressionError
+
+MOST_NESTED_MACROS: Final = 3
+"""Loops inside loops. The library stops after 10,000 rounds in all; a fourth level could never do anything useful."""
+
+TYPES: Final = frozenset({"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
+KEYWORDS: Final = frozenset({"false", "in", "null", "true"})
+RESERVED: Final = frozenset(
+    {"as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package"}
+    | {"namespace", "return", "var", "void", "while"}
+)
+"""Words that CEL keeps for itself: they cannot be the name of a variable."""
+MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
+BUILDING_MACROS: Final = frozenset({"filter", "map"})
+FUNCTIONS: Final = frozenset(
+    {
+        "bool",
+        "bytes",
+        "double",
+        "duration",
+        "dyn",
+        "has",
+        "int",
+        "matches",
+        "size",
+        "string",
+        "timestamp",
+        "type",
+        "uint",
+    }
+)
+METHODS: Final = frozenset(
+    {"contains", "endsWith", "matches", "size", "startsWith", "getDate", "getDayOfMonth", "getDayOfWeek"}
+    | {"getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds"}
+)
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<space>\s+|//[^\n]*)
+    |(?P<text>[bB]?[rR](?:'''[\s\S]*?'''|\"\"\"[\s\S]*?\"\"\"|'[^'\n]*'|"[^"\n]*")
+      |[bB]?(?:'''(?:[^\\]|\\.)*?'''|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"))
+    |(?P<number>0x[0-9a-fA-F]+[uU]?|(?:\d+\.\d+|\.\d+|\d+)(?:[eE][+-]?\d+)?[uU]?)
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*|`[^`\n]*`)
+    |(?P<sign>&&|\|\||[<>=!]=|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class Token(NamedTuple):
+    """A piece of the text that means something, and where it begins."""
+
+    kind: str
+    text: str
+    start: int
+
+
+Paths = dict[str, "Paths | None"]
+"""What is read of each variable: the fields of it, and of those, or None for all of it."""
+
+
+@dataclass(slots=True)
+class Uses:
+    """What one expression uses."""
+
+    paths: Paths = field(default_factory=dict[str, "Paths | None"])
+    macros: int = 0
+    nested: int = 0
+    builds_lists: bool = False
+    additions: int = 0
+    outer_additions: int = 0
+    """Those outside of macros: they can lengthen a list before it is gone through."""
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class _Bracket:
+    """An open bracket. Behind the first comma of a macro its variable has a value."""
+
+    is_macro: bool = False
+    variable: str = ""
+
+
+def scan(text: str) -> Uses:
+    """What `text` uses. A function that CEL does not have is an `ExpressionError`."""
+    tokens = list(_tokens(text))
+    uses = Uses(tokens=len(tokens))
+    open_brackets: list[_Bracket] = []
+    for place, token in enumerate(tokens):
+        before = tokens[place - 1].text if place else ""
+        after = tokens[place + 1].text if place + 1 < len(tokens) else ""
+        if token.kind == "name":
+            if after == "(":
+                _check_function(token, is_method=before == ".")
+            elif before != ".":
+                _add_variable(uses, tokens, place, open_brackets)
+        elif token.text in {"(", "[", "{"}:
+            open_brackets.append(_opened(uses, tokens, place, open_brackets))
+        elif token.text in {")", "]", "}"} and token.kind == "sign":
+            open_brackets.pop()
+        elif token.text == "+" and token.kind == "sign":
+            uses.additions += 1
+            uses.outer_additions += not any(bracket.is_macro for bracket in open_brackets)
+    return uses
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup or "sign"
+        if kind != "space":
+            yield Token(kind, match.group(), match.start())
+
+
+def _opened(uses: Uses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> _Bracket:
+    """The bracket at `place`; the one of a macro is counted."""
+    is_call = tokens[place].text == "(" and place > 1 and tokens[place - 2].text == "."
+    if not is_call or tokens[place - 1].text not in MACROS:
+        return _Bracket()
+    uses.macros += 1
+    uses.nested = max(uses.nested, 1 + sum(bracket.is_macro for bracket in open_brackets))
+    uses.builds_lists |= tokens[place - 1].text in BUILDING_MACROS
+    if uses.nested > MOST_NESTED_MACROS:
+        raise ExpressionError(
+            f"more than {MOST_NESTED_MACROS} macros inside each other", column=tokens[place - 1].start + 1
+        )
+    return _Bracket(is_macro=True, variable=tokens[place + 1].text)
+
+
+def _check_function(token: Token, *, is_method: bool) -> None:
+    known = METHODS | MACROS if is_method else FUNCTIONS
+    if token.text in known:
+        return
+    similar = get_close_matches(token.text, known, n=1)
+    hint = f"; did you mean {similar[0]}?" if similar else ""
+    what = "method" if is_method else "function"
+    raise ExpressionError(f"there is no {what} {token.text}(){hint}", column=token.start + 1)
+
+
+def _add_variable(uses: Uses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> None:
+    """A name that stands alone: a variable of the flow, unless a macro around it has made it, or CEL has it."""
+    name = tokens[place].text
+    if name in KEYWORDS or name in TYPES or any(bracket.variable == name for bracket in open_brackets):
+        return
+    path = [name]
+    place += 1
+    while _is_selection(tokens, place):
+        path.append(tokens[place + 1].text.strip("`"))
+        place += 2
+    _add_path(uses.paths, path)
+
+
+def _is_selection(tokens: list[Token], place: int) -> bool:
+    """Whether a field is selected there, and not a method called."""
+    return (
+        place + 1 < len(tokens)
+        and tokens[place].text == "."
+        and tokens[place + 1].kind == "name"
+        and not (place + 2 < len(tokens) and tokens[place + 2].text == "(")
+    )
+
+
+def _add_path(paths: Paths, path: list[str]) -> None:
+    """Note that `path` is read. All of something contains the parts of it."""
+    for name in path[:-1]:
+        inner = paths.setdefault(name, {})
+        if inner is None:
+            return
+        paths = inner
+    paths[path[-1]] = None
