@@ -37,6 +37,9 @@ class Workflow(Definition, Generic[P, R]):
     Called in another workflow it runs as a child of that one.
     """
 
+    is_flow = False
+    """Whether it is a graph: then no code of it runs."""
+
     def __init__(
         self,
         fn: Callable[..., Any],

@@ -57,7 +57,9 @@ class Output:
         "children",
         "children_asked",
         "events",
+        "interrupted",
         "kept",
+        "key",
         "logs",
         "outcome",
         "scheduled",
@@ -81,6 +83,10 @@ class Output:
         self.children_asked: Sequence[AskedChild] = ()
         self.answers: dict[str, Answer | None] | None = None
         self.outcome: Ending | None = None
+        self.interrupted: Sequence[tuple[str, str]] = ()
+        """Of a flow: other instances that are asked to end, each with the reason."""
+        self.key: str | None = None
+        """Of a flow: its collation key from here on."""
 
 
 def with_one_more(items: Sequence[Item], item: Item) -> Sequence[Item]:

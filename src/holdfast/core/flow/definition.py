@@ -139,6 +139,8 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     after: tuple[After, ...] = ()
     join: Join = Join.ALL
     when: str = ""
+    line: int = 0
+    """Where it was written, for messages. It is no part of what the flow is."""
 
 
 class FlowDefinition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, dict=True):
@@ -167,9 +169,10 @@ def decode_definition(data: bytes) -> FlowDefinition:
     return _decoder.decode(data)
 
 
-def hash_of(encoded: bytes) -> str:
-    """The name under which a definition is stored."""
-    return sha256(encoded).hexdigest()[:HASH_DIGITS]
+def hash_of(definition: FlowDefinition) -> str:
+    """The name under which a definition is stored: the same for the same flow, wherever its lines stand."""
+    nodes = tuple(msgspec.structs.replace(node, line=0) if node.line else node for node in definition.nodes)
+    return sha256(encode_definition(msgspec.structs.replace(definition, nodes=nodes))).hexdigest()[:HASH_DIGITS]
 
 
 def nodes_by_id(definition: FlowDefinition) -> Mapping[str, Node]:

@@ -10,7 +10,7 @@ read from its history without deciding anything again.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -180,10 +180,10 @@ class Progress:
                 self._decide(at, _DEAD)
         return Settlement(cancelled=tuple(cancelled))
 
-    def is_active_behind(self, target: str, *, besides: str = "") -> bool:
+    def is_active_behind(self, target: str, *, besides: Collection[str] = ()) -> bool:
         """K8: whether anything that a cycle to `target` would run again is started or paused."""
         active = (Digit.STARTED, Digit.PAUSED)
-        return any(self.digit(each) in active for each in self.graph.reachable(target) if each != besides)
+        return any(self.digit(each) in active for each in self.graph.reachable(target) if each not in besides)
 
     def restart(
         self, target: str, *, rounds: int, limit: int = DEFAULT_CYCLE_LIMIT, admits: Admits = always

@@ -1,0 +1,278 @@
+"""The books of a flow: everything its history says, kept event by event.
+
+A flow that runs notes each event as it happens; one that is brought back to life notes the events of its history. Both
+have the same books in the end, because there is only this one way in: nothing is decided, evaluated or run again.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, Never, TypeAlias, cast
+
+import msgspec
+
+from holdfast.core import events as ev
+from holdfast.core.collation.dimensions import Dimension, item_dimension
+from holdfast.core.collation.graph import Graph
+from holdfast.core.collation.key import Roster
+from holdfast.core.event import Event, Payload
+from holdfast.core.flow import events as fe
+from holdfast.core.flow.progress import Changes, Progress
+
+NO_ITEM: Final = -1
+
+
+class Place(NamedTuple):
+    """Where in a flow something belongs: its node and, in a fan-out, the item."""
+
+    node: str
+    item: int = NO_ITEM
+
+
+class ChildPlace(NamedTuple):
+    """Where a child belongs, and whether anybody waits for it."""
+
+    node: str
+    item: int
+    id: str
+    detached: bool
+
+
+Handler: TypeAlias = Callable[["Book", Never], "Place | None"]
+"""Takes one kind of event in."""
+
+
+class FanOut:
+    """A node that runs once for each item of a list."""
+
+    __slots__ = ("begun", "count", "results")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.begun = 0
+        self.results: dict[int, Payload] = {}
+
+
+class Book:
+    """What is open, and what came of the rest."""
+
+    __slots__ = (
+        "activities",
+        "cancel_reason",
+        "children",
+        "errors",
+        "fan_outs",
+        "is_overdue",
+        "next_activity",
+        "next_child",
+        "next_timer",
+        "next_wait",
+        "outputs",
+        "progress",
+        "rounds",
+        "sent",
+        "started",
+        "timers",
+        "waits",
+    )
+
+    def __init__(self, graph: Graph, roster: Roster | None = None) -> None:
+        self.progress = Progress(graph, roster)
+        self.started: ev.Started | None = None
+        self.outputs: dict[str, Payload] = {}
+        """By node. In a cycle the latest, which is that of the nearest dimension (K8)."""
+        self.errors: dict[str, Payload] = {}
+        self.activities: dict[int, Place] = {}
+        self.timers: dict[int, str] = {}
+        self.waits: dict[str, deque[tuple[int, str]]] = {}
+        """By the name of the event: the waits for it, those that are there longest first (G6)."""
+        self.children: dict[int, ChildPlace] = {}
+        self.fan_outs: dict[str, FanOut] = {}
+        self.rounds: dict[str, int] = {}
+        """How often each cycle went round."""
+        self.next_activity = self.next_timer = self.next_wait = self.next_child = self.sent = 0
+        self.cancel_reason: str | None = None
+        self.is_overdue = False
+
+    def dimension(self, place: Place) -> Dimension:
+        """K8: the round in which a node is, and its item."""
+        here = Dimension(f"0/{self.progress.rounds.get(place.node, 0)}")
+        return here if place.item == NO_ITEM else item_dimension(here, place.item)
+
+    def note(self, event: Event) -> Place | None:
+        """Take an event in. What an answer was for, if somebody still waits for it."""
+        how = _HOW.get(type(event))
+        return None if how is None else how(self, cast(Never, event))  # the table has for each type its own
+
+    def completed(self, place: Place, output: Payload) -> None:
+        """A node, or an item of it, has its result."""
+        if place.item == NO_ITEM:
+            self.outputs[place.node] = output
+            self.errors.pop(place.node, None)
+        else:
+            self.fan_outs[place.node].results[place.item] = output
+
+    def failed(self, node: str, failure: Payload) -> None:
+        """A node failed, or an item of it, and so the node."""
+        self.errors[node] = failure
+        self.outputs.pop(node, None)
+        self.fan_outs.pop(node, None)
+
+    def timer_of(self, node: str) -> int | None:
+        """The timer that a node waits for."""
+        return next((timer for timer, owner in self.timers.items() if owner == node), None)
+
+    def wait_of(self, node: str) -> int | None:
+        """The wait of a node for an event."""
+        return next((number for waits in self.waits.values() for number, owner in waits if owner == node), None)
+
+
+# ---------------------------------------------------------------- how each event is taken in
+
+
+def _started(book: Book, event: ev.Started) -> None:
+    book.started = event
+
+
+def _scheduled(book: Book, event: ev.ActivityScheduled) -> None:
+    book.next_activity = event.activity + 1
+    book.activities[event.activity] = Place(event.node, event.item)
+    if event.item != NO_ITEM:
+        book.fan_outs[event.node].begun = event.item + 1
+
+
+def _activity_completed(book: Book, event: ev.ActivityCompleted) -> Place | None:
+    place = book.activities.pop(event.activity, None)
+    if place is not None:
+        book.completed(place, event.result)
+    return place
+
+
+def _activity_failed(book: Book, event: ev.ActivityFailed) -> Place | None:
+    place = book.activities.pop(event.activity, None)
+    if place is not None:
+        book.failed(place.node, event.failure)
+    return place
+
+
+def _activity_abandoned(book: Book, event: ev.ActivityAbandoned) -> None:
+    book.activities.pop(event.activity, None)
+
+
+def _timer_started(book: Book, event: ev.TimerStarted) -> None:
+    book.next_timer = event.timer + 1
+    book.timers[event.timer] = event.node
+
+
+def _timer_fired(book: Book, event: ev.TimerFired) -> Place | None:
+    node = book.timers.pop(event.timer, None)
+    return None if node is None else Place(node)
+
+
+def _timer_cancelled(book: Book, event: ev.TimerCancelled) -> None:
+    book.timers.pop(event.timer, None)
+
+
+def _awaited(book: Book, event: ev.EventAwaited) -> None:
+    book.next_wait = event.wait + 1
+    book.waits.setdefault(event.name, deque()).append((event.wait, event.node))
+
+
+def _wait_ended(book: Book, event: ev.EventWaitEnded) -> None:
+    for name, waits in list(book.waits.items()):
+        left = deque(each for each in waits if each[0] != event.wait)
+        if left:
+            book.waits[name] = left
+        else:
+            del book.waits[name]
+
+
+def _received(book: Book, event: ev.EventReceived) -> Place | None:
+    waits = book.waits.get(event.name)
+    if not waits:
+        return None
+    _, node = waits.popleft()
+    if not waits:
+        del book.waits[event.name]
+    book.completed(Place(node), event.value)
+    return Place(node)
+
+
+def _child_scheduled(book: Book, event: ev.ChildScheduled) -> None:
+    book.next_child = event.child + 1
+    book.children[event.child] = ChildPlace(event.node, event.item, event.id, event.detached)
+    if event.item != NO_ITEM:
+        book.fan_outs[event.node].begun = event.item + 1
+        if event.detached:  # nobody waits for it: its id is the result
+            book.completed(Place(event.node, event.item), Payload(msgspec.Raw(msgspec.json.encode(event.id))))
+
+
+def _child_ended(book: Book, event: ev.ChildEnd) -> Place | None:
+    """Its result is noted here; what it means that there is none, whoever reads this decides."""
+    child = book.children.pop(event.child, None)
+    if child is None or child.detached or (child.item != NO_ITEM and child.node not in book.fan_outs):
+        return None
+    place = Place(child.node, child.item)
+    if isinstance(event, ev.ChildCompleted):
+        book.completed(place, event.result)
+    return place
+
+
+def _fan_out_began(book: Book, event: fe.FanOutBegan) -> None:
+    book.fan_outs[event.node] = FanOut(event.count)
+
+
+def _node_completed(book: Book, event: fe.NodeCompleted) -> None:
+    book.fan_outs.pop(event.node, None)
+    book.completed(Place(event.node), event.output)
+
+
+def _node_failed(book: Book, event: fe.NodeFailed) -> None:
+    book.failed(event.node, event.failure)
+
+
+def _cycle_restarted(book: Book, event: fe.CycleRestarted) -> None:
+    book.rounds[event.node] = event.round
+
+
+def _cancel_requested(book: Book, event: ev.CancelRequested) -> None:
+    if book.cancel_reason is None:
+        book.cancel_reason, book.is_overdue = event.reason, event.by_deadline
+
+
+def _raised(book: Book, event: ev.EventRaised) -> None:
+    book.sent = event.number + 1
+
+
+_HOW: Final[dict[type[Event], Handler]] = {
+    ev.Started: _started,
+    ev.ActivityScheduled: _scheduled,
+    ev.ActivityCompleted: _activity_completed,
+    ev.ActivityFailed: _activity_failed,
+    ev.ActivityAbandoned: _activity_abandoned,
+    ev.TimerStarted: _timer_started,
+    ev.TimerFired: _timer_fired,
+    ev.TimerCancelled: _timer_cancelled,
+    ev.EventAwaited: _awaited,
+    ev.EventWaitEnded: _wait_ended,
+    ev.EventReceived: _received,
+    ev.ChildScheduled: _child_scheduled,
+    ev.ChildCompleted: _child_ended,
+    ev.ChildFailed: _child_ended,
+    ev.ChildStopped: _child_ended,
+    ev.ChildRefused: _child_ended,
+    fe.FanOutBegan: _fan_out_began,
+    fe.NodeCompleted: _node_completed,
+    fe.NodeFailed: _node_failed,
+    fe.CycleRestarted: _cycle_restarted,
+    ev.CancelRequested: _cancel_requested,
+    ev.EventRaised: _raised,
+}
+
+
+def read(book: Book, event: Event) -> None:
+    """Take in an event of the history: with the moves of digits, which a live flow has made already."""
+    book.note(event)
+    if isinstance(event, fe.FlowAdvanced):
+        book.progress.restore(Changes(event.digits, event.taken, event.dead, event.caught))
+    elif isinstance(event, fe.CycleRestarted):
+        book.progress.reset(event.target)

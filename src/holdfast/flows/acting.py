@@ -1,0 +1,303 @@
+"""What the nodes of a flow do when they begin, and how what is open of them is stopped."""
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from holdfast.authoring.names import checked_name, checked_reason
+from holdfast.core import events as ev
+from holdfast.core.children import MOST_PARENTS, ParentClose
+from holdfast.core.collation.digits import Move
+from holdfast.core.event import Payload
+from holdfast.core.flow import events as fe
+from holdfast.core.flow.book import NO_ITEM, Place
+from holdfast.core.flow.definition import Child, Cycle, Interrupt, Raise, Run, Trigger, Wait
+from holdfast.core.flow.outcomes import Completed
+from holdfast.errors import CycleLimitExceeded, ExpressionError, NestedTooDeep
+from holdfast.flows.compiled import CompiledNode
+from holdfast.flows.expressions import Expression
+from holdfast.flows.templates import Own, evaluate
+from holdfast.flows.values import INDEX, ITEM
+from holdfast.replay.children import (
+    NOT_WAITED_FOR,
+    SEED_BYTES,
+    AskedChild,
+    ChildCall,
+    ChildTies,
+    ScheduledChild,
+    default_id,
+)
+from holdfast.replay.output import ScheduledActivity, SentEvent, with_one_more
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.flows.run import FlowRun
+
+MILLISECONDS: Final = 1000
+LONGEST_SPAN_MS: Final = 100 * 366 * 24 * 3_600_000
+MOST_ITEMS: Final = 100_000
+"""Of one fan-out. Each is a row, and all results together are one list."""
+NO_ARGUMENTS: Final = b"{}"
+INTERRUPTED: Final = "interrupted by a flow"
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def begin(run: "FlowRun", compiled: CompiledNode) -> None:
+    """A node has started: do what it says. What goes wrong in it is raised, and fails the node."""
+    node, action = compiled.node.id, compiled.node.action
+    match action:
+        case Run(each=None):
+            _call(run, compiled, Place(node), None)
+        case Child(each=None):
+            _start_child(run, compiled, Place(node), None)
+        case Run() | Child():
+            _fan_out(run, compiled)
+        case Wait():
+            _wait(run, compiled, action)
+        case Cycle():
+            delay_ms = _milliseconds(run, compiled.span)
+            if delay_ms:
+                _start_timer(run, node, delay_ms)
+            else:
+                run.cycle_waits(node)
+        case Raise():
+            _raise(run, compiled, action)
+        case Interrupt():
+            _interrupt(run, compiled, action)
+        case Trigger():
+            raise ExpressionError(f"{node!r} is a trigger, and nothing leads to it")
+
+
+def next_items(run: "FlowRun", place: Place) -> bool:
+    """A node, or an item of it, has its result: begin the next item. Whether the node is complete by it."""
+    if place.item == NO_ITEM:
+        return True
+    fan_out = run.book.fan_outs[place.node]
+    if fan_out.begun < fan_out.count:
+        _begin_item(run, run.flow.nodes[place.node], fan_out.begun)
+    if len(fan_out.results) < fan_out.count:
+        return False
+    results = b",".join(bytes(run.data_of(fan_out.results[at])) for at in range(fan_out.count))
+    _complete(run, place.node, b"[%b]" % results)
+    return True
+
+
+def go_round(run: "FlowRun", node: str, waiting: list[str], note_progress: "Callable[[], None]") -> None:
+    """K8: everything that a cycle runs again is at rest, so it goes round, or has come to its limit."""
+    action = cast(Cycle, run.flow.nodes[node].node.action)
+    rounds = run.book.rounds.get(node, 0)
+    if rounds >= action.limit:
+        run.failed(node, CycleLimitExceeded(f"the cycle {node!r} went round {rounds} times, which is its limit"))
+        return
+    members = run.flow.graph.reachable(action.target)
+    for other in [node, *(each for each in waiting if each in members)]:
+        run.progress.move(other, Move.COMPLETE)  # others that wait to go round, too, have their way with this one
+    waiting[:] = [each for each in waiting if each not in members]
+    note_progress()
+    run.do(fe.CycleRestarted(node=node, target=action.target, round=rounds + 1))
+    run.restart(action.target, rounds, action.limit)
+
+
+def stop(run: "FlowRun", node: str) -> None:
+    """Nothing that is open of a node goes on."""
+    book, output = run.book, run.output
+    for number in [number for number, place in book.activities.items() if place.node == node]:
+        output.abandoned = with_one_more(output.abandoned, number)
+        run.do(ev.ActivityAbandoned(activity=number))
+    if (timer := book.timer_of(node)) is not None:
+        end_timer(run, timer)
+    if (wait := book.wait_of(node)) is not None:
+        end_wait(run, wait)
+    for number, child in list(book.children.items()):
+        if child.node == node and not child.detached:
+            stop_child(run, number, NOT_WAITED_FOR)
+
+
+def stop_child(run: "FlowRun", number: int, reason: str) -> None:
+    """Ask a child to end. What comes of it is not waited for."""
+    run.output.children_asked = with_one_more(run.output.children_asked, AskedChild(number, reason))
+    run.do(ev.ChildAskedToEnd(child=number, reason=reason))
+    del run.book.children[number]
+
+
+def end_timer(run: "FlowRun", timer: int) -> None:
+    """Nobody waits for a timer any more."""
+    if run.output.timers_started.pop(timer, None) is None:
+        run.output.timers_ended = with_one_more(run.output.timers_ended, timer)
+    run.do(ev.TimerCancelled(timer=timer))
+
+
+def end_wait(run: "FlowRun", wait: int) -> None:
+    """Nobody waits for an event any more."""
+    run.output.waits_changed = True
+    run.do(ev.EventWaitEnded(wait=wait))
+
+
+# ---------------------------------------------------------------- kinds of nodes
+
+
+def _call(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own) -> None:
+    activity = compiled.activity
+    if activity is None:
+        raise ExpressionError(f"{place.node!r} runs no activity")
+    encoded = _arguments(run, compiled, own)
+    number = run.book.next_activity
+    call = ScheduledActivity(number, activity.name, encoded, activity.options, activity.encoded_options)
+    run.output.scheduled.append(call)
+    run.do(ev.ActivityScheduled(activity=number, name=activity.name, node=place.node, item=place.item))
+
+
+def _start_child(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own) -> None:
+    action = cast(Child, compiled.node.action)
+    encoded = _arguments(run, compiled, own)
+    chosen = "" if compiled.target is None else _id(run, compiled.target, own)
+    identity, depth = run.identity, run.depth + 1
+    if depth > MOST_PARENTS:
+        raise NestedTooDeep(
+            f"{identity.instance_id!r} has {run.depth} parents above it, and more than {MOST_PARENTS} are not allowed: "
+            f"its node {place.node!r} may not start {action.workflow!r}"
+        )
+    number = run.book.next_child
+    child_id = chosen or default_id(identity.instance_id, identity.execution, number)
+    policy = ParentClose.ABANDON if action.detached else ParentClose.TERMINATE
+    ties = ChildTies(policy, not action.detached, chosen)
+    seed = int.from_bytes(sha256(f"{run.seed} child {number}".encode()).digest()[:SEED_BYTES])
+    call = ChildCall(action.workflow, "", encoded, None, None)
+    run.output.children = with_one_more(run.output.children, ScheduledChild(number, child_id, call, ties, seed, depth))
+    run.do(
+        ev.ChildScheduled(
+            child=number,
+            name=action.workflow,
+            id=child_id,
+            named=bool(chosen),
+            node=place.node,
+            item=place.item,
+            detached=action.detached,
+        )
+    )
+    if action.detached and place.item == NO_ITEM:  # nobody waits for it: its id is the output
+        _complete(run, place.node, _encode(child_id))
+        run.finished(place.node, Completed())
+
+
+def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
+    node = compiled.node.id
+    count = len(_items(run, compiled))
+    run.do(fe.FanOutBegan(node=node, count=count))
+    action: Any = compiled.node.action
+    limit = count if action.each.limit is None else min(action.each.limit, count)
+    for item in range(limit):
+        _begin_item(run, compiled, item)
+    _finish_if_all_are_there(run, compiled)
+
+
+def _finish_if_all_are_there(run: "FlowRun", compiled: CompiledNode) -> None:
+    """An empty list, or one whose items are detached children, is done at once."""
+    node = compiled.node.id
+    fan_out = run.book.fan_outs[node]
+    while len(fan_out.results) == fan_out.begun < fan_out.count:
+        _begin_item(run, compiled, fan_out.begun)
+    if len(fan_out.results) == fan_out.count:
+        results = b",".join(bytes(run.data_of(fan_out.results[at])) for at in range(fan_out.count))
+        _complete(run, node, b"[%b]" % results)
+        run.finished(node, Completed())
+
+
+def _begin_item(run: "FlowRun", compiled: CompiledNode, item: int) -> None:
+    own = {ITEM: _items(run, compiled)[item], INDEX: item}
+    place = Place(compiled.node.id, item)
+    if compiled.activity is not None:
+        _call(run, compiled, place, own)
+    else:
+        _start_child(run, compiled, place, own)
+
+
+def _items(run: "FlowRun", compiled: CompiledNode) -> list[Any]:
+    """The list of a fan-out. What it is made of does not change while the fan-out runs, so it is the same each time."""
+    node, items = compiled.node.id, compiled.items
+    known = run.items.get(node)
+    fan_out = run.book.fan_outs.get(node)
+    if known is not None and fan_out is not None:
+        return known
+    value: Any = None if items is None else evaluate(items, run.values)
+    if not isinstance(value, list):
+        raise ExpressionError(f"each: a list is needed, not {type(value).__name__}")
+    found: list[Any] = value
+    if len(found) > MOST_ITEMS:
+        raise ExpressionError(f"each: a list has at most {MOST_ITEMS:,} items here, not {len(found):,}")
+    run.items[node] = found
+    return found
+
+
+def _wait(run: "FlowRun", compiled: CompiledNode, action: Wait) -> None:
+    node = compiled.node.id
+    span_ms = None if compiled.span is None else _milliseconds(run, compiled.span)
+    run.progress.pause(node)
+    if action.event:
+        run.output.waits_changed = True
+        run.do(ev.EventAwaited(wait=run.book.next_wait, name=action.event, node=node))
+    if span_ms is not None:
+        _start_timer(run, node, span_ms)
+
+
+def _raise(run: "FlowRun", compiled: CompiledNode, action: Raise) -> None:
+    node = compiled.node.id
+    target = _id(run, compiled.target, None)
+    data = b"null" if compiled.input is None else bytes(compiled.input(run.values, None))
+    number = run.book.sent
+    run.output.sent = with_one_more(run.output.sent, SentEvent(number, target, action.event, data))
+    run.do(ev.EventRaised(number=number, target=target, name=action.event))
+    _complete(run, node, b"null")
+    run.finished(node, Completed())
+
+
+def _interrupt(run: "FlowRun", compiled: CompiledNode, action: Interrupt) -> None:
+    node = compiled.node.id
+    reason = checked_reason(action.reason) or INTERRUPTED
+    if compiled.target is None:
+        run.progress.move(node, Move.COMPLETE)
+        run.interrupt(reason, descendants=action.descendants)
+        return
+    target = _id(run, compiled.target, None)
+    run.output.interrupted = with_one_more(run.output.interrupted, (target, reason))
+    _complete(run, node, b"null")
+    run.finished(node, Completed())
+
+
+# ---------------------------------------------------------------- parts of them
+
+
+def _complete(run: "FlowRun", node: str, output: bytes) -> None:
+    run.items.pop(node, None)
+    run.do(fe.NodeCompleted(node=node, output=Payload(msgspec.Raw(output))))
+
+
+def _arguments(run: "FlowRun", compiled: CompiledNode, own: Own) -> bytes:
+    """The arguments of a call as they are stored: a map by name, a list by position, anything else is the only one."""
+    if compiled.input is None:
+        return NO_ARGUMENTS if own is None else b"[%b]" % _encode(own[ITEM])
+    encoded = bytes(compiled.input(run.values, own))
+    action: Any = compiled.node.action
+    return encoded if isinstance(action.input, dict | list) else b"[%b]" % encoded
+
+
+def _id(run: "FlowRun", expression: Expression | None, own: Own) -> str:
+    return checked_name(None if expression is None else evaluate(expression, run.values, own), "an instance")
+
+
+def _milliseconds(run: "FlowRun", span: int | Expression | None) -> int:
+    if not isinstance(span, Expression):
+        return span or 0
+    value = evaluate(span, run.values)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value * MILLISECONDS < LONGEST_SPAN_MS:
+        raise ExpressionError(f"{span.text}: a time is a number of seconds, 0 or more, not {value!r}")
+    return round(value * MILLISECONDS)
+
+
+def _start_timer(run: "FlowRun", node: str, span_ms: int) -> None:
+    number, due_at_ms = run.book.next_timer, run.now_ms + span_ms
+    run.output.timers_started[number] = due_at_ms
+    run.do(ev.TimerStarted(timer=number, due_at_ms=due_at_ms, node=node))

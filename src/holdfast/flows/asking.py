@@ -1,0 +1,33 @@
+"""Queries and updates: a flow has no code that could answer them, and says so."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from holdfast.core.answers import Answer
+from holdfast.core.events import UpdateAccepted
+from holdfast.replay.answers import unknown
+
+
+class NoHandlers:
+    """There are none."""
+
+    queries: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class NoUpdates:
+    """Every update is refused."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Callable[[str, Answer], None]) -> None:
+        self._answer = answer
+
+    def refusal(self, event: UpdateAccepted) -> Answer:
+        """Why it is not accepted."""
+        del event
+        return unknown(())
+
+    def refuse(self, update_id: str, answer: Answer) -> None:
+        """Tell its sender."""
+        self._answer(update_id, answer)

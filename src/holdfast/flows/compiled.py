@@ -1,0 +1,130 @@
+"""A flow that can be run here: its expressions compiled, its activities found."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from holdfast.core.collation.key import Roster
+from holdfast.core.flow.definition import (
+    Child,
+    Cycle,
+    FlowDefinition,
+    Interrupt,
+    Node,
+    Raise,
+    RetryRules,
+    Run,
+    RunRules,
+    Span,
+    Wait,
+    graph_of,
+)
+from holdfast.core.options import ActivityOptions, encode_options
+from holdfast.core.retry import RetryPolicy
+from holdfast.flows.expressions import Expression, compile_expression
+from holdfast.flows.templates import Filled, compile_template
+
+if TYPE_CHECKING:
+    from holdfast.core.collation.graph import Edge
+
+
+class ActivityCode(Protocol):
+    """What a flow needs to know of an activity."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def options(self) -> ActivityOptions: ...
+
+
+class NodeActivity(NamedTuple):
+    """The activity of a node, as this node wants it run."""
+
+    name: str
+    options: ActivityOptions
+    encoded_options: bytes
+
+
+class CompiledNode(NamedTuple):
+    """One node. What its kind does not have is None."""
+
+    node: Node
+    when: Expression | None
+    input: Filled | None
+    items: Expression | None
+    activity: NodeActivity | None
+    span: int | Expression | None
+    target: Expression | None
+
+
+class CompiledFlow:
+    """One version of a flow, ready for any number of instances."""
+
+    def __init__(self, definition: FlowDefinition, digest: str, activity: Callable[[str], ActivityCode]) -> None:
+        self.definition, self.hash = definition, digest
+        self.graph = graph_of(definition)
+        self.roster = Roster.of(self.graph.joins)
+        self.nodes = {node.id: _compiled(node, activity) for node in definition.nodes}
+        self.conditions: dict[Edge, Expression] = {}
+        edges = iter(self.graph.edges)
+        for node in definition.nodes:
+            for after in node.after:
+                edge = next(edges)
+                if after.when:
+                    self.conditions[edge] = compile_expression(after.when)
+        self.output: Filled | None = None if definition.output is None else compile_template(definition.output)
+
+
+def _compiled(node: Node, activity: Callable[[str], ActivityCode]) -> CompiledNode:
+    action = node.action
+    given = getattr(action, "input", None) if not isinstance(action, Raise) else action.value
+    each = action.each if isinstance(action, Run | Child) else None
+    return CompiledNode(
+        node=node,
+        when=compile_expression(node.when) if node.when else None,
+        input=None if given is None else compile_template(given),
+        items=None if each is None else compile_expression(each.items),
+        activity=_activity(activity(action.activity), action.rules) if isinstance(action, Run) else None,
+        span=_span(action.timeout if isinstance(action, Wait) else action.delay if isinstance(action, Cycle) else None),
+        target=_target(node),
+    )
+
+
+def _span(span: Span | None) -> int | Expression | None:
+    return compile_expression(span) if isinstance(span, str) else span
+
+
+def _target(node: Node) -> Expression | None:
+    """The expression that gives the id of another instance."""
+    match node.action:
+        case Raise(to=text) | Interrupt(target=text) | Child(id=text):
+            return compile_expression(text) if text else None
+        case _:
+            return None
+
+
+def _activity(code: ActivityCode, rules: RunRules) -> NodeActivity:
+    options = options_with(code.options, rules)
+    return NodeActivity(code.name, options, encode_options(options))
+
+
+_TIMES: Final = ("schedule_to_start_ms", "start_to_close_ms", "schedule_to_close_ms", "heartbeat_ms", "queue")
+
+
+def options_with(options: ActivityOptions, rules: RunRules) -> ActivityOptions:
+    """The options of an activity with what a node says about them."""
+    said = {name: value for name in _TIMES if (value := getattr(rules, name)) is not None}
+    retry = options.retry if rules.retry is None else _retry_with(options.retry, rules.retry)
+    return replace(options, retry=retry, **said)
+
+
+def _retry_with(policy: RetryPolicy, rules: RetryRules) -> RetryPolicy:
+    names = ("attempts", "initial_ms", "backoff", "maximum_ms", "jitter", "non_retryable")
+    said = {name: value for name in names if (value := getattr(rules, name)) is not None}
+    if "attempts" in said:
+        said["attempts"] = said["attempts"] or None
+    if "non_retryable" in said:
+        said["non_retryable"] = frozenset(said["non_retryable"])
+    if "initial_ms" in said and "maximum_ms" not in said:
+        said["maximum_ms"] = max(policy.maximum_ms, said["initial_ms"])
+    return replace(policy, **said)

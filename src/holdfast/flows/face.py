@@ -1,0 +1,122 @@
+"""The face of a run, as whoever owns an instance knows it: a flow has the same as workflow code."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core.answers import Answer
+from holdfast.core.event import Payload
+from holdfast.core.flow.book import Book
+from holdfast.flows.asking import NoHandlers, NoUpdates
+from holdfast.flows.compiled import CompiledFlow
+from holdfast.flows.values import Values
+from holdfast.payloads.failures import Resolver
+from holdfast.replay.calls import Identity
+from holdfast.replay.output import LogLine, Output, with_one_more
+
+
+class RunFace:
+    """What is asked of every run, and what a flow never has."""
+
+    __slots__ = (
+        "_payloads",
+        "book",
+        "depth",
+        "flow",
+        "identity",
+        "is_done",
+        "now_ms",
+        "output",
+        "parent",
+        "progress",
+        "resolve",
+        "seed",
+        "values",
+        "version",
+    )
+
+    mailbox: Final = None
+    drops_events: Final = False
+    is_ending: Final = False
+    is_spoiled: Final = False
+    handlers: Final = NoHandlers()
+
+    def __init__(
+        self, flow: CompiledFlow, identity: Identity, resolve: Resolver, payloads: dict[str, bytes] | None = None
+    ) -> None:
+        self.flow, self.identity, self.resolve = flow, identity, resolve
+        self.book = book = Book(flow.graph, flow.roster)
+        self.progress = book.progress
+        about = {"id": identity.instance_id, "name": flow.definition.name, "version": flow.definition.version}
+        self.values = Values(book, flow.graph.trigger, about, self.data_of)
+        self.version, self.parent, self.depth, self.seed, self.now_ms = "", "", 0, 0, 0
+        self.output = Output()
+        """What this turn does."""
+        self.is_done = False
+        self._payloads = dict(payloads or {})
+
+    @property
+    def has_family(self) -> bool:
+        """Whether the end of this execution concerns a parent or children."""
+        return self.depth > 0 or self.book.next_child > 0
+
+    @property
+    def has_open_activities(self) -> bool:
+        """Whether activities were still open at the end."""
+        return bool(self.output.abandoned) or bool(self.book.activities)
+
+    @property
+    def waited_for(self) -> tuple[str, ...]:
+        """The names of the events that are waited for."""
+        return tuple(self.book.waits)
+
+    @property
+    def kept(self) -> dict[str, bytes]:
+        """A flow keeps nothing besides its books."""
+        return {}
+
+    @property
+    def updates(self) -> NoUpdates:
+        """A flow takes no updates."""
+        return NoUpdates(self.answer)
+
+    def waits_for(self, timer: int) -> bool:
+        """Whether a timer is still waited for."""
+        return timer in self.book.timers
+
+    def waits_for_event(self, name: str) -> bool:
+        """Whether an event of this name would reach somebody."""
+        return name in self.book.waits
+
+    def values_of(self, activity: int) -> int:
+        """A flow takes no values before the last one."""
+        del activity
+        return -1
+
+    def add_payloads(self, payloads: dict[str, bytes]) -> None:
+        """Large payloads that messages still to be applied name by reference."""
+        self._payloads.update(payloads)
+
+    def data_of(self, payload: Payload) -> bytes | msgspec.Raw:
+        """What a payload holds, wherever it is kept."""
+        return self._payloads[payload.reference] if payload.reference else payload.data
+
+    def take_output(self) -> Output:
+        """What was done since the last call."""
+        output, self.output = self.output, Output()
+        return output
+
+    def evict(self) -> Sequence[str]:
+        """Let go. There is no code to tear down."""
+        return ()
+
+    def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
+        """Log a line with this turn's commit."""
+        self.output.logs = with_one_more(self.output.logs, LogLine(level, message, arguments, extra))
+
+    def answer(self, update_id: str, answer: Answer | None) -> None:
+        """Tell the sender of an update how it went."""
+        if self.output.answers is None:
+            self.output.answers = {}
+        self.output.answers[update_id] = answer

@@ -1,0 +1,304 @@
+"""One execution of a flow: it takes turns like workflow code does, only that a graph decides (K).
+
+Each input is noted in the books and decided upon: which nodes finish by it, which follow, what they do. What comes of
+it are the same commands that code gives, so everything around it is the same, too: attempts, ledgers, timers, children,
+inboxes. Nothing is ever replayed: a flow that is brought back to life reads its history into its books.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core import events as ev
+from holdfast.core.collation.digits import Digit
+from holdfast.core.collation.graph import Edge
+from holdfast.core.event import Payload
+from holdfast.core.flow import events as fe
+from holdfast.core.flow.book import Place, read
+from holdfast.core.flow.definition import Cycle, Wait
+from holdfast.core.flow.outcomes import Completed, Failed, FlowOutcome, Outcome, Released, TimedOut
+from holdfast.errors import DeadlineExceeded, ExpressionError, HoldfastError
+from holdfast.flows.acting import begin, end_timer, end_wait, go_round, next_items, stop, stop_child
+from holdfast.flows.expressions import Expression
+from holdfast.flows.face import RunFace
+from holdfast.flows.failing import error_types, failure_of_child, failure_payload, types_in
+from holdfast.flows.inputs import read_input
+from holdfast.flows.templates import evaluate
+from holdfast.replay.output import Ending
+
+
+class FlowRun(RunFace):
+    """The books of one execution, and what it decides."""
+
+    __slots__ = ("_cycles", "_poisoned", "_starting", "items")
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._starting: deque[str] = deque()
+        self._cycles: list[str] = []
+        self._poisoned: dict[str, ExpressionError] = {}
+        """Nodes whose condition could not be evaluated: they fail when they start."""
+        self.items: dict[str, list[Any]] = {}
+        """The lists of fan-outs that run now."""
+
+    def replay(self, history: Iterable[ev.HistoryEvent]) -> None:
+        """Read the history into the books."""
+        for event in history:
+            read(self.book, event)
+            if isinstance(event, ev.Started):
+                self._take_start(event)
+            elif isinstance(event, ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowCancelled):
+                self.is_done = True
+        self._cycles = [
+            node
+            for node, compiled in self.flow.nodes.items()
+            if isinstance(compiled.node.action, Cycle)
+            and self.progress.digit(node) is Digit.STARTED
+            and self.book.timer_of(node) is None
+        ]
+
+    def apply(self, event: ev.Input) -> None:
+        """Apply one input, and decide everything that follows from it (G10)."""
+        self.now_ms = max(self.now_ms, event.time_ms)
+        if type(event) is ev.Started and not event.flow:
+            event = msgspec.structs.replace(event, flow=self.flow.hash)
+        self.output.events.append(event)
+        place = self.book.note(event)
+        if not self.is_done:
+            _HOW[type(event)](self, event, place)
+            self._go_on()
+
+    # ------------------------------------------------------------ what nodes do
+
+    def do(self, command: ev.Command) -> None:
+        """A command of this turn: into the books, and into the history."""
+        self.book.note(command)
+        self.output.events.append(command)
+
+    def finished(self, node: str, outcome: Outcome) -> None:
+        """A node is decided. What it leads to starts; an uncaught failure may end the rest (K4)."""
+        settled = self.progress.finish(
+            node, outcome, condition=self._holds, admits=self._admits, policy=self.flow.definition.policy
+        )
+        self._starting.extend(settled.started)
+        if settled.cancelled:
+            self._stop(settled.cancelled)
+
+    def failed(self, node: str, error: BaseException) -> None:
+        """A node failed by itself."""
+        stop(self, node)
+        self.do(fe.NodeFailed(node=node, failure=failure_payload(error)))
+        self.finished(node, Failed(error_types(error)))
+
+    def cycle_waits(self, node: str) -> None:
+        """A cycle goes round once nothing that it runs again is active (K8)."""
+        self._cycles.append(node)
+
+    def restart(self, target: str, rounds: int, limit: int) -> None:
+        """K8: a node and everything behind it run once more."""
+        settled = self.progress.restart(target, rounds=rounds, limit=limit, admits=self._admits)
+        self._starting.extend(settled.started)
+
+    def interrupt(self, reason: str, *, descendants: bool) -> None:
+        """End this instance: nothing that is open goes on, and with `descendants` no child either."""
+        self._stop(self.progress.cancel().cancelled)
+        if descendants:
+            for number in list(self.book.children):
+                stop_child(self, number, reason)
+        self._end(ev.WorkflowCancelled(reason=reason))
+
+    # ------------------------------------------------------------ deciding
+
+    def _go_on(self) -> None:
+        """Start what follows and let cycles go round until nothing more happens; then see whether the flow is over."""
+        while not self.is_done:
+            if self._starting:
+                self._start(self._starting.popleft())
+            elif not self._go_round():
+                break
+        self._note_progress()
+        if not self.is_done and self.progress.is_complete:
+            self._complete()
+        self.output.key = self.progress.key
+
+    def _start(self, node: str) -> None:
+        poisoned = self._poisoned.pop(node, None)
+        try:
+            if poisoned is not None:
+                raise poisoned
+            begin(self, self.flow.nodes[node])
+        except HoldfastError as error:
+            self.failed(node, self._placed(node, error))
+
+    def _go_round(self) -> bool:
+        """Let one cycle go round, if there is one whose members are all at rest."""
+        for node in self._cycles:
+            action = self.flow.nodes[node].node.action
+            if isinstance(action, Cycle) and not self.progress.is_active_behind(action.target, besides=self._cycles):
+                self._cycles.remove(node)
+                go_round(self, node, self._cycles, self._note_progress)
+                return True
+        return False
+
+    def _stop(self, nodes: Iterable[str]) -> None:
+        """These were cancelled, and with them what was about to start."""
+        self._starting.clear()
+        self._cycles.clear()
+        for node in nodes:
+            stop(self, node)
+
+    def _note_progress(self) -> None:
+        changes = self.progress.take_changes()
+        if changes is not None:
+            digits = dict(changes.digits)
+            self.output.events.append(
+                fe.FlowAdvanced(digits=digits, taken=changes.taken, dead=changes.dead, caught=changes.caught)
+            )
+
+    def _holds(self, edge: Edge) -> bool:
+        return self._is_true(self.flow.conditions[edge], edge.target)
+
+    def _admits(self, node: str) -> bool:
+        when = self.flow.nodes[node].when
+        return when is None or self._is_true(when, node)
+
+    def _is_true(self, condition: Expression, node: str) -> bool:
+        """Evaluate a condition. One that cannot be evaluated lets the node start, and fail with the reason."""
+        try:
+            value = evaluate(condition, self.values)
+        except ExpressionError as error:
+            self._poisoned[node] = ExpressionError(f"when: {error}")
+            return True
+        if not isinstance(value, bool):
+            self._poisoned[node] = ExpressionError(f"when: {condition.text}: it must be true or false, not {value!r}")
+            return True
+        return value
+
+    def _placed(self, node: str, error: HoldfastError) -> HoldfastError:
+        """The error, with where in the flow it happened."""
+        if not isinstance(error, ExpressionError):
+            return error
+        line = self.flow.nodes[node].node.line
+        where = f", line {line}," if line else ""
+        return ExpressionError(f"node {node!r}{where} of flow {self.flow.definition.name!r}: {error}")
+
+    # ------------------------------------------------------------ how each input is taken
+
+    def _take_start(self, event: ev.Started) -> None:
+        self.seed, self.version, self.parent, self.depth = event.seed, event.version, event.parent, event.depth
+        self.values.set_input(read_input(self.flow.definition, bytes(self.data_of(event.input))))
+
+    def _started(self, event: ev.Started, _: Place | None) -> None:
+        try:
+            self._take_start(event)
+        except HoldfastError as error:
+            self._stop(self.progress.cancel().cancelled)
+            self._fail(failure_payload(error))
+            return
+        self._starting.extend(self.progress.trigger(self._holds, self._admits).started)
+
+    def _answered(self, _: ev.Input, place: Place | None) -> None:
+        if place is None:
+            return
+        try:
+            is_complete = next_items(self, place)
+        except HoldfastError as error:  # the input of the next item
+            self.failed(place.node, self._placed(place.node, error))
+            return
+        if is_complete:
+            self.finished(place.node, Completed())
+
+    def _activity_failed(self, event: ev.ActivityFailed, place: Place | None) -> None:
+        if place is not None:
+            self._failed_with(place.node, event.failure)
+
+    def _child_failed(self, event: ev.ChildFailed | ev.ChildStopped | ev.ChildRefused, place: Place | None) -> None:
+        if place is not None:
+            failure = failure_of_child(event)
+            self.do(fe.NodeFailed(node=place.node, failure=failure))
+            self._failed_with(place.node, failure)
+
+    def _failed_with(self, node: str, failure: Payload) -> None:
+        self.items.pop(node, None)
+        stop(self, node)  # other items of a fan-out
+        self.finished(node, Failed(types_in(self.data_of(failure), self.resolve)))
+
+    def _timer_fired(self, _: ev.TimerFired, place: Place | None) -> None:
+        if place is None:
+            return
+        node = place.node
+        action = self.flow.nodes[node].node.action
+        if not isinstance(action, Wait):
+            self.cycle_waits(node)
+        elif not action.event:
+            self.do(fe.NodeCompleted(node=node, output=Payload()))
+            self.finished(node, Released())
+        else:
+            if (wait := self.book.wait_of(node)) is not None:
+                end_wait(self, wait)
+            error = TimeoutError(f"the event {action.event!r} did not come in time")
+            self.do(fe.NodeFailed(node=node, failure=failure_payload(error)))
+            self.finished(node, TimedOut())
+
+    def _event_received(self, _: ev.EventReceived, place: Place | None) -> None:
+        self.output.waits_changed = True
+        if place is not None:
+            if (timer := self.book.timer_of(place.node)) is not None:
+                end_timer(self, timer)
+            self.finished(place.node, Released())
+
+    def _cancel_requested(self, event: ev.CancelRequested, _: Place | None) -> None:
+        if event.by_deadline:
+            self._stop(self.progress.cancel().cancelled)
+            self._fail(failure_payload(DeadlineExceeded(event.reason)))
+        else:
+            self.interrupt(event.reason, descendants=False)
+
+    def _unmoved(self, _: ev.Input, __: Place | None) -> None:
+        """Nothing in a flow hangs on it."""
+
+    # ------------------------------------------------------------ the end
+
+    def _complete(self) -> None:
+        """K5: exactly one commit takes the flow from active to complete, and this turn is in it."""
+        if self.progress.outcome is FlowOutcome.ERROR:
+            uncaught = (node for node in self.book.errors if node not in self.progress.caught)
+            self._fail(self.book.errors[next(uncaught)])
+            return
+        try:
+            fill = self.flow.output
+            result = b"null" if fill is None else bytes(fill(self.values, None))
+        except ExpressionError as error:
+            self._fail(failure_payload(ExpressionError(f"output of flow {self.flow.definition.name!r}: {error}")))
+        else:
+            self._end(ev.WorkflowCompleted(result=Payload(msgspec.Raw(result))))
+
+    def _fail(self, failure: Payload) -> None:
+        """Fail with what a node failed with, in place also where it is kept aside."""
+        self._end(ev.WorkflowFailed(failure=Payload(msgspec.Raw(bytes(self.data_of(failure))))))
+
+    def _end(self, outcome: Ending) -> None:
+        self._note_progress()
+        self.is_done = True
+        self.output.outcome = outcome
+        self.output.events.append(outcome)
+
+
+_HOW: Final[dict[type[ev.Input], Callable[[FlowRun, Any, Place | None], None]]] = {
+    ev.Started: FlowRun._started,  # noqa: SLF001 - the table of its own methods
+    ev.ActivityCompleted: FlowRun._answered,  # noqa: SLF001
+    ev.ActivityFailed: FlowRun._activity_failed,  # noqa: SLF001
+    ev.TimerFired: FlowRun._timer_fired,  # noqa: SLF001
+    ev.EventReceived: FlowRun._event_received,  # noqa: SLF001
+    ev.CancelRequested: FlowRun._cancel_requested,  # noqa: SLF001
+    ev.ActivityYielded: FlowRun._unmoved,  # noqa: SLF001
+    ev.ChildStarted: FlowRun._unmoved,  # noqa: SLF001
+    ev.ChildRefused: FlowRun._child_failed,  # noqa: SLF001
+    ev.ChildCompleted: FlowRun._answered,  # noqa: SLF001
+    ev.ChildFailed: FlowRun._child_failed,  # noqa: SLF001
+    ev.ChildStopped: FlowRun._child_failed,  # noqa: SLF001
+    ev.UpdateAccepted: FlowRun._unmoved,  # noqa: SLF001
+}
+"""How each input is taken."""

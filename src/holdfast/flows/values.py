@@ -1,0 +1,75 @@
+"""What the expressions of a flow see: for each node its input, output and error, as JSON."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.core.event import Payload
+from holdfast.core.flow.book import Book
+from holdfast.payloads.failures import Failure
+
+ITEM: Final = "item"
+INDEX: Final = "index"
+FLOW: Final = "flow"
+NULL: Final = b"null"
+
+_decode: Final = msgspec.json.Decoder().decode
+_decode_failure: Final = msgspec.json.Decoder(Failure).decode
+
+
+class Values:
+    """The values of one instance. What no expression asks for is never decoded."""
+
+    __slots__ = ("_book", "_data_of", "_input", "_seen", "_trigger", "flow")
+
+    def __init__(
+        self, book: Book, trigger: str, flow: Mapping[str, str], data_of: Callable[[Payload], bytes | msgspec.Raw]
+    ) -> None:
+        self.flow = flow
+        self._book, self._trigger, self._data_of = book, trigger, data_of
+        self._input: Any = None
+        self._seen: dict[str, tuple[Payload | None, Any]] = {}
+
+    def set_input(self, value: Any) -> None:
+        """The input of the flow, which is that of its trigger."""
+        self._input = value
+
+    def output(self, node: str) -> bytes | msgspec.Raw:
+        """The output of a node as it is stored; null where it has none."""
+        payload = self._book.outputs.get(node)
+        return NULL if payload is None else self._data_of(payload)
+
+    def of(self, names: Iterable[str], own: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The variables of these names. `own` has those of an item."""
+        found: dict[str, Any] = {}
+        for name in names:
+            if own is not None and name in own:
+                found[name] = own[name]
+            elif name == FLOW:
+                found[name] = self.flow
+            else:
+                found[name] = self._node(name)
+        return found
+
+    def _node(self, node: str) -> dict[str, Any]:
+        failure = self._book.errors.get(node)
+        is_trigger = node == self._trigger
+        return {
+            "input": self._input if is_trigger else None,
+            "output": self._input if is_trigger else self._decoded(node, self._book.outputs.get(node)),
+            "error": None if failure is None else self._error(failure),
+        }
+
+    def _decoded(self, node: str, payload: Payload | None) -> Any:
+        """Decoded once, however often it is asked for."""
+        known = self._seen.get(node)
+        if known is not None and known[0] is payload:
+            return known[1]
+        value = None if payload is None else _decode(self._data_of(payload))
+        self._seen[node] = (payload, value)
+        return value
+
+    def _error(self, payload: Payload) -> dict[str, str]:
+        failure = _decode_failure(self._data_of(payload))
+        return {"type": failure.type.rpartition(".")[2], "message": failure.message}
