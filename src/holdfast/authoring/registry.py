@@ -13,7 +13,7 @@ from holdfast.authoring.activity import Activity
 from holdfast.authoring.known_errors import known_errors
 from holdfast.authoring.options import several
 from holdfast.authoring.workflow import Workflow
-from holdfast.errors import DuplicateName, UnknownWorkflow, UsageError
+from holdfast.errors import DuplicateName, UnknownActivity, UnknownWorkflow, UsageError
 from holdfast.payloads.failures import resolve_builtin
 
 BUILD_DIGITS: Final = 16
@@ -21,13 +21,14 @@ Definition = TypeVar("Definition", Workflow[..., Any], Activity[..., Any])
 
 
 class Registry:
-    """What was given by ``modules=``, ``workflows=`` and ``activities=``, by name."""
+    """What was given by ``modules=``, ``workflows=``, ``activities=`` and ``flows=``, by name."""
 
     def __init__(
         self,
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[Workflow[..., Any]] = (),
         activities: Iterable[Activity[..., Any]] = (),
+        flows: Iterable[Workflow[..., Any]] = (),
     ) -> None:
         self.workflows: dict[str, Workflow[..., Any]] = {}
         self.activities: dict[str, Activity[..., Any]] = {}
@@ -38,6 +39,10 @@ class Registry:
             self._add(self.workflows, workflow, Workflow)
         for activity in several(activities, "activities"):
             self._add(self.activities, activity, Activity)
+        for flow in several(flows, "flows"):
+            if not getattr(flow, "is_flow", False):
+                raise UsageError(f"flows= takes flows, such as hf.Flow.load('order.yaml'), not {flow!r}")
+            self._add(self.workflows, flow, Workflow)
         # Annotations that cannot be stored are found now, not at the first call.
         self.signatures = [workflow.signature for workflow in self.workflows.values()]
         self.signatures += [activity.signature for activity in self.activities.values()]
@@ -49,8 +54,10 @@ class Registry:
     def build(self) -> str:
         """A fingerprint of the registered code and of the files that define it: another one may know better (G12)."""
         digest = sha256(sys.version.encode())
-        functions = [(workflow.name, workflow.fn) for workflow in self.workflows.values()]
+        functions = [(workflow.name, workflow.fn) for workflow in self.workflows.values() if not workflow.is_flow]
         functions += [(activity.name, activity.fn) for activity in self.activities.values()]
+        for workflow in self.workflows.values():
+            digest.update(workflow.fingerprint.encode())
         for name, function in functions:
             digest.update(f"{name} {_fingerprint(function.__code__)}\n".encode())
         for name in sorted(self._modules):
@@ -66,6 +73,23 @@ class Registry:
         except KeyError:
             known = ", ".join(sorted(self.workflows)) or "none"
             raise UnknownWorkflow(f"no workflow {name!r} is registered here; known: {known}") from None
+
+    def check(self) -> None:
+        """Whether everything that flows name is there: asked where they are to run, not where they are only started."""
+        for workflow in self.workflows.values():
+            workflow.check_against(self.activity_called)
+
+    def activity_called(self, name: str) -> Activity[..., Any]:
+        """The activity of that name, or of the function ``module.function``, as flows write it."""
+        known = self.activities.get(name)
+        if known is not None:
+            return known
+        dotted = f".{name}"
+        found = [each for each in self.activities.values() if f".{each.__module__}.{each.__name__}".endswith(dotted)]
+        if len(found) == 1:
+            return found[0]
+        why = "several have" if found else f"none has; known: {', '.join(sorted(self.activities)) or 'none'}"
+        raise UnknownActivity(f"one activity called {name!r} is needed here, and {why}")
 
     def resolve(self, name: str) -> type[BaseException] | None:
         """The exception type of that qualified name, if it is Python's, ours, or registered code can name it."""

@@ -42,6 +42,7 @@ class Engine(Client):
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[Workflow[..., Any]] = (),
         activities: Iterable[Activity[..., Any]] = (),
+        flows: Iterable[Workflow[..., Any]] = (),
         queues: Iterable[str] = (DEFAULT_QUEUE,),
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,
@@ -51,7 +52,7 @@ class Engine(Client):
     ) -> None:
         self._options = worker_options(queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease)
         world = surroundings or Surroundings()
-        super().__init__(open_store(store, durability, world), Registry(modules, workflows, activities), world)
+        super().__init__(open_store(store, durability, world), Registry(modules, workflows, activities, flows), world)
         self._missed: set[str] = set()
 
     async def __aenter__(self) -> Self:

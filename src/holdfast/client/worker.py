@@ -32,6 +32,7 @@ class Worker:
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[Workflow[..., Any]] = (),
         activities: Iterable[Activity[..., Any]] = (),
+        flows: Iterable[Workflow[..., Any]] = (),
         queues: Iterable[str] = (DEFAULT_QUEUE,),
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,
@@ -40,10 +41,12 @@ class Worker:
         if not _is_client(client):
             raise UsageError(f"a worker needs a client: await hf.connect(...), not {client!r}")
         self._client = client
-        self._registry = Registry(modules, workflows, activities)
+        self._registry = Registry(modules, workflows, activities, flows)
         self._options = worker_options(queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease)
         if not self._registry.workflows and not self._registry.activities:
-            raise UsageError("a worker needs something to run: modules=[...], workflows=[...] or activities=[...]")
+            raise UsageError(
+                "a worker needs something to run: modules=[...], workflows=[...], activities=[...] or flows=[...]"
+            )
         self._inner: Inner | None = None
         self._told_to_leave, self._told_to_stop = asyncio.Event(), asyncio.Event()
         self._drain_seconds: float | None = None

@@ -17,6 +17,7 @@ from holdfast.core.flow.outcomes import Completed
 from holdfast.errors import CycleLimitExceeded, ExpressionError, NestedTooDeep
 from holdfast.flows.compiled import CompiledNode
 from holdfast.flows.expressions import Expression
+from holdfast.flows.shapes import is_list
 from holdfast.flows.templates import Own, evaluate
 from holdfast.flows.values import INDEX, ITEM
 from holdfast.replay.children import (
@@ -222,14 +223,13 @@ def _items(run: "FlowRun", compiled: CompiledNode) -> list[Any]:
     fan_out = run.book.fan_outs.get(node)
     if known is not None and fan_out is not None:
         return known
-    value: Any = None if items is None else evaluate(items, run.values)
-    if not isinstance(value, list):
+    value: object = None if items is None else evaluate(items, run.values)
+    if not is_list(value):
         raise ExpressionError(f"each: a list is needed, not {type(value).__name__}")
-    found: list[Any] = value
-    if len(found) > MOST_ITEMS:
-        raise ExpressionError(f"each: a list has at most {MOST_ITEMS:,} items here, not {len(found):,}")
-    run.items[node] = found
-    return found
+    if len(value) > MOST_ITEMS:
+        raise ExpressionError(f"each: a list has at most {MOST_ITEMS:,} items here, not {len(value):,}")
+    run.items[node] = value
+    return value
 
 
 def _wait(run: "FlowRun", compiled: CompiledNode, action: Wait) -> None:

@@ -1,18 +1,10 @@
-"""Queries and updates: a flow has no code that could answer them, and says so."""
+"""Updates: a flow has no code that could take them, and says so."""
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Callable
 
 from holdfast.core.answers import Answer
 from holdfast.core.events import UpdateAccepted
 from holdfast.replay.answers import unknown
-
-
-class NoHandlers:
-    """There are none."""
-
-    queries: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class NoUpdates:

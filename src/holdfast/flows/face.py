@@ -8,7 +8,7 @@ import msgspec
 from holdfast.core.answers import Answer
 from holdfast.core.event import Payload
 from holdfast.core.flow.book import Book
-from holdfast.flows.asking import NoHandlers, NoUpdates
+from holdfast.flows.asking import NoUpdates
 from holdfast.flows.compiled import CompiledFlow
 from holdfast.flows.values import Values
 from holdfast.payloads.failures import Resolver
@@ -40,7 +40,6 @@ class RunFace:
     drops_events: Final = False
     is_ending: Final = False
     is_spoiled: Final = False
-    handlers: Final = NoHandlers()
 
     def __init__(
         self, flow: CompiledFlow, identity: Identity, resolve: Resolver, payloads: dict[str, bytes] | None = None

@@ -7,6 +7,7 @@ import msgspec
 
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.errors import ArgumentError
+from holdfast.flows.shapes import is_list, is_map
 from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.signature import Arguments, Signature
 
@@ -27,9 +28,9 @@ def read_input(definition: FlowDefinition, data: bytes) -> Any:
         given: Any = msgspec.json.decode(data)
     except msgspec.DecodeError as error:
         raise ArgumentError(f"the input of flow {definition.name!r} is no JSON: {error}") from error
-    if isinstance(given, list):
-        if len(given) > 1:  # pyright: ignore[reportUnknownArgumentType]  # a list of anything has a length
-            raise ArgumentError(f"flow {definition.name!r} takes one input, not {len(given)}")  # pyright: ignore[reportUnknownArgumentType]
+    if is_list(given):
+        if len(given) > 1:
+            raise ArgumentError(f"flow {definition.name!r} takes one input, not {len(given)}")
         given = given[0] if given else {}
     return _checked(definition, given)
 
@@ -39,18 +40,18 @@ def _checked(definition: FlowDefinition, given: Any) -> Any:
     if not fields:
         return given
     said = f"flow {definition.name!r} takes {{{', '.join(f'{name}: {kind}' for name, kind in fields.items())}}}"
-    if not isinstance(given, dict):
+    if not is_map(given):
         raise ArgumentError(f"{said}, not {type(given).__name__}")
     if missing := [name for name in fields if name not in given]:
         raise ArgumentError(f"{said}; {', '.join(missing)} is missing")
-    if unknown := [str(name) for name in given if name not in fields]:  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if unknown := [name for name in given if name not in fields]:
         raise ArgumentError(f"{said}; it has no {', '.join(unknown)}")
     for name, kind in fields.items():
-        expected, value = _JSON_TYPES.get(kind), given[name]  # pyright: ignore[reportUnknownVariableType]
+        expected, value = _JSON_TYPES.get(kind), given[name]
         is_flag = isinstance(value, bool) and kind in ("integer", "number")
         if expected is not None and (not isinstance(value, expected) or is_flag):
             raise ArgumentError(f"{said}; {name} is {value!r}"[:400])
-    return given  # pyright: ignore[reportUnknownVariableType]
+    return given
 
 
 class FlowSignature(Signature):

@@ -1,12 +1,13 @@
 """Templates: JSON in which every text is an expression, filled in with the values of an instance."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from holdfast.errors import ExpressionError
 from holdfast.flows.expressions import Expression, compile_expression
+from holdfast.flows.shapes import is_list, is_map
 from holdfast.flows.values import Values
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -19,17 +20,17 @@ Own = Mapping[str, Any] | None
 class Filled(Protocol):
     """A compiled template."""
 
-    def __call__(self, values: Values, own: Own) -> bytes | msgspec.Raw: ...
+    def __call__(self, values: Values, own: Own, /) -> bytes | msgspec.Raw: ...
 
 
 def compile_template(template: object) -> Filled:
     """Compile a template. A value that JSON cannot hold is an error when it is filled in."""
     if isinstance(template, str):
         return _expression(template)
-    if isinstance(template, dict):
-        return _map({str(key): compile_template(value) for key, value in cast(dict[str, object], template).items()})
-    if isinstance(template, list):
-        return _list([compile_template(value) for value in cast(list[object], template)])
+    if is_map(template):
+        return _map({name: compile_template(value) for name, value in template.items()})
+    if is_list(template):
+        return _list([compile_template(value) for value in template])
     constant = _encode(template)
     return lambda _values, _own: constant
 
@@ -42,7 +43,7 @@ def evaluate(expression: Expression, values: Values, own: Own = None) -> Any:
 def _expression(text: str) -> Filled:
     expression = compile_expression(text)
     node = text.strip().removesuffix(OUTPUT)
-    if expression.names == {node} and text.strip() == node + OUTPUT:
+    if node in expression.names and text.strip() == node + OUTPUT:
         return lambda values, _own: values.output(node)  # by far the most frequent, and nothing has to be decoded
 
     def fill(values: Values, own: Own) -> bytes:

@@ -1,11 +1,12 @@
 """A flow is a workflow: it is registered, started, run and awaited like one written as code."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring.workflow import Workflow
-from holdfast.core.flow.definition import FlowDefinition, hash_of
-from holdfast.errors import UsageError
+from holdfast.core.flow.definition import FlowDefinition, Run, hash_of
+from holdfast.errors import UnknownActivity, UsageError
 from holdfast.flows.inputs import FlowSignature
 
 
@@ -31,9 +32,26 @@ class FlowWorkflow(Workflow[..., Any]):
         """The name of exactly this flow: whatever is changed in it, the hash is another."""
         return hash_of(self.definition)
 
-    if TYPE_CHECKING:
-        signature: FlowSignature
-    else:
+    @property
+    def fingerprint(self) -> str:
+        return self.hash
+
+    def check_against(self, activity: Callable[[str], Any]) -> None:
+        """Whether all its activities are registered where it is to run; all that are not are told at once."""
+        problems: list[str] = []
+        for node in self.definition.nodes:
+            if isinstance(node.action, Run):
+                try:
+                    found = activity(node.action.activity)
+                except UnknownActivity as error:
+                    problems.append(f"{node.id}: {error}")
+                else:
+                    if found.yields:
+                        problems.append(f"{node.id}: {found.name} yields values, which only workflow code can take")
+        if problems:
+            raise UsageError(f"flow {self.name!r} cannot run here: {'; '.join(problems)}")
+
+    if not TYPE_CHECKING:
 
         @cached_property
         def signature(self) -> FlowSignature:

@@ -133,7 +133,8 @@ class InstanceOwner:
             self._keeper.park(record, TOOK_DOWN_ITS_OWNERS)
             return
         loaded = await self._store.load(record.number, record.execution)
-        run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads)
+        flow = await self._runs.flows.fetch(self._store, record.workflow, loaded.history)
+        run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads, flow)
         live = LiveInstance.of(record, run)
         self._make_room(max(self._live.size, 1) - 1)
         self._live[live.number] = live

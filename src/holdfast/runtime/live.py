@@ -8,8 +8,8 @@ import msgspec
 
 from holdfast.core.events import EventReceived, Input, TimerFired, UpdateAccepted
 from holdfast.core.gates import Arrival, PendingTimer, apply_order
-from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.entries import Entry, entries_in
+from holdfast.runtime.flow_runs import AnyRun
 from holdfast.storage.contract import (
     AttemptKey,
     Completion,
@@ -112,7 +112,7 @@ class LiveInstance:
         fence: Fence,
         turn: int,
         stamp_ms: int,
-        run: WorkflowRun,
+        run: AnyRun,
     ) -> None:
         self.number = number
         self.id = instance_id
@@ -134,7 +134,7 @@ class LiveInstance:
         self.timers: dict[int, int] = {}
 
     @classmethod
-    def of(cls, record: InstanceRecord, run: WorkflowRun) -> "LiveInstance":
+    def of(cls, record: InstanceRecord, run: AnyRun) -> "LiveInstance":
         """An instance that was claimed: it goes on where the store says."""
         return cls(
             number=record.number,

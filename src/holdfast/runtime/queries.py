@@ -13,8 +13,10 @@ from holdfast.core.answers import Answer
 from holdfast.core.events import FROM_OUTSIDE, decode_events
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceClosed, StoreError, WorkflowBlocked
-from holdfast.replay.answers import refused
+from holdfast.replay.answers import refused, unknown
 from holdfast.replay.asking import Asked, ask
+from holdfast.replay.run import WorkflowRun
+from holdfast.runtime.flow_runs import AnyRun
 from holdfast.runtime.instances import InstanceOwner, workflow_logger
 from holdfast.runtime.live import LiveInstance
 from holdfast.runtime.runs import RunMaker
@@ -29,7 +31,7 @@ async def ask_live(instances: InstanceOwner, number: InstanceNumber, name: str, 
     """Ask code that is live here, as soon as no turn of it is on its way to disk; None if there is none, or no more."""
     while (live := instances.live.get(number)) is not None:
         if not live.busy:
-            answer = _logged(live.id, ask(live.run, name, data))
+            answer = _logged(live.id, _ask(live.run, name, data))
             if live.run.is_spoiled:
                 instances.let_go(live)
             return answer
@@ -58,7 +60,7 @@ async def ask_here(
 
 def _tell(live: LiveInstance, name: str, data: bytes, told: "asyncio.Future[Answer]") -> None:
     if not told.done():
-        told.set_result(_logged(live.id, ask(live.run, name, data)))
+        told.set_result(_logged(live.id, _ask(live.run, name, data)))
 
 
 async def ask_history(store: Store, runs: RunMaker, record: InstanceRecord, name: str, data: bytes) -> Answer:
@@ -71,16 +73,22 @@ async def ask_history(store: Store, runs: RunMaker, record: InstanceRecord, name
     if never_ran:
         return refused(InstanceClosed(f"{record.id!r} was ended before any of its code ran: nobody can be asked"))
     payloads = await store.read_payloads(record.number, references_in(row.events for row in history))
-    run = runs.new_run(record.id, record.workflow, record.execution, payloads)
+    flow = await runs.flows.fetch(store, record.workflow, history)
+    run = runs.new_run(record.id, record.workflow, record.execution, payloads, flow)
     try:
         runs.replay(record.number, run, history)
     except Exception as error:  # noqa: BLE001 - this code cannot go on with that history, and whoever asked is told
         run.evict()
         return _unreadable(record, error)
     try:
-        return _logged(record.id, ask(run, name, data))
+        return _logged(record.id, _ask(run, name, data))
     finally:
         run.evict()
+
+
+def _ask(run: AnyRun, name: str, data: bytes) -> Asked:
+    """A flow has no code that could answer."""
+    return ask(run, name, data) if isinstance(run, WorkflowRun) else Asked(unknown(()))
 
 
 def _unreadable(record: InstanceRecord, error: Exception) -> Answer:

@@ -10,6 +10,7 @@ from holdfast.core.events import decode_events
 from holdfast.replay.calls import Identity
 from holdfast.replay.guard import Guard
 from holdfast.replay.run import WorkflowRun
+from holdfast.runtime.flow_runs import AnyRun, FlowRuns
 from holdfast.runtime.last_words import NOBODY, LastWords
 from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.runtime.watchdog import Watchdog
@@ -36,12 +37,18 @@ class RunMaker:
         if surroundings.watch_turns:
             self._watchdog = Watchdog(limit_ms, guilty=self._guard.guilty_frame, stuck=self._stuck)
         self._watched: dict[str, int] = {}
+        self.flows = FlowRuns(registry)
 
-    def new_run(self, instance_id: str, workflow: str, execution: int, payloads: dict[str, bytes]) -> WorkflowRun:
-        """The code of one execution, before anything was applied to it."""
+    def new_run(
+        self, instance_id: str, workflow: str, execution: int, payloads: dict[str, bytes], flow: str = ""
+    ) -> AnyRun:
+        """One execution, before anything was applied to it. `flow`: the version of a flow that it stays with."""
+        code, identity = self._registry.workflow(workflow), Identity(instance_id, workflow, execution)
+        if code.is_flow:
+            return self.flows.new_run(code, identity, payloads, flow)
         return WorkflowRun(
-            self._registry.workflow(workflow),
-            Identity(instance_id, workflow, execution),
+            code,
+            identity,
             self._registry.resolve,
             partial(self._guarded, workflow),
             payloads,
@@ -49,7 +56,7 @@ class RunMaker:
             watch=None if self._watchdog is None else self._watchdog.watch(workflow),
         )
 
-    def replay(self, number: InstanceNumber, run: WorkflowRun, history: Iterable[HistoryRow]) -> None:
+    def replay(self, number: InstanceNumber, run: AnyRun, history: Iterable[HistoryRow]) -> None:
         """Rebuild a run from its history. Its code runs, and may take the worker down, as in a turn (G12)."""
         self.words.slot[0] = number
         try:

@@ -10,6 +10,7 @@ from typing import Final, TypedDict
 import msgspec
 
 from holdfast.core.events import (
+    CancelRequested,
     ContinuedAsNew,
     EventReceived,
     HistoryEvent,
@@ -124,6 +125,7 @@ class Unusual(TypedDict, total=False):
     children: tuple[NewChild, ...]
     children_asked: tuple[AskChild, ...]
     family: bool
+    key: str
 
 
 def build_turn(
@@ -202,6 +204,10 @@ def _add_done(unusual: Unusual, live: LiveInstance, output: Output, fired: Seque
         unusual["sent"] = tuple(_messages(live, output.sent))
     if output.kept is not None:
         unusual["kept"] = _kept(output.kept)
+    if output.key is not None:
+        unusual["key"] = output.key
+    if output.interrupted:
+        unusual["sent"] = (*unusual.get("sent", ()), *_interruptions(live, output.interrupted))
     if output.children:
         unusual["children"], unusual["family"] = new_children(live, output.children), True
     if output.children_asked:
@@ -237,6 +243,11 @@ def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver
             event=EventReceived(time_ms=live.stamp_ms, name=name, value=Payload(msgspec.Raw(data))),
             message_id=f"{live.run.seed:x}/{number}",
         )
+
+
+def _interruptions(live: LiveInstance, interrupted: Iterable[tuple[str, str]]) -> Iterator[Deliver]:
+    for target, reason in interrupted:
+        yield Deliver(id=InstanceId(target), event=CancelRequested(time_ms=live.stamp_ms, reason=reason))
 
 
 def _ending(

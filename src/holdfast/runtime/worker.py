@@ -163,7 +163,10 @@ class Worker:
 
     async def start(self) -> None:
         """Register, take over from those who died on this host, and go to work."""
+        self.registry.check()
         await self._register()
+        for flow in self.runs.flows.definitions():
+            await self.committer.commit(flow)
         await self._janitor.look(self.key)
         await self.claims.try_blocked(
             self.instances, ""

@@ -158,6 +158,8 @@ class Turn(Record, frozen=True):
     """Values that this turn applied and that are not stored yet. If one is stale, so is the turn."""
     children: tuple[NewChild, ...] = ()
     children_asked: tuple[AskChild, ...] = ()
+    key: str | None = None
+    """Of a flow: its collation key after this turn (K2)."""
     family: bool = False
     """It starts children or asks them to end, or it ends an execution that has a parent or has started children."""
 
@@ -269,6 +271,15 @@ class Disown(Record, frozen=True):
     instances: tuple[HeldInstance, ...] = ()
 
 
+class SaveFlow(Record, frozen=True):
+    """Keep a flow as it is now, under its hash: instances stay on the version that they were started with."""
+
+    hash: str
+    name: str
+    version: str
+    definition: bytes
+
+
 Member = (
     Start
     | Turn
@@ -287,6 +298,7 @@ Member = (
     | SetDeadline
     | Expire
     | CloseChildren
+    | SaveFlow
     | AskingMember
 )
 

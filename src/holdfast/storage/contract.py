@@ -48,6 +48,7 @@ from holdfast.storage.changes import (
     Release,
     Responses,
     Retry,
+    SaveFlow,
     Start,
     StartedInstance,
     Terminate,
@@ -139,6 +140,7 @@ __all__ = [
     "Release",
     "Responses",
     "Retry",
+    "SaveFlow",
     "SetDeadline",
     "Start",
     "StartedInstance",
@@ -220,6 +222,14 @@ class Store(Protocol):
         self, number: InstanceNumber, references: Collection[str] | None = None
     ) -> dict[str, bytes]:
         """The large payloads of an instance, by reference: all of them, or those of the references that are there."""
+        ...
+
+    async def read_key(self, number: InstanceNumber) -> str | None:
+        """The collation key of a flow; None for a workflow written as code, whose key is derived (K9)."""
+        ...
+
+    async def read_flow(self, digest: str) -> bytes | None:
+        """The definition of a flow that was saved under this hash."""
         ...
 
     async def read_kept(self, number: InstanceNumber) -> dict[str, bytes]:

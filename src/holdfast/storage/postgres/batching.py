@@ -48,6 +48,9 @@ BATCHED: Final = (
     "release_instance",
     "set_mailbox",
     "answer_update",
+    "commit_flow_turn",
+    "set_key",
+    "save_flow",
 )
 """The statements of the function, those that are used most first."""
 

@@ -42,6 +42,7 @@ from holdfast.storage.contract import (
     Release,
     Responses,
     Retry,
+    SaveFlow,
     SetDeadline,
     Start,
     StartedInstance,
@@ -90,7 +91,7 @@ def _actor(member: Member) -> WorkerKey | None:
             return member.owner
         case Start():
             return member.first.owner if member.first else None
-        case Lose() | Terminate() | Deliver() | Expire() | CloseChildren() | Ask() | Forget():
+        case Lose() | Terminate() | Deliver() | Expire() | CloseChildren() | Ask() | Forget() | SaveFlow():
             return None
         case Retry():
             return member.ended.owner if member.by_owner else None
@@ -132,6 +133,9 @@ def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
 
 def _advance(transaction: Transaction, turn: Turn) -> bool:
     after = turn.turn + 1 if turn.events else turn.turn
+    if turn.key is not None:
+        advanced = (after, turn.stamp_ms, turn.key, turn.number, turn.fence, turn.owner, turn.turn)
+        return bool(transaction.change(transaction.sql.commit_flow_turn, *advanced))
     return bool(
         transaction.change(
             transaction.sql.commit_turn, after, turn.stamp_ms, turn.number, turn.fence, turn.owner, turn.turn
@@ -212,6 +216,8 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
     if start.deadline is not None:
         set_deadline(transaction, number, start.deadline)
     if start.first is not None:
+        if start.first.key is not None:
+            transaction.change(transaction.sql.set_key, start.first.key, number)
         _write_turn(transaction, start.first, number)
     else:
         transaction.change(transaction.sql.insert_inbox, number, 1, transaction.now_ms, start.started)
@@ -331,6 +337,11 @@ def _apply_block(transaction: Transaction, block: Block) -> Outcome:
     )
 
 
+def _save_flow(transaction: Transaction, flow: SaveFlow) -> Outcome:
+    transaction.do(transaction.sql.save_flow, flow.hash, flow.name, flow.version, flow.definition, transaction.now_ms)
+    return APPLIED
+
+
 HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
     Turn: _apply_turn,
     Start: _apply_start,
@@ -349,6 +360,7 @@ HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
     SetDeadline: apply_set_deadline,
     Expire: apply_expire,
     CloseChildren: apply_close_children,
+    SaveFlow: _save_flow,
     Ask: apply_ask,
     TakeQuestions: apply_take,
     AnswerQuestion: apply_answer,

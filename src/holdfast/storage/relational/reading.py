@@ -109,6 +109,15 @@ class RelationalReads(ABC):
         found = await self._read_all(*((self.sql.read_payload, number, reference) for reference in references))
         return {reference: rows[0][0] for reference, rows in zip(references, found, strict=True) if rows}
 
+    async def read_key(self, number: InstanceNumber) -> str | None:
+        rows = await self._read(self.sql.read_key, number)
+        key: str | None = rows[0][0] if rows else None
+        return key
+
+    async def read_flow(self, digest: str) -> bytes | None:
+        rows = await self._read(self.sql.read_flow, digest)
+        return bytes(rows[0][0]) if rows else None
+
     async def read_kept(self, number: InstanceNumber) -> dict[str, bytes]:
         return dict(await self._read(self.sql.read_kept, number))
 

@@ -35,7 +35,8 @@ CREATE TABLE instances (
     parent           BIGINT,                                -- the number of the instance whose code started it
     parent_execution BIGINT,                                -- the execution of it that did: only that one is answered (G4)
     parent_step      BIGINT,                                -- the number of the child in that execution
-    parent_close     TEXT COLLATE "C"                       -- what the end of that execution does to it
+    parent_close     TEXT COLLATE "C",                      -- what the end of that execution does to it
+    collation_key    TEXT COLLATE "C"                       -- of a flow: one digit for each of its activities (K1)
 ) WITH (fillfactor = 70);
 
 CREATE INDEX instances_claimable ON instances (workflow, claimable_at_ms) WHERE claimable_at_ms IS NOT NULL;
@@ -48,6 +49,15 @@ CREATE INDEX instances_children ON instances (parent, number) WHERE parent IS NO
 CREATE UNIQUE INDEX instances_steps ON instances (parent, parent_execution, parent_step) WHERE parent IS NOT NULL;
 CREATE INDEX instances_open_children ON instances (parent, parent_execution)
     WHERE parent IS NOT NULL AND closed_at_ms IS NULL;
+
+-- Flows as they were when instances were started with them: an instance stays on its version.
+CREATE TABLE flows (
+    hash        TEXT COLLATE "C" PRIMARY KEY,               -- of the definition
+    name        TEXT COLLATE "C" NOT NULL,
+    version     TEXT COLLATE "C" NOT NULL,
+    definition  BYTEA NOT NULL,
+    saved_at_ms BIGINT NOT NULL
+);
 
 -- Executions that have ended, and whose children still have to learn it: what is left of a large family (C1).
 CREATE TABLE closings (

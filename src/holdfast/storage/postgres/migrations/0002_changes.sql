@@ -129,6 +129,18 @@ BEGIN
             UPDATE updates SET state = _given[_at + 3]::text, answer = _given[_at + 4]::bytea, expires_at_ms = _given[_at + 5]::bigint WHERE number = _given[_at + 1]::bigint AND id = _given[_at + 2]::text AND answer IS NULL;
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 5;
+        WHEN 31 THEN
+            UPDATE instances SET turn = _given[_at + 1]::bigint, stamp_ms = _given[_at + 2]::bigint, losses = 0, state = CASE state WHEN 'REQUESTED' THEN 'RUNNING' ELSE state END, collation_key = _given[_at + 3]::text WHERE number = _given[_at + 4]::bigint AND fence = _given[_at + 5]::bigint AND owner = _given[_at + 6]::text AND turn = _given[_at + 7]::bigint;
+            GET DIAGNOSTICS _met = ROW_COUNT;
+            _at := _at + 7;
+        WHEN 32 THEN
+            UPDATE instances SET collation_key = _given[_at + 1]::text WHERE number = _given[_at + 2]::bigint;
+            GET DIAGNOSTICS _met = ROW_COUNT;
+            _at := _at + 2;
+        WHEN 33 THEN
+            INSERT INTO flows (hash, name, version, definition, saved_at_ms) VALUES (_given[_at + 1]::text, _given[_at + 2]::text, _given[_at + 3]::text, _given[_at + 4]::bytea, _given[_at + 5]::bigint) ON CONFLICT (hash) DO NOTHING;
+            GET DIAGNOSTICS _met = ROW_COUNT;
+            _at := _at + 5;
         END CASE;
         IF _kinds[_place] > 0 AND _met <> 1 THEN
             RAISE EXCEPTION 'change % of kind % met % rows', _place, _kinds[_place], _met USING ERRCODE = 'HF001';

@@ -31,7 +31,8 @@ CREATE TABLE instances (
     parent          INTEGER,                            -- the number of the instance whose code started it
     parent_execution INTEGER,                           -- the execution of it that did: only that one is answered (G4)
     parent_step     INTEGER,                            -- the number of the child in that execution
-    parent_close    TEXT                                -- what the end of that execution does to it
+    parent_close    TEXT,                               -- what the end of that execution does to it
+    collation_key   TEXT                                -- of a flow: one digit for each of its activities (K1)
 );
 
 CREATE INDEX instances_claimable ON instances (workflow, claimable_at_ms) WHERE claimable_at_ms IS NOT NULL;
@@ -44,6 +45,15 @@ CREATE INDEX instances_children ON instances (parent, number) WHERE parent IS NO
 CREATE UNIQUE INDEX instances_steps ON instances (parent, parent_execution, parent_step) WHERE parent IS NOT NULL;
 CREATE INDEX instances_open_children ON instances (parent, parent_execution)
     WHERE parent IS NOT NULL AND closed_at_ms IS NULL;
+
+-- Flows as they were when instances were started with them: an instance stays on its version.
+CREATE TABLE flows (
+    hash        TEXT    PRIMARY KEY,                        -- of the definition
+    name        TEXT    NOT NULL,
+    version     TEXT    NOT NULL,
+    definition  BLOB    NOT NULL,
+    saved_at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
 
 -- Executions that have ended, and whose children still have to learn it: what is left of a large family (C1).
 CREATE TABLE closings (

@@ -1,0 +1,71 @@
+"""Runs of flows. What flows need is loaded with the first of them: most programs have none."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import Workflow
+from holdfast.core.events import Started, decode_events
+from holdfast.core.flow.definition import decode_definition, encode_definition
+from holdfast.errors import StoreError
+from holdfast.replay.calls import Identity
+from holdfast.storage.contract import HistoryRow, SaveFlow, Store
+
+if TYPE_CHECKING:
+    from holdfast.flows.compiled import CompiledFlow
+    from holdfast.flows.run import FlowRun
+    from holdfast.flows.workflow import FlowWorkflow
+    from holdfast.replay.run import WorkflowRun
+
+AnyRun: TypeAlias = "WorkflowRun | FlowRun"
+
+
+class FlowRuns:
+    """Makes runs of flows, each on the version that its instance was started with."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._compiled: dict[str, CompiledFlow] = {}
+
+    def new_run(
+        self, workflow: Workflow[..., Any], identity: Identity, payloads: dict[str, bytes], flow: str
+    ) -> "FlowRun":
+        """A run of the version with this hash, or of the one that is registered."""
+        from holdfast.flows.run import FlowRun  # noqa: PLC0415 - see above
+
+        compiled = self._compiled.get(flow) or self._current(cast("FlowWorkflow", workflow))
+        return FlowRun(compiled, identity, self._registry.resolve, payloads)
+
+    async def fetch(self, store: Store, workflow: str, history: Sequence[HistoryRow]) -> str:
+        """The version that an instance stays with, ready to run; empty if its first turn is yet to choose it."""
+        if not history or not self._registry.workflow(workflow).is_flow:
+            return ""
+        first = decode_events(history[0].events)[0]
+        digest = first.flow if isinstance(first, Started) else ""
+        if digest and digest not in self._compiled:
+            definition = await store.read_flow(digest)
+            if definition is None:
+                raise StoreError(f"the flow {workflow!r} of version {digest} is not in the store")
+            self._add(digest, definition)
+        return digest
+
+    def definitions(self) -> list[SaveFlow]:
+        """The flows that are registered, to be kept in the store."""
+        flows = [cast("FlowWorkflow", each) for each in self._registry.workflows.values() if each.is_flow]
+        return [saved(flow) for flow in flows]
+
+    def _current(self, workflow: "FlowWorkflow") -> "CompiledFlow":
+        known = self._compiled.get(workflow.hash)
+        return known or self._add(workflow.hash, encode_definition(workflow.definition))
+
+    def _add(self, digest: str, definition: bytes) -> "CompiledFlow":
+        from holdfast.flows.compiled import CompiledFlow  # noqa: PLC0415 - see above
+
+        compiled = CompiledFlow(decode_definition(definition), digest, self._registry.activity_called)
+        self._compiled[digest] = compiled
+        return compiled
+
+
+def saved(flow: "FlowWorkflow") -> SaveFlow:
+    """A flow as it is kept."""
+    return SaveFlow(hash=flow.hash, name=flow.name, version=flow.version, definition=encode_definition(flow.definition))

@@ -1,0 +1,2 @@
+-- A read: one definition.
+SELECT definition FROM flows WHERE hash = ?
