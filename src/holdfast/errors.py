@@ -4,6 +4,8 @@ A message names the thing, what was expected and what was found, and where it he
 outside this tree is raised on purpose; the reference page ``docs/reference/errors.md`` draws the tree.
 """
 
+from typing import Literal, NamedTuple
+
 
 class HoldfastError(Exception):
     """The root: ``except HoldfastError`` catches whatever Holdfast raises on purpose."""
@@ -47,6 +49,27 @@ class MalformedGraph(CollationError):
 
 class CycleLimitExceeded(CollationError):
     """A cycle went round more often than its limit allows (K8)."""
+
+
+class FlowProblem(NamedTuple):
+    """One thing that is wrong with a flow. `line` is 0 where there are no lines; then `node` says where it is."""
+
+    line: int
+    message: str
+    suggestion: str = ""
+    severity: Literal["error", "warning"] = "error"
+    node: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message} (did you mean {self.suggestion}?)" if self.suggestion else self.message
+
+
+class FlowError(HoldfastError):
+    """A flow that cannot be read. `problems` are all that were found; the message has a line for each."""
+
+    def __init__(self, message: str, problems: tuple[FlowProblem, ...] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
 
 
 class ExpressionError(HoldfastError):

@@ -6,6 +6,7 @@ the library gives. Everything else is CEL by the library (decision 22).
 Values are those of JSON, in and out. Beyond them, a duration comes out as seconds and a timestamp as text.
 """
 
+import itertools
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,7 +14,7 @@ from typing import Any, Final, cast
 
 from holdfast.errors import ExpressionError
 from holdfast.flows.cel import Program, compile_program
-from holdfast.flows.scanner import KEYWORDS, RESERVED, TYPES, Uses, scan
+from holdfast.flows.scanner import KEYWORDS, RESERVED, TYPES, Paths, Uses, add_path, scan
 from holdfast.flows.work import check_work
 
 LONGEST_CHARACTERS: Final = 4_096
@@ -42,6 +43,16 @@ class Expression:
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Its value. What goes wrong is an `ExpressionError` that says what is missing."""
         raise NotImplementedError
+
+    def fields(self, *path: str) -> frozenset[str]:
+        """The fields that it selects at a path of fields, such as ``fields("fox", "output")``."""
+        paths: Paths | None = self._paths()
+        for name in path:
+            paths = paths.get(name) if paths else None
+        return frozenset(paths or ())
+
+    def _paths(self) -> Paths:
+        return {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
@@ -83,6 +94,12 @@ class Path(Expression):
             value = value[step]
         return value
 
+    def _paths(self) -> Paths:
+        paths: Paths = {}
+        names = itertools.takewhile(lambda step: isinstance(step, str), self._steps)
+        add_path(paths, [self._root, *map(str, names)])
+        return paths
+
 
 class Computed(Expression):
     """Anything else: a program of the library."""
@@ -93,6 +110,9 @@ class Computed(Expression):
         super().__init__(text, frozenset(uses.paths))
         self._program = program
         self._uses = uses
+
+    def _paths(self) -> Paths:
+        return self._uses.paths
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         read = _what_is_read(self._uses.paths, variables)

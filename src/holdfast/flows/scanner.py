@@ -159,7 +159,7 @@ def _add_variable(uses: Uses, tokens: list[Token], place: int, open_brackets: li
     while _is_selection(tokens, place):
         path.append(tokens[place + 1].text.strip("`"))
         place += 2
-    _add_path(uses.paths, path)
+    add_path(uses.paths, path)
 
 
 def _is_selection(tokens: list[Token], place: int) -> bool:
@@ -172,7 +172,7 @@ def _is_selection(tokens: list[Token], place: int) -> bool:
     )
 
 
-def _add_path(paths: Paths, path: list[str]) -> None:
+def add_path(paths: Paths, path: list[str]) -> None:
     """Note that `path` is read. All of something contains the parts of it."""
     for name in path[:-1]:
         inner = paths.setdefault(name, {})

@@ -1,0 +1,194 @@
+"""The checker: everything that can be known to be wrong with a flow before it runs.
+
+It takes a definition, so a flow from YAML and one from the builder are held to the same rules.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.core.collation.graph import Join
+from holdfast.core.flow.definition import MOST_NODES, Child, Cycle, FlowDefinition, Node, Run, Trigger
+from holdfast.errors import FlowProblem
+from holdfast.flows.ancestry import Ancestry, circles
+from holdfast.flows.forms import Places
+from holdfast.flows.problems import Problems, quoted
+from holdfast.flows.references import BESIDE_NODES, check_expressions
+from holdfast.flows.scanner import KEYWORDS, RESERVED, TYPES
+
+LONGEST_ID: Final = 100
+RESERVED_IDS: Final = KEYWORDS | RESERVED | TYPES | BESIDE_NODES
+_ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The names that a flow may run: activities, and flows and workflows. None: nothing is known about them."""
+
+    activities: Collection[str] | None = None
+    workflows: Collection[str] | None = None
+
+
+def check(
+    definition: FlowDefinition, *, known: Known | None = None, places: Mapping[tuple[str, str], int] | None = None
+) -> tuple[FlowProblem, ...]:
+    """Every problem of a flow, in the order of its lines. None is an error if the flow can run."""
+    problems = Problems()
+    check_into(problems, definition, places=dict(places or {}), known=known)
+    return problems.all()
+
+
+def check_into(
+    problems: Problems,
+    definition: FlowDefinition,
+    *,
+    places: Places,
+    known: Known | None = None,
+    unreadable: frozenset[str] = frozenset(),
+) -> None:
+    """Add every problem of a flow. What `unreadable` activities do is not looked at; they count as being there."""
+    checker = _Checker(problems, definition, places, unreadable)
+    checker.check_size_and_ids()
+    checker.check_triggers()
+    checker.check_edges()
+    checker.check_default_branches()
+    ancestry = Ancestry.of(checker.nodes)
+    checker.check_circles(ancestry)
+    checker.check_cycles(ancestry)
+    check_expressions(
+        problems, definition, nodes=checker.nodes, ancestry=ancestry, places=places, unreadable=unreadable
+    )
+    if known is not None:
+        checker.check_known(known)
+
+
+class _Checker:
+    """The checks that look at nodes and edges."""
+
+    def __init__(
+        self, problems: Problems, definition: FlowDefinition, places: Places, unreadable: frozenset[str]
+    ) -> None:
+        self.problems = problems
+        self.definition = definition
+        self.places = places
+        self.unreadable = unreadable
+        self.nodes = {node.id: node for node in definition.nodes}
+        self.ids = {*self.nodes, *unreadable}
+
+    def wrong(self, node: str, where: str, message: str, *, suggestion: str = "") -> None:
+        line = self.places.get((node, where)) or self.places.get((node, ""), 0)
+        self.problems.add(line, message, node=node, suggestion=suggestion)
+
+    def check_size_and_ids(self) -> None:
+        if len(self.ids) > MOST_NODES:
+            self.wrong("", "activities", f"a flow has at most {MOST_NODES:,} activities, not {len(self.ids):,}")
+        for node in self.ids:
+            if not _ID.fullmatch(node) or len(node) > LONGEST_ID:
+                self.wrong(
+                    node,
+                    "",
+                    f"the id of an activity has letters, digits and _, does not begin with a digit, and is at most "
+                    f"{LONGEST_ID} long, because expressions name it",
+                )
+            elif node in RESERVED_IDS:
+                self.wrong(node, "", f"{node} means something else in expressions; take another id")
+        if len(self.nodes) != len(self.definition.nodes):
+            self.wrong("", "activities", "two activities have the same id")
+
+    def check_triggers(self) -> None:
+        triggers = [node.id for node in self.definition.nodes if isinstance(node.action, Trigger)]
+        triggers.sort(key=lambda node: self.places.get((node, ""), 0))
+        if not triggers and not self.unreadable:
+            self.wrong("", "activities", "it has no trigger, where it begins; add an activity with trigger: true")
+        for second in triggers[1:]:
+            self.wrong(second, "", f"a flow begins at one trigger, and {triggers[0]} is one already")
+        for trigger in triggers:
+            if self.nodes[trigger].after:
+                self.wrong(trigger, "after", "it is the trigger, and nothing comes before that")
+
+    def check_edges(self) -> None:
+        for node in self.definition.nodes:
+            seen: set[tuple[str, bool]] = set()
+            for edge in node.after:
+                where = f"after.{edge.source}"
+                if edge.source not in self.ids:
+                    self.wrong(
+                        node.id,
+                        "after",
+                        f"there is no activity {quoted(edge.source)} for it to come after",
+                        suggestion=self.problems.closest(edge.source, self.ids),
+                    )
+                if (edge.source, edge.catch is None) in seen:
+                    self.wrong(node.id, where, f"it comes after {quoted(edge.source)} twice")
+                seen.add((edge.source, edge.catch is None))
+                if edge.catch == ():
+                    self.wrong(node.id, where, "catch needs the name of an error; Exception catches all")
+            if not node.after and not isinstance(node.action, Trigger):
+                self.wrong(node.id, "", "nothing leads to it; say what it comes after")
+            if node.join is Join.ANY and len(node.after) < 2:  # noqa: PLR2004  # a join is of two
+                self.problems.warn(self.places.get((node.id, ""), 0), "join: any has one edge only", node=node.id)
+
+    def check_default_branches(self) -> None:
+        conditions = {edge.source for node in self.definition.nodes for edge in node.after if edge.when}
+        for node in self.definition.nodes:
+            for edge in node.after:
+                if edge.otherwise and (edge.when or edge.catch is not None):
+                    self.wrong(node.id, "otherwise", "a default branch has neither a condition nor errors to catch")
+                elif edge.otherwise and edge.source not in conditions:
+                    self.wrong(
+                        node.id,
+                        "otherwise",
+                        f"otherwise is taken if no condition after {edge.source} holds, and there is none",
+                    )
+
+    def check_circles(self, ancestry: Ancestry) -> None:
+        for circle in circles(self.nodes, ancestry.tangled):
+            for node in circle:
+                start = circle.index(node)
+                way = " -> ".join([*circle[start:], *circle[:start], node][:12])
+                self.wrong(
+                    node,
+                    "after",
+                    f"it waits for itself in a circle: {way}; to go round again, add an activity with cycle",
+                )
+
+    def check_cycles(self, ancestry: Ancestry) -> None:
+        for node in self.definition.nodes:
+            action = node.action
+            if not isinstance(action, Cycle) or node.id in self.unreadable:
+                continue
+            target = self.nodes.get(action.target)
+            if target is None:
+                if action.target not in self.ids:
+                    self.wrong(
+                        node.id,
+                        "cycle",
+                        f"there is no activity {quoted(action.target)} to go back to",
+                        suggestion=self.problems.closest(action.target, self.ids),
+                    )
+            elif isinstance(target.action, Trigger):
+                self.wrong(node.id, "cycle", f"it cannot go back to the trigger {target.id}; name what comes after it")
+            elif not ancestry.tangled & {node.id, target.id} and not ancestry.is_before(target.id, node.id):
+                self.wrong(node.id, "cycle", f"it cannot go back to {target.id}, which does not come before it")
+
+    def check_known(self, known: Known) -> None:
+        for node in self.definition.nodes:
+            if node.id not in self.unreadable:
+                self._check_known(node, known)
+
+    def _check_known(self, node: Node, known: Known) -> None:
+        action = node.action
+        if isinstance(action, Run) and action.activity:
+            what, name, names = "activity", action.activity, known.activities
+        elif isinstance(action, Child) and action.workflow:
+            what, name, names = "flow or workflow", action.workflow, known.workflows
+        else:
+            return
+        if names is not None and name not in names:
+            self.wrong(
+                node.id,
+                "run" if isinstance(action, Run) else "flow",
+                f"there is no {what} {quoted(name)}",
+                suggestion=self.problems.closest(name, names),
+            )

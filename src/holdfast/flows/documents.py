@@ -1,0 +1,202 @@
+"""YAML as a tree with line numbers, read safely: no tags, no aliases, bounded, and without words that change meaning.
+
+PyYAML's parser in C makes the events; nothing of it turns them into objects (decision 23). Plain words are read as YAML
+1.2 says, except those that YAML 1.1 reads as true or false (`on`, `yes`): they are refused, because readers differ.
+"""
+
+import math
+import re
+from typing import Any, Final, TypeAlias
+
+import yaml
+
+from holdfast.errors import FlowError
+from holdfast.flows.problems import Problems, quoted
+
+LARGEST_BYTES: Final = 1_000_000
+MOST_VALUES: Final = 100_000
+DEEPEST: Final = 32
+
+_WORDS: Final = {
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+} | dict.fromkeys(["", "~", "null", "Null", "NULL"])
+_UNSURE: Final = {word for plain in ("yes", "no", "on", "off") for word in (plain, plain.title(), plain.upper())}
+_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,18}")
+_NUMBER: Final = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+_NUMBER_BEGINS: Final = frozenset("0123456789-+.")
+
+
+Plain: TypeAlias = str | int | float | bool | None
+
+
+class Scalar:
+    """A text, a number, true, false or null. `text` is how it was written."""
+
+    __slots__ = ("line", "text", "value")
+
+    def __init__(self, value: Plain, text: str, line: int) -> None:
+        self.value = value
+        self.text = text
+        self.line = line
+
+
+class Sequence:
+    """A list."""
+
+    __slots__ = ("items", "line")
+
+    def __init__(self, line: int) -> None:
+        self.items: list[Tree] = []
+        self.line = line
+
+
+class Mapping:
+    """A map. `lines` has the line of each key."""
+
+    __slots__ = ("entries", "line", "lines")
+
+    def __init__(self, line: int) -> None:
+        self.entries: dict[str, Tree] = {}
+        self.lines: dict[str, int] = {}
+        self.line = line
+
+
+Tree: TypeAlias = Scalar | Sequence | Mapping
+
+
+def read_document(text: str, problems: Problems) -> Tree | None:
+    """The tree of the only document in `text`. What is wrong is added to `problems`; None if there is no tree."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        problems.add(1, "it is no text in Unicode")
+        return None
+    if size > LARGEST_BYTES:
+        problems.add(1, f"it has {size:,} bytes, and a flow has at most {LARGEST_BYTES:,}")
+        return None
+    loader: Any = yaml.CBaseLoader(text.removeprefix("\ufeff"))
+    try:
+        return _Builder(loader, problems).document()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        problems.add(min(line, text.count("\n") + 1), _syntax(error))
+    except yaml.YAMLError as error:  # a character that YAML does not allow
+        problems.add(1, f"it is no YAML: {' '.join(str(error).split())}")
+    except _TooMuch as error:
+        problems.add(error.line, str(error))
+    finally:
+        loader.dispose()
+    return None
+
+
+def _syntax(error: yaml.MarkedYAMLError) -> str:
+    what = error.problem or "it cannot be read"
+    if "\\t" in what or "character that cannot start any token" in what:
+        what += " (a tab? indent with spaces)"
+    return f"it is no YAML: {error.context + ': ' if error.context else ''}{what}"
+
+
+class _TooMuch(FlowError):
+    """A bound was reached: reading on makes no sense."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class _Builder:
+    """Builds the tree from events."""
+
+    def __init__(self, loader: Any, problems: Problems) -> None:
+        self._next: Any = loader.get_event
+        self._problems = problems
+        self._values = 0
+
+    def document(self) -> Tree | None:
+        self._next()  # the stream begins
+        event = self._next()
+        if isinstance(event, yaml.StreamEndEvent):
+            self._problems.add(1, "the file is empty; a flow begins with flow: NAME")
+            return None
+        tree = self._tree(self._next(), 0)
+        self._next()  # the document ends
+        another = self._next()
+        if not isinstance(another, yaml.StreamEndEvent):
+            self._problems.add(another.start_mark.line + 1, "a second document begins here; a file has one flow")
+        return tree
+
+    def _tree(self, event: Any, depth: int) -> Tree:
+        line: int = event.start_mark.line + 1
+        self._values += 1
+        if self._values > MOST_VALUES or depth > DEEPEST:
+            raise _TooMuch(f"a flow has at most {MOST_VALUES:,} values, and they nest at most {DEEPEST} deep", line)
+        if isinstance(event, yaml.AliasEvent):
+            self._problems.add(line, f"aliases such as *{event.anchor} are not read in flows; write it out")
+            return Scalar(None, "", line)
+        if event.anchor is not None:
+            self._problems.add(line, f"anchors such as &{event.anchor} are not read in flows; write it out")
+        if event.tag is not None:
+            self._problems.add(line, f"tags such as {quoted(event.tag)} are not read in flows")
+        if isinstance(event, yaml.ScalarEvent):
+            return Scalar(self._value(event, line), event.value, line)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(line, depth)
+        return self._mapping(line, depth)
+
+    def _sequence(self, line: int, depth: int) -> Sequence:
+        sequence = Sequence(line)
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            sequence.items.append(self._tree(event, depth + 1))
+        return sequence
+
+    def _mapping(self, line: int, depth: int) -> Mapping:
+        mapping = Mapping(line)
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            key = self._tree(event, depth + 1)
+            value = self._tree(self._next(), depth + 1)
+            if not isinstance(key, Scalar):
+                self._problems.add(key.line, "a key must be a text, not a list or a map")
+                continue
+            if not isinstance(key.value, str):
+                self._problems.add(key.line, f"the key {quoted(key.text)} is no text here; write it in quotes")
+            if key.text in mapping.entries:
+                self._problems.add(
+                    key.line, f"{quoted(key.text)} is there twice; it is in line {mapping.lines[key.text]}, too"
+                )
+                continue
+            mapping.entries[key.text] = value
+            mapping.lines[key.text] = key.line
+        return mapping
+
+    def _value(self, event: Any, line: int) -> Plain:
+        """What a scalar means. Only plain ones, without quotes, are anything but a text."""
+        text: str = event.value
+        if event.style or not event.implicit[0]:
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if text in _UNSURE:
+            meant = "true" if text.lower() in {"yes", "on"} else "false"
+            self._problems.add(
+                line, f'{text} alone is read as {meant} by many; write {meant}, or "{text}" for the text'
+            )
+            return text
+        return self._number(text, line) if text[0] in _NUMBER_BEGINS else text
+
+    def _number(self, text: str, line: int) -> Plain:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if not _NUMBER.fullmatch(text):
+            return text
+        number = float(text.replace(".inf", "inf").replace(".nan", "nan")) if text[-1].isalpha() else float(text)
+        if not math.isfinite(number):
+            self._problems.add(line, f"{text} is no number that JSON has")
+            return 0
+        return number if not text.lstrip("-+").isdigit() else int(text)

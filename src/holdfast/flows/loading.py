@@ -1,0 +1,136 @@
+"""A flow from YAML: read and checked, with all problems told at once."""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from holdfast.authoring.names import checked_name
+from holdfast.core.flow.definition import FlowDefinition, Node
+from holdfast.core.flow.outcomes import Policy
+from holdfast.errors import FlowError, FlowProblem, HoldfastError
+from holdfast.flows.checking import Known, check_into
+from holdfast.flows.documents import LARGEST_BYTES, Mapping, Scalar, read_document
+from holdfast.flows.forms import Form, Places, shown
+from holdfast.flows.nodes import read_node
+from holdfast.flows.problems import Problems, quoted
+
+INPUT_TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "any")
+_OTHER_WORDS: Final = {
+    "text": "string", "str": "string", "int": "integer", "float": "number", "double": "number", "bool": "boolean",
+    "list": "array", "dict": "object", "map": "object",
+}  # fmt: skip
+
+
+class Loaded(NamedTuple):
+    """A flow that is fine. `warnings` are about what may not be; `places` has the lines."""
+
+    definition: FlowDefinition
+    warnings: tuple[FlowProblem, ...]
+    places: Places
+
+
+def load_file(path: Path, known: Known | None = None) -> Loaded:
+    """The flow in a file. A file that cannot be read is a `FlowError`, too."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_BYTES + 1)
+        text = data.decode()
+    except OSError as error:
+        raise FlowError(f"{path}: it cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1 if (data := error.object) else 1
+        raise FlowError(
+            f"{path}:{line}: it is no text in UTF-8", (FlowProblem(line, "it is no text in UTF-8"),)
+        ) from None
+    return load_text(text, str(path), known)
+
+
+def load_text(text: str, source: str, known: Known | None = None) -> Loaded:
+    """The flow in `text`. `source` is what problems call it."""
+    problems = Problems()
+    places: Places = {}
+    read = _read_flow(text, problems, places)
+    if read is not None:
+        check_into(problems, read.definition, places=places, known=known, unreadable=read.unreadable)
+    if read is None or problems.has_errors:
+        raise problems.error(source)
+    return Loaded(read.definition, problems.all(), places)
+
+
+class _ReadFlow(NamedTuple):
+    definition: FlowDefinition
+    unreadable: frozenset[str]
+    """Activities whose kind is not known; nothing more is said about what they do."""
+
+
+def _read_flow(text: str, problems: Problems, places: Places) -> _ReadFlow | None:
+    tree = read_document(text, problems)
+    if tree is None:
+        return None
+    if not isinstance(tree, Mapping):
+        problems.add(tree.line, f"a flow is a map that begins with flow: NAME, not {shown(tree)}")
+        return None
+    form = Form(tree, "", problems, places)
+    places["", ""] = tree.lines.get("flow", tree.line)
+    places["", "activities"] = tree.lines.get("activities", tree.line)
+    if "flow" not in form:
+        problems.add(tree.line, "it has no name; write flow: NAME")
+    name = _flow_name(form)
+    policy = form.word("policy", tuple(Policy))
+    nodes, unreadable = _nodes(form, problems, places)
+    definition = FlowDefinition(
+        name=name,
+        nodes=tuple(sorted(nodes, key=lambda node: node.id)),
+        version=form.text("version"),
+        input=_input(form),
+        policy=Policy(policy) if policy else Policy.DRAIN,
+        output=form.template("output"),
+    )
+    form.finish()
+    return _ReadFlow(definition, unreadable)
+
+
+def _flow_name(form: Form) -> str:
+    text = form.text("flow", "the name of the flow")
+    try:
+        return checked_name(text, "a flow") if text else ""
+    except HoldfastError as error:
+        form.wrong("flow", str(error))
+        return ""
+
+
+def _input(form: Form) -> dict[str, str]:
+    inner = form.inner("input", "{order_id: string, cents: integer}")
+    found: dict[str, str] = {}
+    for field in inner or ():
+        value = inner.take(field) if inner else None
+        word = value.value if isinstance(value, Scalar) else None
+        if inner and word not in INPUT_TYPES:
+            suggestion = _OTHER_WORDS.get(word, "") if isinstance(word, str) else ""
+            given = shown(value) if value is not None else "nothing"
+            inner.wrong(
+                field, f"{quoted(field)} must be one of {', '.join(INPUT_TYPES)}, not {given}", suggestion=suggestion
+            )
+        elif isinstance(word, str):
+            found[field] = word
+    return found
+
+
+def _nodes(form: Form, problems: Problems, places: Places) -> tuple[list[Node], frozenset[str]]:
+    tree = form.take("activities")
+    if not isinstance(tree, Mapping) or not tree.entries:
+        given = shown(tree) if tree is not None and not isinstance(tree, Mapping) else "nothing"
+        form.wrong("activities", f"activities must be a map with a trigger and what comes after it, not {given}")
+        return [], frozenset()
+    nodes: list[Node] = []
+    unreadable: set[str] = set()
+    for node_id, value in tree.entries.items():
+        places[node_id, ""] = tree.lines[node_id]
+        if isinstance(value, Mapping):
+            read = read_node(Form(value, node_id, problems, places))
+            nodes.append(read.node)
+            if not read.is_whole:
+                unreadable.add(node_id)
+        else:
+            problems.add(value.line, f"it must be a map such as {{run: shop.pack}}, not {shown(value)}", node=node_id)
+            unreadable.add(node_id)
+    return nodes, frozenset(unreadable)

@@ -1,0 +1,291 @@
+"""One activity of a flow, as YAML says it: its kind, its options, and what it comes after."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from holdfast.authoring.options import LARGEST
+from holdfast.core.collation.graph import Join
+from holdfast.core.flow.definition import (
+    After,
+    AnyAction,
+    Child,
+    Cycle,
+    Each,
+    Interrupt,
+    Node,
+    Raise,
+    RetryRules,
+    Run,
+    RunRules,
+    Trigger,
+    Wait,
+)
+from holdfast.core.flow.progress import DEFAULT_CYCLE_LIMIT
+from holdfast.core.retry import LONGEST_DELAY_MS
+from holdfast.flows import documents
+from holdfast.flows.documents import Scalar, Sequence, Tree
+from holdfast.flows.forms import Form, shown, whole_number_of
+from holdfast.flows.problems import quoted
+
+UNLIMITED: Final = "unlimited"
+MOST_AT_A_TIME: Final = 10_000
+NOTHING: Final = Run(activity="")
+"""Stands for what an activity does if that cannot be read; such a flow is never used."""
+
+_COMMON: Final = frozenset({"after", "when", "otherwise", "join"})
+
+
+class Kind(NamedTuple):
+    """How a kind is read, and the keys that it has beside those of every kind."""
+
+    read: Callable[[Form], AnyAction]
+    keys: frozenset[str]
+
+
+class ReadNode(NamedTuple):
+    """A node, and whether what it does could be read."""
+
+    node: Node
+    is_whole: bool
+
+
+def read_node(form: Form) -> ReadNode:
+    """The node of a form. What is wrong is noted; what can be read is there."""
+    present = [kind for kind in KINDS if kind in form]
+    keys = frozenset[str]().union(*(KINDS[kind].keys for kind in present or KINDS)) | _COMMON | {*present}
+    action: AnyAction = KINDS[present[0]].read(form) if present else NOTHING
+    if len(present) > 1:
+        form.wrong(present[1], f"it is {' and '.join(present)} at once; divide it into several activities")
+    elif not present and not any(form.problems.closest(key, KINDS) for key in form if key not in keys):
+        form.wrong("", f"it does nothing; it needs one of {', '.join(KINDS)}")
+    if "trigger" not in present or len(present) > 1:
+        node = _with_edges(form, action)
+    else:
+        node = Node(form.node, action)
+        keys -= _COMMON
+        if "after" in form:
+            form.wrong("after", "it is the trigger, and nothing comes before that")
+            form.take("after")
+    _tell_strange_keys(form, present, keys)
+    return ReadNode(node, is_whole=len(present) == 1)
+
+
+def _tell_strange_keys(form: Form, present: list[str], keys: frozenset[str]) -> None:
+    """Keys of another kind are told as such, others with what they resemble."""
+    for key in form:
+        owners = [kind for kind, (_, its_keys) in KINDS.items() if key in its_keys]
+        if key not in keys and owners and present:
+            form.take(key)
+            form.wrong(key, f"{key} goes with {' or '.join(owners)}, not with {present[0]}")
+    form.finish(*keys, *(KINDS if not present else ()))
+
+
+# ---------------------------------------------------------------- what it does
+
+
+def _trigger(form: Form) -> AnyAction:
+    if not form.switch("trigger"):
+        form.wrong("trigger", "trigger must be true")
+    return Trigger()
+
+
+def _run(form: Form) -> AnyAction:
+    return Run(form.name("run", "an activity"), form.template("input"), _each(form), _rules(form))
+
+
+def _child(form: Form) -> AnyAction:
+    return Child(
+        form.name("flow", "a flow or workflow"),
+        form.template("input"),
+        _each(form),
+        form.expression("id"),
+        form.switch("detached"),
+    )
+
+
+def _each(form: Form) -> Each | None:
+    items = form.expression("each")
+    limit = form.whole("limit", least=1, most=MOST_AT_A_TIME)
+    if "each" not in form:
+        if "limit" in form:
+            form.wrong("limit", "limit goes with each: it is how many run at a time")
+        return None
+    return Each(items, limit)
+
+
+def _rules(form: Form) -> RunRules:
+    return RunRules(
+        queue=form.name("queue", "a queue") or None,
+        retry=_retry(form),
+        schedule_to_start_ms=form.span("schedule_to_start", least_ms=1),
+        start_to_close_ms=form.span("start_to_close", least_ms=1),
+        schedule_to_close_ms=form.span("schedule_to_close", least_ms=1),
+        heartbeat_ms=form.span("heartbeat", least_ms=1),
+    )
+
+
+def _retry(form: Form) -> RetryRules | None:
+    inner = form.inner("retry", "{attempts: 5, initial: 1s}")
+    if inner is None:
+        return None
+    rules = RetryRules(
+        attempts=_attempts(inner),
+        initial_ms=_delay(inner, "initial"),
+        backoff=inner.number("backoff", least=1),
+        maximum_ms=_delay(inner, "maximum"),
+        jitter=inner.switch("jitter") if "jitter" in inner else None,
+        non_retryable=inner.texts("non_retryable", "the name of an error"),
+    )
+    if rules.initial_ms is not None and rules.maximum_ms is not None and rules.initial_ms > rules.maximum_ms:
+        inner.wrong("maximum", "maximum must be at least as long as initial")
+    inner.finish("jitter")
+    return rules
+
+
+def _attempts(form: Form) -> int | None:
+    value = form.take("attempts")
+    if isinstance(value, Scalar) and value.value == UNLIMITED:
+        return 0
+    attempts = whole_number_of(value)
+    if attempts is not None and 1 <= attempts <= LARGEST:
+        return attempts
+    if value is not None:
+        form.wrong("attempts", f"attempts must be 1 or more, or {UNLIMITED}, not {shown(value)}")
+    return None
+
+
+def _delay(form: Form, key: str) -> int | None:
+    length = form.span(key)
+    if length is not None and length > LONGEST_DELAY_MS:
+        form.wrong(key, f"{key} must be at most a year")
+        return None
+    return length
+
+
+def _wait(form: Form) -> AnyAction:
+    inner = form.inner("wait", "{event: approved, timeout: 2d} or {timer: 1h}")
+    if inner is None:
+        return Wait()
+    event = inner.name("event", "an event")
+    timeout = inner.span_or_expression("timeout")
+    timer = inner.span_or_expression("timer")
+    if "timer" in inner and ("event" in inner or "timeout" in inner):
+        inner.wrong("timer", "timer is for a wait without an event; an event has a timeout")
+    elif "event" not in inner and "timer" not in inner:
+        inner.wrong("", "it needs an event or a timer")
+    inner.finish()
+    if "timer" in inner:
+        _also_at(form, "wait.timer", "wait.timeout")
+        return Wait(timeout=timer)
+    return Wait(event, timeout)
+
+
+def _also_at(form: Form, written: str, read: str) -> None:
+    """An expression that is kept under another name than it was written has its line under both."""
+    if (line := form.places.get((form.node, written))) is not None:
+        form.places[form.node, read] = line
+
+
+def _cycle(form: Form) -> AnyAction:
+    limit = form.whole("limit", least=1, most=LARGEST)
+    delay = form.span_or_expression("delay")
+    return Cycle(
+        form.text("cycle", "the id of an activity"), delay or 0, DEFAULT_CYCLE_LIMIT if limit is None else limit
+    )
+
+
+def _raise(form: Form) -> AnyAction:
+    inner = form.inner("raise", "{event: shipped, to: received.input.buyer}")
+    if inner is None:
+        return Raise("", "")
+    action = Raise(inner.name("event", "an event"), inner.expression("to"), inner.template("value"))
+    for key in ("event", "to"):
+        if key not in inner:
+            inner.wrong("", f"it needs {key}")
+    inner.finish()
+    return action
+
+
+def _interrupt(form: Form) -> AnyAction:
+    target = form.expression("interrupt")
+    descendants = form.switch("descendants")
+    return Interrupt("" if target == "self" else target, descendants, form.text("reason"))
+
+
+_EACH: Final = frozenset({"each", "limit", "input"})
+_OPTIONS: Final = frozenset({"queue", "retry", "schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat"})
+KINDS: Final[Mapping[str, Kind]] = {
+    "trigger": Kind(_trigger, frozenset()),
+    "run": Kind(_run, _EACH | _OPTIONS),
+    "flow": Kind(_child, _EACH | {"id", "detached"}),
+    "wait": Kind(_wait, frozenset()),
+    "cycle": Kind(_cycle, frozenset({"limit", "delay"})),
+    "raise": Kind(_raise, frozenset()),
+    "interrupt": Kind(_interrupt, frozenset({"descendants", "reason"})),
+}
+
+# ---------------------------------------------------------------- what it comes after
+
+
+def _with_edges(form: Form, action: AnyAction) -> Node:
+    """The node with its edges. What it says about its only edge belongs to that edge."""
+    edges = _edges(form)
+    when = form.expression("when")
+    otherwise = form.switch("otherwise")
+    if len(edges) == 1:
+        (edge,) = edges
+        if when and not edge.when:
+            _also_at(form, "when", f"after.{edge.source}.when")
+            edge, when = After(edge.source, edge.catch, when, edge.otherwise), ""
+        edges = [After(edge.source, edge.catch, edge.when, edge.otherwise or otherwise)]
+    elif otherwise:
+        form.wrong("otherwise", "otherwise is about one edge, and there are several; write it in after")
+    for edge in edges:
+        if edge.otherwise and (edge.when or edge.catch is not None):
+            key = "otherwise" if "otherwise" in form else "after"
+            form.wrong(key, "otherwise is what happens when no condition holds; it has neither when nor catch itself")
+    join = form.word("join", tuple(Join))
+    return Node(form.node, action, ordered(edges), Join(join) if join else Join.ALL, when)
+
+
+def ordered(edges: Iterable[After]) -> tuple[After, ...]:
+    """Edges in the order in which a definition has them: in which order they were written means nothing."""
+    return tuple(sorted(edges, key=lambda edge: (edge.source, edge.catch is not None)))
+
+
+def _edges(form: Form) -> list[After]:
+    value = form.take("after")
+    if value is None:
+        return []
+    if isinstance(value, documents.Mapping):
+        inner = Form(value, form.node, form.problems, form.places, "after")
+        return [edge for source in value.entries for edge in _edges_from(inner, source)]
+    sources = form.texts("after", "the id of an activity") or ()
+    for source in {source for source in sources if sources.count(source) > 1}:
+        form.wrong("after", f"{quoted(source)} is there twice")
+    return [After(source) for source in dict.fromkeys(sources)]
+
+
+def _edges_from(form: Form, source: str) -> list[After]:
+    """The edges from one activity: one, or with a list several, such as one for errors and one for the rest."""
+    value = form.take(source)
+    edges = [_edge(form, source, one) for one in (value.items if isinstance(value, Sequence) else [value])]
+    for catches in (False, True):
+        if sum((edge.catch is not None) is catches for edge in edges) > 1:
+            form.wrong(source, f"{quoted(source)} is there twice; join the conditions, or the errors to catch")
+            return edges[:1]
+    return edges
+
+
+def _edge(form: Form, source: str, value: Tree | None) -> After:
+    if value is None or (isinstance(value, Scalar) and value.value is None):
+        return After(source)
+    if not isinstance(value, documents.Mapping):
+        form.wrong(source, f"it must be a map such as {{catch: [ValueError]}}, not {shown(value)}")
+        return After(source)
+    inner = Form(value, form.node, form.problems, form.places, form.where(source))
+    edge = After(
+        source, inner.texts("catch", "the name of an error"), inner.expression("when"), inner.switch("otherwise")
+    )
+    inner.finish()
+    return edge

@@ -1,0 +1,78 @@
+"""Problems of a flow: collected, so that all are told at once, each with its line and what was probably meant."""
+
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+from typing import Final
+
+from holdfast.errors import FlowError, FlowProblem
+
+MOST_PROBLEMS: Final = 100
+"""Beyond that many nobody reads on, and a file made to be wrong cannot make the answer long."""
+MOST_SUGGESTIONS: Final = 40
+"""Looking for similar names takes a millisecond for each thousand of them."""
+SHOWN_CHARACTERS: Final = 60
+
+
+class Problems:
+    """What was found so far."""
+
+    def __init__(self) -> None:
+        self._found: list[FlowProblem] = []
+        self._suggestions = 0
+        self.left_out = 0
+
+    def add(self, line: int, message: str, *, node: str = "", suggestion: str = "") -> None:
+        """Something that is wrong. The message begins with the node, if it is about one."""
+        self._add(FlowProblem(line, f"{node}: {message}" if node else message, suggestion, "error", node))
+
+    def warn(self, line: int, message: str, *, node: str = "", suggestion: str = "") -> None:
+        """Something that may be wrong."""
+        self._add(FlowProblem(line, f"{node}: {message}" if node else message, suggestion, "warning", node))
+
+    def _add(self, problem: FlowProblem) -> None:
+        if len(self._found) < MOST_PROBLEMS:
+            self._found.append(problem)
+        else:
+            self.left_out += 1
+
+    def closest(self, word: str, known: Collection[str]) -> str:
+        """The one of `known` that `word` probably was meant to be, or nothing."""
+        self._suggestions += 1
+        if self._suggestions > MOST_SUGGESTIONS:
+            return ""
+        similar = get_close_matches(
+            word, [name for name in known if abs(len(name) - len(word)) <= 3 + len(word) // 3], 1
+        )
+        return similar[0] if similar else ""
+
+    def all(self) -> tuple[FlowProblem, ...]:
+        """Everything, in the order of the lines."""
+        return tuple(sorted(self._found, key=lambda problem: problem.line))
+
+    @property
+    def has_errors(self) -> bool:
+        return any(problem.severity == "error" for problem in self._found)
+
+    def error(self, source: str) -> FlowError:
+        """All of them as one error."""
+        return FlowError("\n".join(self.lines(source)), self.all())
+
+    def lines(self, source: str) -> Iterable[str]:
+        """A line for each problem, as compilers write them."""
+        for problem in self.all():
+            yield shown(problem, source)
+        if self.left_out:
+            yield f"{source}: and {self.left_out:,} more"
+
+
+def shown(problem: FlowProblem, source: str) -> str:
+    """A problem with its place: ``flow.yaml:7: pack: there is no activity "strat" (did you mean start?)``."""
+    place = f"{source}:{problem.line}" if problem.line else source
+    kind = "warning: " if problem.severity == "warning" else ""
+    return f"{place}: {kind}{problem}"
+
+
+def quoted(text: str) -> str:
+    """A text of the user's inside a message, shortened and on one line."""
+    one_line = ascii(text)[1:-1] if not text.isprintable() else text
+    return f'"{one_line[:SHOWN_CHARACTERS]}..."' if len(one_line) > SHOWN_CHARACTERS else f'"{one_line}"'

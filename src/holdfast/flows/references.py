@@ -1,0 +1,126 @@
+"""The expressions of a flow: whether each can be read, and whether what it names has a value by then."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from holdfast.core.flow.definition import FlowDefinition, Node, Trigger
+from holdfast.errors import ExpressionError
+from holdfast.flows.ancestry import Ancestry, rounds
+from holdfast.flows.expressions import Expression, compile_expression
+from holdfast.flows.forms import Places
+from holdfast.flows.occurrences import Found, expressions_of, expressions_of_output
+from holdfast.flows.problems import Problems, quoted
+
+ITEM_NAMES: Final = frozenset({"item", "index"})
+BESIDE_NODES: Final = ITEM_NAMES | {"flow"}
+"""What an expression can name beside activities."""
+NODE_FIELDS: Final = frozenset({"input", "output", "error"})
+ERROR_FIELDS: Final = frozenset({"type", "message"})
+FLOW_FIELDS: Final = frozenset({"id", "name", "version"})
+
+
+def check_expressions(
+    problems: Problems,
+    definition: FlowDefinition,
+    *,
+    nodes: Mapping[str, Node],
+    ancestry: Ancestry,
+    places: Places,
+    unreadable: frozenset[str],
+) -> None:
+    """Add what is wrong with the expressions of a flow."""
+    checker = _References(problems, definition, nodes=nodes, ancestry=ancestry, places=places, unreadable=unreadable)
+    for node in definition.nodes:
+        for found in expressions_of(node):
+            checker.check(node.id, found)
+    for found in expressions_of_output(definition):
+        checker.check("", found)
+
+
+class _References:
+    def __init__(
+        self,
+        problems: Problems,
+        definition: FlowDefinition,
+        *,
+        nodes: Mapping[str, Node],
+        ancestry: Ancestry,
+        places: Places,
+        unreadable: frozenset[str],
+    ) -> None:
+        self._problems = problems
+        self._definition = definition
+        self._nodes = nodes
+        self._ids = {*nodes, *unreadable}
+        self._ancestry = ancestry
+        self._rounds = rounds(nodes, ancestry)
+        self._places = places
+
+    def check(self, node: str, found: Found) -> None:
+        line = self._places.get((node, found.where)) or self._places.get((node, ""), 0)
+        where = found.where.removeprefix(f"after.{found.after}.") if found.after else found.where
+        try:
+            expression = compile_expression(found.text)
+        except ExpressionError as error:
+            column = f", column {error.column}" if error.column else ""
+            self._problems.add(line, f"{where}: {quoted(found.text)} cannot be read{column}: {error}", node=node)
+            return
+        for name in sorted(expression.names):
+            if why := self._why_not(node, found, expression, name):
+                suggestion = self._problems.closest(name, self._ids) if name not in self._ids else ""
+                self._problems.add(line, f"{where}: {why}", node=node, suggestion=suggestion)
+            else:
+                for message, suggestion in self._strange_fields(expression, name):
+                    self._problems.add(line, f"{where}: {message}", node=node, suggestion=suggestion)
+                self._look_at_input(line, node, where, expression, name)
+
+    def _why_not(self, node: str, found: Found, expression: Expression, name: str) -> str:
+        """Why `name` has no value there, or nothing."""
+        if name in ITEM_NAMES and name not in self._ids:
+            return "" if found.sees_item else f"{name} has a value only in the input and id of an activity with each"
+        if name == "flow":
+            return ""
+        if name not in self._ids:
+            hint = f"; a text has quotes of its own: \"'{name}'\"" if expression.text.strip() == name else ""
+            return f"there is no activity {quoted(name)}{hint}"
+        if not node or name not in self._nodes or node in self._ancestry.tangled or name in self._ancestry.tangled:
+            return ""
+        return self._why_too_early(node, found, name)
+
+    def _why_too_early(self, node: str, found: Found, name: str) -> str:
+        base = found.after if found.after in self._ancestry.before else node
+        readable = self._ancestry.before[base] | self._rounds.get(base, 0) | self._rounds.get(node, 0)
+        if found.after in self._ancestry.before:
+            readable |= self._ancestry.bits[base]
+        if readable & self._ancestry.bits[name]:
+            return ""
+        if name == node:
+            return f"{name} has no value before it runs"
+        if found.after and self._ancestry.before[node] & self._ancestry.bits[name]:
+            return f"it is decided when {found.after} has finished, and {name} may not have by then"
+        return f"{name} does not come before it, so it may not have run by then"
+
+    def _strange_fields(self, expression: Expression, name: str) -> Iterator[tuple[str, str]]:
+        """Fields that nothing has, such as ``fox.ouput``."""
+        if name in ITEM_NAMES:
+            return
+        known = FLOW_FIELDS if name == "flow" else NODE_FIELDS
+        for field in sorted(expression.fields(name) - known):
+            yield f"{name} has {', '.join(sorted(known))}, and no {field}", self._problems.closest(field, known)
+        if name != "flow":
+            for field in sorted(expression.fields(name, "error") - ERROR_FIELDS):
+                yield f"{name}.error has type and message, and no {field}", self._problems.closest(field, ERROR_FIELDS)
+
+    def _look_at_input(self, line: int, node: str, where: str, expression: Expression, name: str) -> None:
+        """A field of the trigger's input that the flow does not declare."""
+        declared = self._definition.input
+        trigger = self._nodes.get(name)
+        if not declared or trigger is None or not isinstance(trigger.action, Trigger):
+            return
+        for field in sorted(expression.fields(name, "input") - declared.keys()):
+            self._problems.warn(
+                line,
+                f"{where}: the input of the flow has no {quoted(field)}",
+                node=node,
+                suggestion=self._problems.closest(field, declared),
+            )

@@ -1,0 +1,246 @@
+"""Mistakes in flows: everything that is wrong is told at once, each with its line and what was probably meant."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.flows.writing import BOTH, HEAD, SAMPLES, load, problem_of, problems_of, with_nodes
+
+from holdfast.core.flow.definition import graph_of
+from holdfast.errors import FlowError
+from holdfast.flows import documents
+from holdfast.flows.checking import Known
+from holdfast.flows.loading import load_file, load_text
+
+
+def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
+    with pytest.raises(FlowError) as caught:
+        load_file(SAMPLES / "broken.yaml", Known(activities={"shop.pack"}))
+    told = {problem.line: str(problem) for problem in caught.value.problems}
+    assert list(told) == list(range(5, 17))
+    assert len(caught.value.problems) == len(told)
+    expected = {
+        5: '"no.such.activity"',
+        6: "did you mean start?",
+        7: "circle: b -> c -> b",
+        8: "circle: c -> b -> c",
+        9: "nothing leads to it",
+        10: "column 16",
+        11: '"nobody"',
+        12: "attempts must be 1 or more",
+        13: "did you mean queue?",
+        14: "it does nothing",
+        15: "run and wait at once",
+        16: "start is one already",
+    }
+    for line, said in expected.items():
+        assert said in told[line]
+    assert str(caught.value).splitlines()[1].startswith(f"{SAMPLES / 'broken.yaml'}:6: a2: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{run: x, after: sart}", 'no activity "sart" for it to come after (did you mean start?)'),
+        ("{rnu: x, after: start}", 'no key "rnu" here (did you mean run?)'),
+        ("{run: x, after: start, delay: 1h}", "delay goes with cycle, not with run"),
+        ("{run: x, after: start, limit: 3}", "limit goes with each"),
+        ("{run: '', after: start}", "run must be the name of an activity"),
+        ("{run: x, after: start, queue: [a]}", "queue must be the name of a queue, not a list"),
+        ("{run: x, after: start, retry: 5}", "retry must be a map"),
+        ("{run: x, after: start, retry: {attempts: 0}}", "attempts must be 1 or more"),
+        ("{run: x, after: start, retry: {attempts: five}}", "attempts must be 1 or more"),
+        ("{run: x, after: start, retry: {backoff: 0.5}}", "backoff must be a number of at least 1"),
+        ("{run: x, after: start, retry: {initial: 2m, maximum: 1m}}", "at least as long as initial"),
+        ("{run: x, after: start, retry: {jitter: 1}}", "jitter must be true or false"),
+        ("{run: x, after: start, retry: {atempts: 1}}", 'no key "atempts" here (did you mean attempts?)'),
+        ("{run: x, after: start, heartbeat: soon}", "heartbeat must be a number of seconds or a text such as"),
+        ("{run: x, after: start, heartbeat: -1}", "heartbeat must be 0 to"),
+        ("{run: x, after: start, heartbeat: 0}", "longer than 0"),
+        ("{run: x, after: start, heartbeat: .inf}", "no number that JSON has"),
+        ("{run: x, after: start, when: ''}", "when must be an expression"),
+        ("{run: x, after: start, when: 5}", "when must be an expression, not 5"),
+        ("{run: x, after: start, join: both}", "join must be one of all, any"),
+        ("{run: x, after: start, input: {name: hello}}", "\"'hello'\""),
+        ("{run: x, after: start, input: {name: start.ouput}}", "no ouput (did you mean output?)"),
+        ("{run: x, after: start, input: start.error.mesage}", "no mesage (did you mean message?)"),
+        ("{run: x, after: start, input: flow.nmae}", "no nmae (did you mean name?)"),
+        ("{run: x, after: start, input: item}", "item has a value only"),
+        ("{run: x, after: start, input: it.output}", "it has no value before it runs"),
+        ("{run: x, after: start, input: 'start.input +'}", "cannot be read, column"),
+        ("{run: x, after: start, each: item.x}", "item has a value only"),
+        ("{run: x, after: start, each: 5}", "each must be an expression"),
+        ("{run: x, after: start, each: start.input, limit: 0}", "limit must be a whole number from 1"),
+        ("{run: x, after: [start, start]}", '"start" is there twice'),
+        ("{run: x, after: {start: {catch: []}}}", "catch must be the name of an error"),
+        ("{run: x, after: {start: {cach: E}}}", 'no key "cach" here (did you mean catch?)'),
+        ("{run: x, after: {start: soon}}", "it must be a map such as {catch"),
+        ("{run: x, after: {start: [{}, {}]}}", "is there twice"),
+        ("{run: x, after: {start: {otherwise: true, when: true}}}", "neither when nor catch"),
+        ("{run: x, after: start, otherwise: true}", "no condition after start holds, and there is none"),
+        ("{run: x}", "nothing leads to it"),
+        ("{run: x, after: it}", "circle: it -> it"),
+        ("{wait: {}, after: start}", "it needs an event or a timer"),
+        ("{wait: {event: e, timer: 1s}, after: start}", "timer is for a wait without an event"),
+        ("{wait: e, after: start}", "wait must be a map"),
+        ("{cycle: start, after: start}", "cannot go back to the trigger"),
+        ("{cycle: strat, after: start}", 'no activity "strat" to go back to (did you mean start?)'),
+        ("{cycle: it, after: start}", "which does not come before it"),
+        ("{raise: {event: e}, after: start}", "raise: it needs to"),
+        ("{trigger: false}", "trigger must be true"),
+        ("{each: start.input, after: start}", "it does nothing"),
+        ("nothing", "it must be a map such as {run"),
+        ("[]", "it must be a map such as {run"),
+        ("", "it must be a map such as {run"),
+        ("{run: x, after: start, on: y}", "on alone is read as true"),
+        ("{run: x, after: start, input: {a: yes}}", "yes alone is read as true"),
+        ("{run: &x x, after: start}", "anchors such as &x"),
+        ("{run: !x x, after: start}", "tags such as"),
+        ("{run: !!python/object/apply:os.system x, after: start}", "tags such as"),
+        ("{run: x, run: y, after: start}", '"run" is there twice; it is in line 4, too'),
+        ("{run: x, after: start, input: {1: 2}}", 'key "1" is no text here'),
+        ("{run: x, after: start, input: {[1]: 2}}", "a key must be a text"),
+    ],
+)
+def test_what_is_wrong_with_an_activity_is_told(line: str, said: str) -> None:
+    told = problems_of(f"{HEAD}  it: {line}\n")
+    assert {number for number, _ in told} == {4}
+    assert said in told[0][1]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("", 1, "the file is empty"),
+        ("# only a comment\n", 1, "the file is empty"),
+        ("just a text", 1, "a flow is a map"),
+        ("- a\n- b", 1, "a flow is a map"),
+        ("flow: f\nactivities: {}", 2, "activities must be a map with a trigger"),
+        ("flow: f", 1, "activities must be a map with a trigger"),
+        ("activities:\n  a: {trigger: true}", 1, "it has no name"),
+        ("flow: f\nactivities:\n  a: {trigger: true}\n---\nflow: g", 4, "a second document begins"),
+        ("flow: f\nactivities:\n\ta: {trigger: true}", 3, "a tab?"),
+        ("flow: f\nactivities: [", 2, "it is no YAML"),
+        ("flow: f\nactivity:\n  a: {trigger: true}", 2, "did you mean activities?"),
+        (HEAD + "policy: drian", 4, "did you mean drain?"),
+        (HEAD + "input: {a: int}", 4, "did you mean integer?"),
+        (HEAD + "input: [a]", 4, "input must be a map"),
+        (HEAD + "output: nobody.output", 4, 'no activity "nobody"'),
+        (HEAD + "  start: {trigger: true}", 4, '"start" is there twice'),
+        (HEAD + "  for: {run: a, after: start}", 4, "for means something else in expressions"),
+        (HEAD + "  a-b: {run: a, after: start}", 4, "letters, digits and _"),
+        (HEAD + "  item: {run: a, after: start}", 4, "item means something else"),
+        (HEAD + "  a: &a {run: a, after: start}\n  b: *a\n", 4, "anchors such as &a"),
+        ("flow: f\nactivities:\n  a: {run: x}", 3, "nothing leads to it"),
+        ("flow: f\nactivities:\n  a: {run: x, after: a}", 2, "it has no trigger"),
+        ("flow: a\x00b", 1, "it is no YAML"),
+        ("flow: \ud800", 1, "no text in Unicode"),
+        ("flow: f\nactivities: " + "[" * 200, 2, "nest at most"),
+        ("flow: " + "x" * documents.LARGEST_BYTES, 1, "bytes, and a flow has at most"),
+        ("flow: f\nactivities: [" + "a," * 110_000 + "]", 2, "at most 100,000 values"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(text: str, line: int, said: str) -> None:
+    assert any(number == line and said in message for number, message in problems_of(text))
+
+
+def test_an_alias_bomb_is_refused_without_being_expanded() -> None:
+    bomb = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    told = problems_of(bomb)
+    assert any("aliases such as *a0" in message for _, message in told)
+
+
+def test_lines_are_those_of_the_keys_also_when_an_activity_has_several() -> None:
+    first = with_nodes("it:", "  run: x", "  after:", "    start:", "      when: start.input >", "  queue: ''")
+    text = first + with_nodes("  input:", "    a: 1", "    b:", "      - 1", "      - nobody.output").removeprefix(HEAD)
+    assert [line for line, _ in problems_of(text)] == [8, 9, 14]
+
+
+def test_an_activity_may_only_read_what_comes_before_it() -> None:
+    head = HEAD + BOTH
+    assert "b does not come before it" in problem_of(f"{head}  it: {{run: x, after: a, input: b.output}}")
+    assert "b does not come before it" in problem_of(f"{head}  it: {{run: x, after: a, when: b.output}}")
+    assert "when a has finished, and b may not" in problem_of(
+        f"{head}  it: {{run: x, after: {{a: {{when: b.output}}, b: {{}}}}}}"
+    )
+    load(f"{head}  it: {{run: x, after: [a, b], when: b.output, input: [a.error, start.input]}}\noutput: it.output")
+
+
+def test_K8_inside_a_cycle_the_earlier_round_can_be_read() -> None:
+    text = with_nodes(
+        "a: {run: a, after: start, input: [a.output, b.output, again.input]}",
+        "b: {run: b, after: a}",
+        "again: {cycle: a, after: b, when: b.output}",
+        "other: {run: c, after: start, input: b.output}",
+    )
+    assert problems_of(text) == [(7, "other: input: b does not come before it, so it may not have run by then")]
+
+
+def test_fields_that_the_flow_does_not_declare_are_a_warning() -> None:
+    text = HEAD + "  it: {run: x, after: start, input: start.input.orderid}\ninput: {order_id: string}"
+    (warning,) = load_text(text, "flow.yaml").warnings
+    assert (warning.line, warning.severity, warning.suggestion) == (4, "warning", "order_id")
+
+
+def test_a_flow_has_at_most_1000_activities() -> None:
+    names = [f"n{number}" for number in range(1_000)]
+    text = HEAD + "".join(f"  {name}: {{run: x, after: start}}\n" for name in names)
+    assert "at most 1,000 activities, not 1,001" in problem_of(text)
+    load(text[: text.rindex("  n999")])
+
+
+def test_very_many_problems_are_counted() -> None:
+    text = HEAD + "".join(f"  n{number}: {{run: x, after: strat}}\n" for number in range(500))
+    with pytest.raises(FlowError, match="and 400 more"):
+        load(text)
+
+
+def test_a_circle_is_named_once_for_each_of_its_lines() -> None:
+    text = with_nodes(
+        "a: {run: x, after: [start, c]}", "b: {run: x, after: a}", "c: {run: x, after: b}", "d: {run: x, after: c}"
+    )
+    told = problems_of(text)
+    assert [line for line, _ in told] == [4, 5, 6]
+    assert "b -> c -> a -> b" in told[1][1]
+
+
+def test_a_file_that_cannot_be_read_is_a_flow_error(tmp_path: Path) -> None:
+    with pytest.raises(FlowError, match="cannot be read"):
+        load_file(tmp_path / "none.yaml")
+    with pytest.raises(FlowError, match="cannot be read"):
+        load_file(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"flow: f\n# \xe9")
+    with pytest.raises(FlowError, match=r"latin\.yaml:2: it is no text in UTF-8"):
+        load_file(tmp_path / "latin.yaml")
+    (tmp_path / "bom.yaml").write_bytes(b"\xef\xbb\xbf" + HEAD.encode().replace(b"\n", b"\r\n"))
+    assert load_file(tmp_path / "bom.yaml").definition.name == "f"
+
+
+KEYS = (
+    ["run", "flow", "wait", "cycle", "raise", "interrupt", "trigger", "after", "when", "each", "limit", "input"],
+    ["retry", "attempts", "event", "timeout", "timer", "join", "otherwise", "catch", "start", "a", "to", "id"],
+)
+WORDS = ["start", "a.output", "start.input.x > 1", "1h", "self", "any", "yes", "x.y"]
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.sampled_from(WORDS),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*KEYS[0], *KEYS[1]]), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["start", "a", "b", "c", "for"]), JUNK, max_size=5), JUNK)
+def test_the_checker_never_crashes_on_junk(activities: object, output: object) -> None:
+    document = {"flow": "f", "activities": activities, "output": output}
+    with suppress(FlowError):
+        graph_of(load(json.dumps(document)))
+
+
+@given(st.text(st.sampled_from(list("ab:{}[]&*!-|>#'\"\n \t,?%@`\\0")), max_size=40))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with suppress(FlowError):
+        load(text)
