@@ -6,7 +6,6 @@ the library gives. Everything else is CEL by the library (decision 22).
 Values are those of JSON, in and out. Beyond them, a duration comes out as seconds and a timestamp as text.
 """
 
-import itertools
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -14,7 +13,7 @@ from typing import Any, Final, cast
 
 from holdfast.errors import ExpressionError
 from holdfast.flows.cel import Program, compile_program
-from holdfast.flows.scanner import KEYWORDS, RESERVED, TYPES, Paths, Uses, add_path, scan
+from holdfast.flows.scanner import KEYWORDS, RESERVED, TYPES, Paths, Uses, scan
 from holdfast.flows.work import check_work
 
 LONGEST_CHARACTERS: Final = 4_096
@@ -25,6 +24,7 @@ _PATH: Final = re.compile(
     rf"""(?P<root>{_FIELD})(?P<steps>(?:\.{_FIELD}|\[(?:0|[1-9][0-9]{{0,8}})\]|\["[^"\\\n]*"\]|\['[^'\\\n]*'\]){{0,24}})"""
 )
 _STEP: Final = re.compile(r"""\.(\w+)|\[([0-9]+)\]|\["([^"]*)"\]|\['([^']*)'\]""")
+_NO_VARIABLES: Final = RESERVED | TYPES
 _WORDS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _DECIMAL: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,18}")
@@ -32,13 +32,14 @@ _TEXT: Final = re.compile(r""""[^"\\\n\r]*"|'[^'\\\n\r]*'""")
 
 
 class Expression:
-    """A compiled expression. `names` are the variables that it reads."""
+    """A compiled expression. `names` are the variables that it reads, `paths` what of each."""
 
-    __slots__ = ("names", "text")
+    __slots__ = ("names", "paths", "text")
 
-    def __init__(self, text: str, names: frozenset[str]) -> None:
+    def __init__(self, text: str, paths: Paths) -> None:
         self.text = text
-        self.names = names
+        self.paths = paths
+        self.names = frozenset(paths)
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Its value. What goes wrong is an `ExpressionError` that says what is missing."""
@@ -46,13 +47,10 @@ class Expression:
 
     def fields(self, *path: str) -> frozenset[str]:
         """The fields that it selects at a path of fields, such as ``fields("fox", "output")``."""
-        paths: Paths | None = self._paths()
+        paths: Paths | None = self.paths
         for name in path:
             paths = paths.get(name) if paths else None
         return frozenset(paths or ())
-
-    def _paths(self) -> Paths:
-        return {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
@@ -64,7 +62,7 @@ class Literal(Expression):
     __slots__ = ("_value",)
 
     def __init__(self, text: str, value: Any) -> None:
-        super().__init__(text, frozenset())
+        super().__init__(text, {})
         self._value = value
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:  # noqa: ARG002  # every expression takes them
@@ -77,7 +75,7 @@ class Path(Expression):
     __slots__ = ("_root", "_steps")
 
     def __init__(self, text: str, root: str, steps: tuple[str | int, ...]) -> None:
-        super().__init__(text, frozenset({root}))
+        super().__init__(text, _as_paths(root, steps))
         self._root = root
         self._steps = steps
 
@@ -94,12 +92,6 @@ class Path(Expression):
             value = value[step]
         return value
 
-    def _paths(self) -> Paths:
-        paths: Paths = {}
-        names = itertools.takewhile(lambda step: isinstance(step, str), self._steps)
-        add_path(paths, [self._root, *map(str, names)])
-        return paths
-
 
 class Computed(Expression):
     """Anything else: a program of the library."""
@@ -107,15 +99,12 @@ class Computed(Expression):
     __slots__ = ("_program", "_uses")
 
     def __init__(self, text: str, program: Program, uses: Uses) -> None:
-        super().__init__(text, frozenset(uses.paths))
+        super().__init__(text, uses.paths)
         self._program = program
         self._uses = uses
 
-    def _paths(self) -> Paths:
-        return self._uses.paths
-
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        read = _what_is_read(self._uses.paths, variables)
+        read = _what_is_read(self.paths, variables)
         check_work(self.text, self._uses, read)
         try:
             return self._program.run(read)
@@ -129,13 +118,22 @@ def compile_expression(text: str) -> Expression:
     if len(text) > LONGEST_CHARACTERS:
         raise ExpressionError(f"an expression has at most {LONGEST_CHARACTERS:,} characters, not {len(text):,}")
     bare = text.strip(" ")
-    if (literal := _literal(text, bare)) is not None:
-        return literal
     match = _PATH.fullmatch(bare)
-    if match and match["root"] not in RESERVED | TYPES:
+    if match is None and (literal := _literal(text, bare)) is not None:
+        return literal
+    if match and match["root"] not in _NO_VARIABLES:
         return Path(text, match["root"], tuple(map(_step, _STEP.findall(match["steps"]))))
     program = compile_program(text)
     return Computed(text, program, scan(text))
+
+
+def _as_paths(root: str, steps: tuple[str | int, ...]) -> Paths:
+    """What a path reads: its fields, up to the first place in a list."""
+    inner: Paths | None = None
+    for place in range(len(steps) - 1, -1, -1):
+        step = steps[place]
+        inner = {step: inner} if isinstance(step, str) else None
+    return {root: inner}
 
 
 def _literal(text: str, bare: str) -> Literal | None:

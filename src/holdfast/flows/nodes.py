@@ -1,6 +1,7 @@
 """One activity of a flow, as YAML says it: its kind, its options, and what it comes after."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Final, NamedTuple
 
 from holdfast.authoring.options import LARGEST
@@ -51,8 +52,8 @@ class ReadNode(NamedTuple):
 
 def read_node(form: Form) -> ReadNode:
     """The node of a form. What is wrong is noted; what can be read is there."""
-    present = [kind for kind in KINDS if kind in form]
-    keys = frozenset[str]().union(*(KINDS[kind].keys for kind in present or KINDS)) | _COMMON | {*present}
+    present = tuple(kind for kind in KINDS if kind in form.tree.entries)
+    keys = _keys_of(present)
     action: AnyAction = KINDS[present[0]].read(form) if present else NOTHING
     if len(present) > 1:
         form.wrong(present[1], f"it is {' and '.join(present)} at once; divide it into several activities")
@@ -61,8 +62,7 @@ def read_node(form: Form) -> ReadNode:
     if "trigger" not in present or len(present) > 1:
         node = _with_edges(form, action)
     else:
-        node = Node(form.node, action)
-        keys -= _COMMON
+        node = Node(form.node, action, line=form.places[form.node, ""])
         if "after" in form:
             form.wrong("after", "it is the trigger, and nothing comes before that")
             form.take("after")
@@ -70,14 +70,23 @@ def read_node(form: Form) -> ReadNode:
     return ReadNode(node, is_whole=len(present) == 1)
 
 
-def _tell_strange_keys(form: Form, present: list[str], keys: frozenset[str]) -> None:
+@cache
+def _keys_of(present: tuple[str, ...]) -> frozenset[str]:
+    """The keys that an activity of these kinds can have; one of no kind could be of any."""
+    keys = frozenset(present or KINDS).union(*(KINDS[kind].keys for kind in present or KINDS))
+    return keys if present == ("trigger",) else keys | _COMMON
+
+
+def _tell_strange_keys(form: Form, present: tuple[str, ...], keys: frozenset[str]) -> None:
     """Keys of another kind are told as such, others with what they resemble."""
-    for key in form:
+    strange = form.tree.entries.keys() - keys
+    for key in sorted(strange):
         owners = [kind for kind, (_, its_keys) in KINDS.items() if key in its_keys]
-        if key not in keys and owners and present:
+        if owners and present:
             form.take(key)
             form.wrong(key, f"{key} goes with {' or '.join(owners)}, not with {present[0]}")
-    form.finish(*keys, *(KINDS if not present else ()))
+    if strange:
+        form.finish(*keys)
 
 
 # ---------------------------------------------------------------- what it does
@@ -245,7 +254,7 @@ def _with_edges(form: Form, action: AnyAction) -> Node:
             key = "otherwise" if "otherwise" in form else "after"
             form.wrong(key, "otherwise is what happens when no condition holds; it has neither when nor catch itself")
     join = form.word("join", tuple(Join))
-    return Node(form.node, action, ordered(edges), Join(join) if join else Join.ALL, when)
+    return Node(form.node, action, ordered(edges), Join(join) if join else Join.ALL, when, form.places[form.node, ""])
 
 
 def ordered(edges: Iterable[After]) -> tuple[After, ...]:

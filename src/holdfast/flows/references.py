@@ -55,6 +55,7 @@ class _References:
         self._ancestry = ancestry
         self._rounds = rounds(nodes, ancestry)
         self._places = places
+        self._trigger = next((node.id for node in nodes.values() if isinstance(node.action, Trigger)), "")
 
     def check(self, node: str, found: Found) -> None:
         line = self._places.get((node, found.where)) or self._places.get((node, ""), 0)
@@ -65,14 +66,13 @@ class _References:
             column = f", column {error.column}" if error.column else ""
             self._problems.add(line, f"{where}: {quoted(found.text)} cannot be read{column}: {error}", node=node)
             return
-        for name in sorted(expression.names):
+        for name in sorted(expression.names) if len(expression.names) > 1 else expression.names:
             if why := self._why_not(node, found, expression, name):
                 suggestion = self._problems.closest(name, self._ids) if name not in self._ids else ""
                 self._problems.add(line, f"{where}: {why}", node=node, suggestion=suggestion)
             else:
                 for message, suggestion in self._strange_fields(expression, name):
                     self._problems.add(line, f"{where}: {message}", node=node, suggestion=suggestion)
-                self._look_at_input(line, node, where, expression, name)
 
     def _why_not(self, node: str, found: Found, expression: Expression, name: str) -> str:
         """Why `name` has no value there, or nothing."""
@@ -101,26 +101,16 @@ class _References:
         return f"{name} does not come before it, so it may not have run by then"
 
     def _strange_fields(self, expression: Expression, name: str) -> Iterator[tuple[str, str]]:
-        """Fields that nothing has, such as ``fox.ouput``."""
-        if name in ITEM_NAMES:
+        """Fields that nothing has, such as ``fox.ouput``, with what was meant."""
+        fields = expression.paths[name]
+        if not fields or name in ITEM_NAMES:
             return
         known = FLOW_FIELDS if name == "flow" else NODE_FIELDS
-        for field in sorted(expression.fields(name) - known):
+        for field in sorted(fields.keys() - known):
             yield f"{name} has {', '.join(sorted(known))}, and no {field}", self._problems.closest(field, known)
-        if name != "flow":
-            for field in sorted(expression.fields(name, "error") - ERROR_FIELDS):
-                yield f"{name}.error has type and message, and no {field}", self._problems.closest(field, ERROR_FIELDS)
-
-    def _look_at_input(self, line: int, node: str, where: str, expression: Expression, name: str) -> None:
-        """A field of the trigger's input that the flow does not declare."""
-        declared = self._definition.input
-        trigger = self._nodes.get(name)
-        if not declared or trigger is None or not isinstance(trigger.action, Trigger):
-            return
-        for field in sorted(expression.fields(name, "input") - declared.keys()):
-            self._problems.warn(
-                line,
-                f"{where}: the input of the flow has no {quoted(field)}",
-                node=node,
-                suggestion=self._problems.closest(field, declared),
-            )
+        for field in sorted(expression.fields(name, "error") - ERROR_FIELDS) if "error" in fields else ():
+            yield f"{name}.error has type and message, and no {field}", self._problems.closest(field, ERROR_FIELDS)
+        if name == self._trigger and self._definition.input:
+            declared = self._definition.input
+            for field in sorted(expression.fields(name, "input") - declared.keys()):
+                yield f"the input of the flow has no {quoted(field)}", self._problems.closest(field, declared)

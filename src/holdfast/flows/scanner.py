@@ -6,7 +6,6 @@ only what is read is handed over, and what the work can grow to is known before 
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, NamedTuple
@@ -59,6 +58,9 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+_OPENING: Final = frozenset("([{")
+_CLOSING: Final = frozenset(")]}")
+
 
 class Token(NamedTuple):
     """A piece of the text that means something, and where it begins."""
@@ -96,32 +98,30 @@ class _Bracket:
 
 def scan(text: str) -> Uses:
     """What `text` uses. A function that CEL does not have is an `ExpressionError`."""
-    tokens = list(_tokens(text))
+    tokens = [
+        Token(match.lastgroup or "", match.group(), match.start())
+        for match in _TOKEN.finditer(text)
+        if match.lastgroup != "space"
+    ]
     uses = Uses(tokens=len(tokens))
     open_brackets: list[_Bracket] = []
-    for place, token in enumerate(tokens):
-        before = tokens[place - 1].text if place else ""
-        after = tokens[place + 1].text if place + 1 < len(tokens) else ""
-        if token.kind == "name":
-            if after == "(":
-                _check_function(token, is_method=before == ".")
+    before = ""
+    for place, (kind, word, _) in enumerate(tokens):
+        if kind == "name":
+            if place + 1 < len(tokens) and tokens[place + 1].text == "(":
+                _check_function(tokens[place], is_method=before == ".")
             elif before != ".":
                 _add_variable(uses, tokens, place, open_brackets)
-        elif token.text in {"(", "[", "{"}:
-            open_brackets.append(_opened(uses, tokens, place, open_brackets))
-        elif token.text in {")", "]", "}"} and token.kind == "sign":
-            open_brackets.pop()
-        elif token.text == "+" and token.kind == "sign":
-            uses.additions += 1
-            uses.outer_additions += not any(bracket.is_macro for bracket in open_brackets)
+        elif kind == "sign":
+            if word in _OPENING:
+                open_brackets.append(_opened(uses, tokens, place, open_brackets))
+            elif word in _CLOSING:
+                open_brackets.pop()
+            elif word == "+":
+                uses.additions += 1
+                uses.outer_additions += not any(bracket.is_macro for bracket in open_brackets)
+        before = word
     return uses
-
-
-def _tokens(text: str) -> Iterator[Token]:
-    for match in _TOKEN.finditer(text):
-        kind = match.lastgroup or "sign"
-        if kind != "space":
-            yield Token(kind, match.group(), match.start())
 
 
 def _opened(uses: Uses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> _Bracket:
