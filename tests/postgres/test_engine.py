@@ -83,7 +83,7 @@ def test_G5_what_one_process_commits_wakes_another(postgres: Place, notify: bool
     """An activity of a queue that only the other serves, and an event from a client for a workflow of another."""
 
     async def scenario() -> None:
-        here = engine(postgres, notify=notify)
+        here = engine(postgres, notify=notify, queues=["default"])
         there = engine(postgres, notify=notify, queues=["elsewhere"])
         async with here, there:
             assert await asyncio.wait_for(here.run(asks_elsewhere, 1), PATIENCE_SECONDS) == 11

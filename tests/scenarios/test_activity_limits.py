@@ -178,7 +178,7 @@ def test_A5_schedule_to_start_ends_an_attempt_that_nobody_takes() -> None:
     async def waits() -> None:
         raise AssertionError("it must not run")
 
-    cause, states, _ = outcome_of(waits)
+    cause, states, _ = outcome_of(waits, queues=["default"])
     assert isinstance(cause, hf.ActivityTimedOut)
     assert "waits did not begin within its schedule_to_start of" in str(cause)
     assert states == [AttemptState.TIMED_OUT]

@@ -57,6 +57,16 @@ async def sleeps() -> None:
 EVERYTHING: dict[str, Any] = {"workflows": [holding, steps, sleeps], "activities": [held, quick]}
 
 
+@hf.activity(queue="parcels")
+async def packed(name: str) -> str:
+    return f"packed {name}"
+
+
+@hf.workflow
+async def packing(name: str) -> str:
+    return await packed(name)
+
+
 def worker_of(client: hf.Client, **options: Any) -> hf.Worker:
     return hf.Worker(client, **{**EVERYTHING, **options})
 
@@ -80,6 +90,31 @@ def test_C1_a_worker_runs_what_its_own_client_and_others_start(store: str) -> No
             await client.start(steps, 5, id="left")
             async with worker_of(client):
                 assert await other.get("left").result(timeout=10) == 5, "the client goes on, also with another worker"
+        sound(store)
+
+    together(scenario())
+
+
+def test_a_worker_that_is_told_no_queues_serves_those_of_its_activities(store: str) -> None:
+    async def scenario() -> None:
+        async with (
+            await connect(store) as client,
+            await connect(store) as other,
+            hf.Worker(client, workflows=[packing], activities=[packed], queues=["default"]),
+        ):
+            waiting = await client.start(packing, "hat", id="hat")
+
+            async def it_waits_for_somebody_else() -> bool:
+                served = {queue.name: bool(queue.served_by) for queue in await other.queues()}
+                return served == {"default": True, "parcels": False}
+
+            await told(it_waits_for_somebody_else)
+            async with hf.Worker(other, activities=[packed]):
+                served = sorted(view.queues for view in await client.workers())
+                assert served == [["default"], ["default", "parcels"]]
+                assert await waiting.result(timeout=10) == "packed hat"
+        async with hf.Engine(store, workflows=[packing], activities=[packed]) as engine:
+            assert await engine.run(packing, "cap", id="cap") == "packed cap", "an engine does as a worker does"
         sound(store)
 
     together(scenario())

@@ -13,6 +13,7 @@ from holdfast.authoring.activity import Activity
 from holdfast.authoring.known_errors import known_errors
 from holdfast.authoring.options import several
 from holdfast.authoring.workflow import Workflow
+from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import DuplicateName, UnknownActivity, UnknownWorkflow, UsageError
 from holdfast.payloads.failures import resolve_builtin
 
@@ -65,6 +66,14 @@ class Registry:
             if source is not None and Path(source).is_file():
                 digest.update(Path(source).read_bytes())
         return digest.hexdigest()[:BUILD_DIGITS]
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """What is served where nobody says which queues: the default one, and those of the activities here.
+
+        So no activity that is known here waits for a worker that never comes.
+        """
+        return tuple(sorted({DEFAULT_QUEUE, *(activity.options.queue for activity in self.activities.values())}))
 
     def workflow(self, name: str) -> Workflow[..., Any]:
         """The workflow of that name."""

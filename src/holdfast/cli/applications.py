@@ -9,10 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from holdfast.authoring.activity import Activity
 from holdfast.authoring.workflow import Workflow
 from holdfast.cli.stores import is_there
-from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import HoldfastError, UsageError
 
 
@@ -22,13 +20,6 @@ class Application:
 
     module: ModuleType
     workflow: Workflow[..., Any]
-
-    @property
-    def queues(self) -> list[str]:
-        """The queues of all activities of the module, so that none waits for a worker that never comes."""
-        values: list[Any] = list(vars(self.module).values())
-        activities = [cast(Activity[..., Any], value) for value in values if isinstance(value, Activity)]
-        return sorted({DEFAULT_QUEUE, *(activity.options.queue for activity in activities)})
 
 
 def load_application(target: str) -> Application:

@@ -106,7 +106,7 @@ def run(
 
 
 async def _run(wish: Wish, console: Console, *, as_json: bool) -> Any:
-    async with Engine(wish.path, modules=[wish.application.module], queues=wish.application.queues) as engine:
+    async with Engine(wish.path, modules=[wish.application.module]) as engine:
         before = await engine.store.find(InstanceId(wish.id))
         handle = await _begin(engine, wish, before)
         store = engine.store

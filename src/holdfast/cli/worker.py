@@ -100,9 +100,8 @@ def worker(
 
 
 def _queues(option: str | None, registry: Registry) -> list[str]:
-    theirs = {activity.options.queue for activity in registry.activities.values()}
     if option is None:
-        return sorted({DEFAULT_QUEUE, *theirs})
+        return list(registry.queues)
     names = [name.strip() for name in option.split(",")]
     if not all(names):
         raise UsageError(f"--queues {option!r} has an empty name; write --queues A,B")

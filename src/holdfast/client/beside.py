@@ -109,13 +109,16 @@ class Beside:
         raise NotImplementedError
 
 
-def worker_options(*, queues: Iterable[str], max_activities: int, cache_size: int, lease: Duration) -> Options:
-    """What a worker is told, checked."""
+def worker_options(
+    registry: Registry, *, queues: Iterable[str] | None, max_activities: int, cache_size: int, lease: Duration
+) -> Options:
+    """What a worker is told, checked. Without `queues` it serves those of the activities it has, and the default."""
+    served = registry.queues if queues is None else several(queues, "queues")
     lease_ms = timeout_milliseconds(lease, "lease")
     if lease_ms is None:
         raise InvalidOption("lease must be a number of seconds or a timedelta, not None")
     return {
-        "queues": tuple(checked_name(queue, "a queue") for queue in several(queues, "queues")),
+        "queues": tuple(checked_name(queue, "a queue") for queue in served),
         "max_activities": whole_number(max_activities, "max_activities", least=1),
         "cache_size": whole_number(cache_size, "cache_size", least=0),
         "lease_ms": lease_ms,

@@ -13,7 +13,6 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, worker_options
 from holdfast.client.client import Client
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
-from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import InvalidOption, UsageError
 from holdfast.runtime.providers import Providers, SystemProviders
 from holdfast.runtime.surroundings import Surroundings
@@ -31,6 +30,7 @@ class Engine(Client):
     """Runs workflows in this process: ``async with Engine("shop.db", modules=[shop]) as engine: ...``
 
     `store` is a path, or a URL (``postgresql://``); ``:memory:`` keeps everything in a private temporary file.
+    It serves `queues`, else `default` and those of the activities that it has.
     `durability="relaxed"` does not wait for the disk: after a power cut the newest steps may be gone, though never
     inconsistent.
     """
@@ -43,16 +43,19 @@ class Engine(Client):
         workflows: Iterable[Workflow[..., Any]] = (),
         activities: Iterable[Activity[..., Any]] = (),
         flows: Iterable[Workflow[..., Any]] = (),
-        queues: Iterable[str] = (DEFAULT_QUEUE,),
+        queues: Iterable[str] | None = None,
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,
         lease: Duration = WORKER_LEASE_MS / 1000,
         durability: str = "full",
         surroundings: Surroundings | None = None,
     ) -> None:
-        self._options = worker_options(queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease)
+        registry = Registry(modules, workflows, activities, flows)
+        self._options = worker_options(
+            registry, queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease
+        )
         world = surroundings or Surroundings()
-        super().__init__(open_store(store, durability, world), Registry(modules, workflows, activities, flows), world)
+        super().__init__(open_store(store, durability, world), registry, world)
         self._missed: set[str] = set()
 
     async def __aenter__(self) -> Self:

@@ -12,7 +12,6 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, worker_options
 from holdfast.client.client import Client
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
-from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import UsageError
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
 from holdfast.runtime.worker import Worker as Inner
@@ -21,8 +20,9 @@ from holdfast.runtime.worker import Worker as Inner
 class Worker:
     """Runs workflows and activities from the store of a client: ``await hf.Worker(client, modules=[shop]).run()``
 
-    It takes activities from the `queues` it serves and runs at most `max_activities` of them at once. Others take its
-    work over when its `lease` has run out without a sign of it. A client has one worker at most.
+    It takes activities from the `queues` it serves (else `default` and those of the activities that it has) and runs
+    at most `max_activities` of them at once. Others take its work over when its `lease` has run out without a sign of
+    it. A client has one worker at most.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Worker:
         workflows: Iterable[Workflow[..., Any]] = (),
         activities: Iterable[Activity[..., Any]] = (),
         flows: Iterable[Workflow[..., Any]] = (),
-        queues: Iterable[str] = (DEFAULT_QUEUE,),
+        queues: Iterable[str] | None = None,
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,
         lease: Duration = WORKER_LEASE_MS / 1000,
@@ -42,7 +42,9 @@ class Worker:
             raise UsageError(f"a worker needs a client: await hf.connect(...), not {client!r}")
         self._client = client
         self._registry = Registry(modules, workflows, activities, flows)
-        self._options = worker_options(queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease)
+        self._options = worker_options(
+            self._registry, queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease
+        )
         if not self._registry.workflows and not self._registry.activities:
             raise UsageError(
                 "a worker needs something to run: modules=[...], workflows=[...], activities=[...] or flows=[...]"

@@ -17,7 +17,6 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
 from holdfast.client.engine import Engine
 from holdfast.core.events import Started
-from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import InvalidOption, InvariantBroken, UsageError
 from holdfast.runtime.faults import FaultHook, FaultPoint
 from holdfast.runtime.providers import SystemProviders
@@ -52,7 +51,7 @@ class Environment(Engine):
         workflows: Iterable[Workflow[..., Any]] = (),
         activities: Iterable[Activity[..., Any]] = (),
         replace: Mapping[Replaceable, Body | BaseException] | None = None,
-        queues: Iterable[str] = (DEFAULT_QUEUE,),
+        queues: Iterable[str] | None = None,
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,
         fault_hook: FaultHook | None = None,
