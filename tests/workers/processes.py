@@ -11,6 +11,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from tests.workers.app import FOLDER
 
@@ -58,6 +59,12 @@ class Process:
         line = self._popen.stdout.readline().strip()
         assert line, self._popen.communicate()[1]
         return line
+
+    @property
+    def log(self) -> IO[str]:
+        """What it logs, as it comes. What was read here is not among what `left` returns."""
+        assert self._popen.stderr is not None
+        return self._popen.stderr
 
     def send(self, number: signal.Signals) -> None:
         self._popen.send_signal(number)

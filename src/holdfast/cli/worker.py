@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import signal
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Annotated, Final
@@ -15,6 +14,7 @@ from holdfast.authoring.options import whole_number
 from holdfast.authoring.registry import Registry
 from holdfast.cli.applications import load_module
 from holdfast.cli.exits import EXIT_INTERRUPTED
+from holdfast.cli.signals import Signals, ToldToLeave, leaving_early
 from holdfast.cli.stores import Place, StoreOption, shown, store_path
 from holdfast.cli.texts import safe
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
@@ -22,7 +22,7 @@ from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
 from holdfast.core.liveness.lease import LONGEST_LEASE_MS, SHORTEST_LEASE_MS, WORKER_LEASE_MS
 from holdfast.core.options import DEFAULT_QUEUE
-from holdfast.errors import UsageError
+from holdfast.errors import StoreError, UsageError
 from holdfast.runtime.surroundings import Surroundings
 
 logger = logging.getLogger("holdfast")
@@ -76,27 +76,35 @@ def worker(
     \b
     holdfast worker shop.py --queues default,parcels --concurrency 20
     """
-    modules = [load_module(source) for source in applications]
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    try:
+        with leaving_early():
+            modules = [load_module(source) for source in applications]
+            wish = Wish(
+                modules,
+                registry := _registry(modules, applications),
+                _queues(queues, registry),
+                whole_number(concurrency, "--concurrency", least=1),
+                _lease_seconds(lease),
+                milliseconds(drain_timeout, "--drain-timeout") / MILLISECONDS,
+                store_path(store),
+                same_host,
+            )
+            code = asyncio.run(_work(wish))
+    except ToldToLeave as told:
+        logger.info("%s: the worker leaves before it has begun", told)
+        code = 0
+    except KeyboardInterrupt:  # one more, while it leaves at once
+        code = EXIT_INTERRUPTED
+    raise typer.Exit(code)
+
+
+def _registry(modules: list[ModuleType], applications: list[str]) -> Registry:
     registry = Registry(modules)
     if not registry.workflows and not registry.activities:
         named = ", ".join(applications)
         raise UsageError(f"{named}: no workflow and no activity; mark functions with @hf.workflow and @hf.activity")
-    wish = Wish(
-        modules,
-        registry,
-        _queues(queues, registry),
-        whole_number(concurrency, "--concurrency", least=1),
-        _lease_seconds(lease),
-        milliseconds(drain_timeout, "--drain-timeout") / MILLISECONDS,
-        store_path(store),
-        same_host,
-    )
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
-    try:
-        code = asyncio.run(_work(wish))
-    except KeyboardInterrupt:  # one more, while it leaves at once
-        code = EXIT_INTERRUPTED
-    raise typer.Exit(code)
+    return registry
 
 
 def _queues(option: str | None, registry: Registry) -> list[str]:
@@ -117,6 +125,24 @@ def _lease_seconds(lease: float) -> float:
 
 
 async def _work(wish: Wish) -> int:
+    signals = Signals(wish.drain_seconds)
+    serving = asyncio.create_task(_serve(wish, signals))
+    signals.listen(serving)
+    try:
+        await serving
+    except asyncio.CancelledError:
+        if not signals.heard:
+            raise
+    except StoreError:
+        if not signals.called_off:  # else the store that it could not even reach is left behind
+            raise
+    finally:
+        signals.has_ended()
+    logger.info("the worker has left")
+    return EXIT_INTERRUPTED if signals.heard > 1 else 0
+
+
+async def _serve(wish: Wish, signals: Signals) -> None:
     world = Surroundings(judge_same_host=wish.judge_same_host)
     async with await connect(wish.path, modules=wish.modules, surroundings=world) as client:
         working = Worker(
@@ -126,45 +152,11 @@ async def _work(wish: Wish) -> int:
             max_activities=wish.concurrency,
             lease=wish.lease_seconds,
         )
-        signals = Signals(working, wish.drain_seconds)
         async with working:
-            signals.listen()
+            signals.has_begun(working)
             typer.echo(_headline(working, wish))
             _warn_of_idle_queues(wish)
             await working.wait()
-    logger.info("the worker has left")
-    return EXIT_INTERRUPTED if signals.heard > 1 else 0
-
-
-class Signals:
-    """The first one lets a worker drain, the second one stops it, and the third one is not ours any more."""
-
-    def __init__(self, working: Worker, drain_seconds: float) -> None:
-        self._working = working
-        self._drain_seconds = drain_seconds
-        self.heard = 0
-
-    def listen(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._hear, number)
-
-    def _hear(self, number: signal.Signals) -> None:
-        self.heard += 1
-        if self.heard == 1:
-            logger.info(
-                "%s: nothing more is claimed, and what runs has %g s to end (activities: %d). Another signal stops it",
-                number.name,
-                self._drain_seconds,
-                self._working.running,
-            )
-            self._working.drain(self._drain_seconds)
-            return
-        logger.info("%s: the worker leaves at once; what has not ended is run again by others", number.name)
-        self._working.stop()
-        loop = asyncio.get_running_loop()
-        for each in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(each)
 
 
 def _headline(working: Worker, wish: Wish) -> str:

@@ -150,5 +150,9 @@ async def connect(
     """
     world = surroundings or Surroundings()
     client = Client(open_store(store, durability, world), Registry(modules, workflows, ()), world)
-    await client.open()
+    try:
+        await client.open()
+    except BaseException:
+        await client.close()  # nobody else has it; what waits for the store gives up
+        raise
     return client
