@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -36,18 +36,19 @@ def folder_of(store: str) -> Path:
 class Process:
     """A worker, the files through which its bodies talk, and what it says."""
 
-    def __init__(self, store: str, *words: str) -> None:
+    def __init__(self, store: str, *words: str, env: Mapping[str, str] | None = None) -> None:
         self.folder = folder_of(store)
         self._popen = subprocess.Popen(
             [*COMMAND, *words, "--store", store],
             cwd=ROOT,
-            env={**os.environ, FOLDER: str(self.folder), "PYTHONPATH": str(ROOT)},
+            env={**os.environ, FOLDER: str(self.folder), "PYTHONPATH": str(ROOT), **(env or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
         self.said: list[str] = []
+        self.key = ""
 
     @property
     def pid(self) -> int:

@@ -15,7 +15,14 @@ def in_postgres(name: str, rule: str, statement: str, old: str, new: str, *tests
 
 
 MANY_AT_ONCE: Final = (
-    in_postgres("two claimers get one instance", "G1", "claim_instances", "FOR NO KEY UPDATE SKIP LOCKED", "", AT_ONCE),
+    in_postgres(
+        "two claimers get one instance",
+        "G1",
+        "claim_instances",
+        "LIMIT ?4\n        FOR NO KEY UPDATE SKIP LOCKED",
+        "LIMIT ?4",
+        AT_ONCE,
+    ),
     in_postgres("a worker is lost in the middle of its group", "W6", "active_worker", "FOR KEY SHARE", "", AT_ONCE),
     in_postgres("the end of a lease waits for no group", "W6", "hold_worker", "FOR UPDATE", "", AT_ONCE),
     in_postgres(

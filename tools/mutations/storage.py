@@ -16,6 +16,9 @@ STATEMENTS: Final = (
     in_sql(
         "a claim takes what is not due", "G2", "claim_instances", "claimable_at_ms <= ?2", "claimable_at_ms <= ?2 + 1"
     ),
+    in_sql("suspects are claimed together", "G12", "claim_instances", "AND losses < 2", ""),
+    in_sql("a suspect is claimed beside another", "G12", "claim_instances", "AND tried.owner = ?1", "AND 0"),
+    in_sql("a loss that nobody explains is not counted", "G12", "disown_instances", "losses + ?3", "losses + 0 * ?3"),
     in_sql("a release ignores the fence", "G2", "release_instance", "AND fence = ?", "AND (fence = ? OR 1)"),
     in_sql("a block ignores the fence", "G12", "block_instance", "AND fence = ?4", "AND (fence = ?4 OR 1)"),
     in_sql("a completion ignores the owner", "A2", "move_attempt", "AND owner IS ?10", "AND (owner IS ?10 OR 1)"),
@@ -130,7 +133,7 @@ STORE: Final = (
         "a lost worker keeps its instances",
         "W6",
         "storage/relational/losing",
-        "transaction.change(transaction.sql.disown_instances, lose.key, lose.limit)",
+        "transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, int(lose.unexplained))",
         "0",
     ),
     in_python(

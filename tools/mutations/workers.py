@@ -6,6 +6,7 @@ from tools.mutations.mutant import in_python
 
 WORKER: Final = "tests/workers/test_worker.py"
 JANITOR: Final = "tests/unit/runtime/test_janitor.py"
+ACROSS_HOSTS: Final = "tests/workers/test_harmful.py"
 DRAIN: Final = f"{WORKER}::test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded"
 
 WORKERS: Final = (
@@ -77,9 +78,33 @@ WORKERS: Final = (
         "everything a lost worker had is moved in one commit",
         "W6",
         "runtime/janitor",
-        "limit=BATCH, is_clean",
-        "limit=10**9, is_clean",
+        "limit=BATCH,  # of each kind",
+        "limit=10**9,",
         f"{JANITOR}::test_W6_batches_are_bounded_and_whoever_comes_meanwhile_is_in_the_very_next_group",
+    ),
+    in_python(
+        "what nobody can explain accuses nobody",
+        "G12",
+        "runtime/janitor",
+        "unexplained=said is None",
+        "unexplained=False",
+        ACROSS_HOSTS,
+    ),
+    in_python(
+        "a changed key accuses everybody it had",
+        "G12",
+        "runtime/janitor",
+        "if said is None and is_own:",
+        "if False:",
+        f"{JANITOR}::test_G12_whose_last_words_cannot_be_read_leaves_all_it_had_under_suspicion",
+    ),
+    in_python(
+        "a suspect that takes no turn stays",
+        "G12",
+        "runtime/claims",
+        "instances.let_go(live)",
+        "pass",
+        ACROSS_HOSTS,
     ),
     in_python(
         "groups that are handed in at once are written at once",

@@ -138,7 +138,7 @@ class Asking:
             return None
         if self._own_runs is None:
             world = replace(self._surroundings, watch_turns=False)
-            self._own_runs = RunMaker(self._registry, world, LastWords(self._store.path), lambda: None)
+            self._own_runs = RunMaker(self._registry, world, LastWords(self._store.words), lambda: None)
         return self._own_runs
 
     def _told(self, instance_id: InstanceId, name: str, answer: Answer, returns: Any) -> Any:

@@ -51,7 +51,7 @@ class Beside:
             self._store,
             registry,
             self._surroundings,
-            words=LastWords(self._store.path),
+            words=LastWords(self._store.words),
             ended=self._waiters.ended,
             committed=self._committed,
             **options,

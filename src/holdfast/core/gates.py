@@ -36,6 +36,8 @@ class Delivery(Enum):
 
 MAX_LOST_OWNERS: Final = 3
 """G12: an instance whose code has taken down so many owners, without a turn between, is parked."""
+SUSPECT_AFTER: Final = MAX_LOST_OWNERS - 1
+"""G12: what so many in a row were lost with is claimed alone, so that the next loss is its own. SQL has it, too."""
 TOOK_DOWN_ITS_OWNERS: Final = (
     f"its turn took down {MAX_LOST_OWNERS} owners in a row: each of these workers died, or hung, while it ran this code"
 )

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from holdfast.authoring.registry import Registry
+from holdfast.core.gates import SUSPECT_AFTER
 from holdfast.core.liveness import WorkerKey
 from holdfast.replay.output import ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
@@ -25,6 +26,7 @@ from holdfast.storage.contract import (
     ClaimedInstances,
     ClaimInstances,
     InstanceNumber,
+    InstanceRecord,
     Store,
 )
 
@@ -158,7 +160,16 @@ class Claims:
                 await instances.wake(record)
             finally:
                 waking.discard(record.number)
+            if record.losses >= SUSPECT_AFTER:
+                await self._try_alone(instances, record)
         return bool(outcome.instances)
+
+    async def _try_alone(self, instances: InstanceOwner, record: InstanceRecord) -> None:
+        """G12: a turn on disk clears a suspect. One that takes none is let go of: who is not here is not accused."""
+        await self._committer.drain()
+        live = instances.live.get(record.number)
+        if live is not None and live.turn == record.turn and not live.busy:
+            instances.let_go(live)
 
     async def try_blocked(self, instances: InstanceOwner, build: str) -> None:
         """G12: go on with what other builds could not; an empty `build` tries everything that is blocked."""

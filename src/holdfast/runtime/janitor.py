@@ -17,7 +17,7 @@ from holdfast.errors import ActivityTimedOut
 from holdfast.payloads.failures import Failure, qualified_name
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.host import HostIdentity, decode_identity, is_dead
-from holdfast.runtime.last_words import LastWords
+from holdfast.runtime.last_words import NOBODY, LastWords
 from holdfast.runtime.lease import MILLISECONDS
 from holdfast.storage.contract import (
     Applied,
@@ -116,14 +116,26 @@ class Janitor:
                 return closed
             closed = True
 
-    async def lose(self, key: WorkerKey, *, at_deadline: bool, is_clean: bool = False) -> bool:
-        """W6, W10: end a worker's lease and move what it had, a batch at a time."""
+    async def lose(self, key: WorkerKey, *, at_deadline: bool, is_clean: bool = False, is_own: bool = False) -> bool:
+        """W6, W10: end a worker's lease and move what it had, a batch at a time.
+
+        What a dead one was running is known from its last words, where they can be read (G12). A key of our own was
+        lost with nobody's code unless they say so: we are here.
+        """
         moved = 0
-        culprit = None if is_clean else self._words.of(key)
+        said = NOBODY if is_clean else self._words.of(key)
+        if said is None and is_own:
+            said = NOBODY
+        lose = Lose(
+            key=key,
+            at_deadline=at_deadline,
+            limit=BATCH,  # of each kind
+            is_clean=is_clean,
+            culprit=said or None,
+            unexplained=said is None,
+        )
         while True:
-            outcome = await self._committer.commit(
-                Lose(key=key, at_deadline=at_deadline, limit=BATCH, is_clean=is_clean, culprit=culprit)
-            )
+            outcome = await self._committer.commit(lose)
             if not isinstance(outcome, Applied):
                 return moved > 0
             moved += outcome.changed

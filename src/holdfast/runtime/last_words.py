@@ -4,7 +4,8 @@ A process that is killed by the code it runs cannot say so, and a write to the s
 than the turn. So a worker keeps the number of the running instance in eight bytes of a file that is mapped into its
 memory: writing it costs nothing, and the system keeps it when the process is gone. Whoever finds the worker dead reads
 it. Only a worker that ended, or hangs, in the middle of workflow code leaves a number: being killed at another moment
-accuses nobody. After a power cut the bytes may be old or lost; then somebody innocent is counted once, or nobody.
+accuses nobody. After a power cut the bytes may be old or lost. Words are for those who share a machine; who finds none
+suspects everything that the worker had.
 """
 
 import logging
@@ -12,6 +13,7 @@ import mmap
 import os
 from contextlib import suppress
 from pathlib import Path
+from stat import S_IWOTH
 from typing import Final
 
 from holdfast.core.liveness import WorkerKey
@@ -22,7 +24,9 @@ logger = logging.getLogger("holdfast")
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 SIZE_BYTES: Final = 8
-NOBODY: Final = 0
+NOBODY: Final = InstanceNumber(0)
+FORGOTTEN_AFTER_SECONDS: Final = 7 * 86_400
+"""Words that nobody asked for meanwhile: whoever found their worker gone did not share its machine."""
 
 
 class LastWords:
@@ -30,20 +34,25 @@ class LastWords:
 
     __slots__ = ("_folder", "_key", "slot")
 
-    def __init__(self, store: Path) -> None:
-        self._folder = store.with_name(store.name + "-turns")
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._key: WorkerKey | None = None
         self.slot: memoryview[int] | list[int] = [NOBODY]
 
     def open(self, key: WorkerKey) -> None:
-        """Begin to speak under a key. Where that is not possible, deaths of this worker accuse nobody."""
-        self.close()
+        """Begin to speak under a key. Where that is not possible, nobody can know what this worker died of.
+
+        What was said under the key before stands until that one is lost: nobody.
+        """
+        self.leave()
         try:
             self._folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+            _require_own(self._folder)
             descriptor = os.open(self._folder / key, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
             try:
                 os.write(descriptor, bytes(SIZE_BYTES))  # so that there is room on the disk when it is written to
                 self.slot = memoryview(mmap.mmap(descriptor, SIZE_BYTES)).cast("q")
+                self._sweep(os.fstat(descriptor).st_mtime - FORGOTTEN_AFTER_SECONDS)
             finally:
                 os.close(descriptor)
             self._key = key
@@ -61,14 +70,26 @@ class LastWords:
         self.leave()
 
     def of(self, key: WorkerKey) -> InstanceNumber | None:
-        """The instance whose code a worker was running when it was heard last."""
+        """The instance whose code a worker ran when it was heard last, or `NOBODY`. None: it cannot be known."""
         try:
             said = (self._folder / key).read_bytes()
         except OSError:
             return None
-        return InstanceNumber(memoryview(said).cast("q")[0]) or None if len(said) == SIZE_BYTES else None
+        return InstanceNumber(memoryview(said).cast("q")[0]) if len(said) == SIZE_BYTES else None
 
     def forget(self, key: WorkerKey) -> None:
         """What a worker said has been taken into account."""
         with suppress(OSError):
             (self._folder / key).unlink()
+
+    def _sweep(self, before: float) -> None:
+        for file in self._folder.iterdir():
+            with suppress(OSError):
+                if file.stat().st_mtime < before:
+                    file.unlink()
+
+
+def _require_own(folder: Path) -> None:
+    """Where everybody may make folders somebody else could have made this one, to have words put into our mouth."""
+    if folder.lstat().st_uid != os.getuid() and folder.parent.stat().st_mode & S_IWOTH:
+        raise PermissionError(f"{folder} belongs to another user")

@@ -317,7 +317,7 @@ class Worker:
             except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
                 logger.error("worker %s could not take a new key and tries again: %s", old.key, error)  # noqa: TRY400
                 await asyncio.sleep(LOOK_SECONDS)
-        await self._janitor.lose(old.key, at_deadline=False)
+        await self._janitor.lose(old.key, at_deadline=False, is_own=True)
         self.look()
 
     # ------------------------------------------------------------ work

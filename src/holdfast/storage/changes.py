@@ -257,6 +257,8 @@ class Lose(Record, frozen=True):
     """A worker that stops cleanly (W10) gives its attempts up; that is no loss to be counted (A10)."""
     culprit: InstanceNumber | None = None
     """The instance whose code the worker was running when it was lost; counted once, if the worker has it (G12)."""
+    unexplained: bool = False
+    """Nobody knows what it was running when it was lost: the loss is counted for everything that it had (G12)."""
 
 
 class Disown(Record, frozen=True):

@@ -25,6 +25,11 @@ class PlacedStore(Store, Protocol):
         """Beside this path the processes of one machine leave what is for each other only."""
         ...
 
+    @property
+    def words(self) -> Path:
+        """A folder that workers of one machine share: in it they keep what they run, for when they are gone (G12)."""
+        ...
+
     def make_bell(self, name: str, heard: Callable[[], None]) -> Bell | None:
         """The store's own way to wake others and to be woken; None: the one of the machine serves it."""
         ...

@@ -36,7 +36,7 @@ class Counted(SqliteStore):
 
 
 def janitor_of(store: SqliteStore, committer: Committer, chance: float = 0.0) -> Janitor:
-    return Janitor(store, committer, HostIdentity("", 0, 0, ""), lambda: chance, LastWords(store.path))
+    return Janitor(store, committer, HostIdentity("", 0, 0, ""), lambda: chance, LastWords(store.words))
 
 
 def on_store(tmp_path: Path) -> tuple[Counted, Bench, Committer, Janitor]:
@@ -44,6 +44,36 @@ def on_store(tmp_path: Path) -> tuple[Counted, Bench, Committer, Janitor]:
     store = Counted(tmp_path / "shop.db", clock)
     committer = Committer(store, lambda: next(numbers))
     return store, Bench(store, clock), committer, janitor_of(store, committer)
+
+
+def test_G12_whose_last_words_cannot_be_read_leaves_all_it_had_under_suspicion(tmp_path: Path) -> None:
+    store, bench, _, janitor = on_store(tmp_path)
+    dead = {name: WorkerKey(name) for name in ("silent", "busy", "idle", "clean", "own", "hung")}
+
+    async def scenario() -> None:
+        await store.open()
+        words = {name: LastWords(store.words) for name in ("busy", "idle", "hung")}
+        for name, key in dead.items():
+            bench.beat(key)
+            if name in words:
+                words[name].open(key)
+        words["busy"].slot[0] = 7
+        words["hung"].slot[0] = 8
+        for name, key in dead.items():
+            await janitor.lose(key, at_deadline=False, is_clean=name == "clean", is_own=name in ("own", "hung"))
+        said = {member.key: member for group, _ in store.groups for member in group if isinstance(member, Lose)}
+        assert {name: (said[key].culprit, said[key].unexplained) for name, key in dead.items()} == {
+            "silent": (None, True),
+            "busy": (7, False),
+            "idle": (None, False),
+            "clean": (None, False),
+            "own": (None, False),
+            "hung": (8, False),
+        }
+        assert not list(store.words.iterdir()), "what was heard is forgotten"
+        await store.close()
+
+    asyncio.run(scenario())
 
 
 def test_W6_the_next_round_comes_no_later_than_the_next_lease_ends(tmp_path: Path) -> None:

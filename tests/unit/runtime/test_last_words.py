@@ -1,24 +1,25 @@
 """What a worker runs is kept where others find it when the worker is gone (G12)."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from holdfast.core.liveness import WorkerKey
-from holdfast.runtime.last_words import LastWords
+from holdfast.runtime.last_words import FORGOTTEN_AFTER_SECONDS, NOBODY, LastWords
 
-ANNA, BERT = WorkerKey("anna"), WorkerKey("bert")
+ANNA, BERT, CARL = WorkerKey("anna"), WorkerKey("bert"), WorkerKey("carl")
 
 
 def test_G12_what_runs_when_a_worker_is_gone_is_what_it_said_last(tmp_path: Path) -> None:
-    store = tmp_path / "shop.db"
-    anna, bert = LastWords(store), LastWords(store)
+    anna, bert = LastWords(tmp_path / "turns"), LastWords(tmp_path / "turns")
+    assert bert.of(ANNA) is None, "nothing was said, so nobody knows"
     anna.open(ANNA)
-    assert bert.of(ANNA) is None
+    assert bert.of(ANNA) == NOBODY
     anna.slot[0] = 7
     assert bert.of(ANNA) == 7
     anna.slot[0] = 0
-    assert bert.of(ANNA) is None
+    assert bert.of(ANNA) == NOBODY
     anna.slot[0] = 2**53
     bert.forget(ANNA)
     assert bert.of(ANNA) is None
@@ -26,8 +27,7 @@ def test_G12_what_runs_when_a_worker_is_gone_is_what_it_said_last(tmp_path: Path
 
 
 def test_a_clean_end_leaves_nothing_and_a_hanging_worker_what_it_hangs_in(tmp_path: Path) -> None:
-    store = tmp_path / "shop.db"
-    words = LastWords(store)
+    words = LastWords(tmp_path / "turns")
     words.open(ANNA)
     words.slot[0] = 5
     words.leave()
@@ -38,12 +38,40 @@ def test_a_clean_end_leaves_nothing_and_a_hanging_worker_what_it_hangs_in(tmp_pa
     assert words.of(BERT) == 6
     words.close()
     assert words.of(BERT) is None
-    assert [path.name for path in store.with_name("shop.db-turns").iterdir()] == [ANNA]
+    assert [path.name for path in (tmp_path / "turns").iterdir()] == [ANNA]
 
 
-def test_a_folder_that_cannot_be_made_accuses_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "shop.db-turns").write_bytes(b"in the way")
-    words = LastWords(tmp_path / "shop.db")
+def test_G12_a_key_that_was_changed_accuses_nobody_until_it_is_lost(tmp_path: Path) -> None:
+    words = LastWords(tmp_path / "turns")
+    words.open(ANNA)
+    words.open(BERT)
+    assert words.of(ANNA) == NOBODY
+    words.slot[0] = 6
+    assert words.of(ANNA) == NOBODY
+
+
+def test_words_that_nobody_asked_for_are_removed_in_the_end(tmp_path: Path) -> None:
+    words = LastWords(tmp_path / "turns")
+    for key, age in ((ANNA, FORGOTTEN_AFTER_SECONDS + 60), (BERT, FORGOTTEN_AFTER_SECONDS - 60)):
+        words.open(key)
+        file = tmp_path / "turns" / key
+        long_ago = file.stat().st_mtime - age
+        os.utime(file, (long_ago, long_ago))
+    words.open(CARL)
+    assert (words.of(ANNA), words.of(BERT), words.of(CARL)) == (None, NOBODY, NOBODY)
+
+
+@pytest.mark.parametrize("how", ["in the way", "of somebody else"])
+def test_a_folder_that_cannot_be_used_says_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if how == "in the way":
+        (tmp_path / "turns").write_bytes(b"in the way")
+    else:
+        tmp_path.chmod(0o777)
+        (tmp_path / "turns").mkdir(mode=0o777)
+        monkeypatch.setattr(os, "getuid", lambda: (tmp_path / "turns").stat().st_uid + 1)
+    words = LastWords(tmp_path / "turns")
     words.open(ANNA)
     words.slot[0] = 5
     assert words.of(ANNA) is None

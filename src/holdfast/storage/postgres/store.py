@@ -105,6 +105,11 @@ class PostgresStore(RelationalReads):
         digest = hashlib.sha256(str(self.address).encode()).hexdigest()[:PATH_DIGITS]
         return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-{digest}"
 
+    @property
+    def words(self) -> Path:
+        """One for all stores of a user: a worker's key is found there, by whatever URL its store is named."""
+        return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-turns"
+
     def make_bell(self, name: str, heard: Callable[[], None]) -> Bell:
         """What a group has for others is said in its commit; here it is heard."""
         self._name = name

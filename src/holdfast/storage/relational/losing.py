@@ -28,7 +28,7 @@ def apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
         return Rejected(reason=f"worker {lose.key} has renewed its lease")
     if flipped and lose.culprit is not None:
         transaction.change(transaction.sql.count_loss, lose.culprit, lose.key)
-    moved = transaction.change(transaction.sql.disown_instances, lose.key, lose.limit)
+    moved = transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, int(lose.unexplained))
     for row in transaction.rows(transaction.sql.held_attempts, lose.key, lose.limit):
         moved += 1
         _move_on(transaction, attempt_of(row), is_clean=lose.is_clean)

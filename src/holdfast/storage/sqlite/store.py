@@ -84,6 +84,11 @@ class SqliteStore(RelationalReads):
     def make_bell(self, name: str, heard: Callable[[], None]) -> None:
         """Sockets beside the file wake those who share it: all are on this machine."""
 
+    @property
+    def words(self) -> Path:
+        """Beside the file: whoever has it has this, too."""
+        return self._path.with_name(f"{self._path.name}-turns")
+
     async def open(self) -> None:
         if self._named == IN_MEMORY:
             self._temporary = tempfile.mkdtemp(prefix="holdfast-")

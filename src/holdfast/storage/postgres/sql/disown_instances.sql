@@ -1,4 +1,5 @@
 -- A batch of a lost worker's instances becomes claimable; the next claim raises the fence (W6). Locked in their order:
--- whoever has one of them for a moment is waited for.
-UPDATE instances SET owner = NULL, claimable_at_ms = 0
+-- whoever has one of them for a moment is waited for. Where nobody knows which of them it was running, its loss is counted
+-- for each of them, once: the next batch does not meet them again (G12).
+UPDATE instances SET owner = NULL, claimable_at_ms = 0, losses = losses + ?3
 WHERE number = ANY (ARRAY(SELECT number FROM instances WHERE owner = ?1 ORDER BY number LIMIT ?2 FOR NO KEY UPDATE))

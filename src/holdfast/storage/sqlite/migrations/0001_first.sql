@@ -39,6 +39,7 @@ CREATE INDEX instances_claimable ON instances (workflow, claimable_at_ms) WHERE 
 CREATE UNIQUE INDEX instances_current ON instances (id) WHERE superseded_at_ms IS NULL;  -- G3: an id means one instance
 CREATE INDEX instances_earlier ON instances (id) WHERE superseded_at_ms IS NOT NULL;
 CREATE INDEX instances_blocked ON instances (workflow) WHERE state = 'BLOCKED';
+CREATE INDEX instances_suspected ON instances (owner, claimable_at_ms) WHERE losses >= 2;  -- G12: tried one at a time
 CREATE INDEX instances_expiring ON instances (expires_at_ms) WHERE expires_at_ms IS NOT NULL AND closed_at_ms IS NULL;
 CREATE INDEX instances_owned ON instances (owner) WHERE owner IS NOT NULL;
 CREATE INDEX instances_children ON instances (parent, number) WHERE parent IS NOT NULL;
