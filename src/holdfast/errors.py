@@ -129,6 +129,10 @@ class StoreError(HoldfastError):
     """The store cannot be opened, read or written. Nothing that was not acknowledged is promised."""
 
 
+class ReleaseTooOld(StoreError):
+    """A newer release has changed the store in a way that this one cannot work with. Nothing in it was touched."""
+
+
 class ClientClosed(StoreError):
     """The client was closed while somebody waited for an answer. Nothing happened to what was waited for."""
 

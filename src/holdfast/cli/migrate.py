@@ -17,14 +17,17 @@ def migrate(
         bool, typer.Option("--print", help="Print the SQL for a PostgreSQL store, and connect to nothing.")
     ] = False,
     after: Annotated[
-        int, typer.Option("--after", metavar="N", min=0, help="With --print: the number that the schema has already.")
+        int,
+        typer.Option(
+            "--after", metavar="N", min=0, help="With --print: only what comes after schema N, which is there."
+        ),
     ] = 0,
     store: StoreOption = None,
 ) -> None:
     """Bring the tables of a store up to this release. Workers of the release before may go on meanwhile.
 
     \b
-    holdfast migrate --print --store 'postgresql:///shop?schema=holdfast' | psql shop
+    holdfast migrate --print --store 'postgresql:///shop?schema=holdfast' | psql -v ON_ERROR_STOP=1 shop
     """
     place = store_path(store)
     if not only_print:
@@ -34,13 +37,13 @@ def migrate(
     if not isinstance(place, str):
         raise UsageError("only the tables of a PostgreSQL store can be printed; a SQLite file is migrated when opened")
     from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - it needs a library of its own
-    from holdfast.storage.postgres.schema import script  # noqa: PLC0415
+    from holdfast.storage.postgres.schema import printed  # noqa: PLC0415
 
     try:
         schema = parse(place).schema
     except ValueError as error:
         raise UsageError(str(error)) from error
-    typer.echo(";\n".join(script(schema, after)) + ";")
+    typer.echo(printed(schema, after))
 
 
 async def _migrate(place: Place) -> None:

@@ -53,8 +53,8 @@ def test_a_statement_finds_its_rows_by_an_index(tmp_path: Path, name: str) -> No
     statement: str = getattr(statements, name)
     connection: Any = apsw.Connection(str(tmp_path / "empty.db"))
     try:
-        for _, script in migrations():
-            connection.execute(script)
+        for migration in migrations():
+            connection.execute(migration.script)
         explained = connection.execute(f"EXPLAIN QUERY PLAN {statement}", (None,) * bindings_of(statement))
         plan = [str(row[3]) for row in explained]
     finally:

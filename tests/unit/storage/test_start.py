@@ -35,8 +35,8 @@ class Counting(SqliteTransaction):
 @pytest.mark.parametrize("policy", IdPolicy)
 def test_G3_starting_a_new_id_is_one_statement_and_the_message_of_its_start(tmp_path: Path, policy: IdPolicy) -> None:
     connection: Any = apsw.Connection(str(tmp_path / "empty.db"))
-    for _, script in migrations():
-        connection.execute(script)
+    for migration in migrations():
+        connection.execute(migration.script)
     transaction = Counting(connection)
     (outcome,) = apply_members(transaction, [start("a", policy=policy)])
     connection.close()

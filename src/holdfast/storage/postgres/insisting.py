@@ -40,6 +40,10 @@ class Insisting:
         self.stop()
         self._connections.close()
 
+    def pause(self, seconds: float) -> bool:
+        """Wait for the next try; whether it is given up."""
+        return self._closed.wait(seconds)
+
     def lost(self, error: BaseException) -> None:
         """The action found out that its connection is dead, and goes on with another one."""
         self._connections.lost(error)

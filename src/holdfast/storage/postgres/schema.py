@@ -1,72 +1,112 @@
 """The schema of a PostgreSQL store: made, brought up to this release, and printed for those who do that themselves.
 
-A migration runs in one transaction that has locked the table of migrations, so that of several processes one does it
-and the others wait. The releases before and after it work on the same tables: see the migrations.
+Each migration is a transaction of its own that has locked the table of migrations, so that of several processes one
+does it and the others wait. Nothing in it waits long for a lock: whoever waits for a table keeps everybody out who
+comes later, so a migration that meets somebody who reads for long gives way, and is tried again after a pause.
+
+Releases before and after a migration work on the same tables: with each one stands the oldest release that can.
 """
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-import psycopg
 from psycopg import errors
 
 from holdfast.errors import StoreError
 from holdfast.storage.postgres.address import Address
-from holdfast.storage.postgres.connecting import Connection
+from holdfast.storage.postgres.connecting import Connection, connect, pause_seconds, spread
+from holdfast.storage.postgres.indexing import build, builds
 from holdfast.storage.postgres.statements import migrations
+from holdfast.storage.relational.migrations import Migration, check_release
 
-MOST_TRIES: Final = 10
-"""To make a schema that others are making at the same moment."""
-_PREPARATIONS: Final = (
-    "BEGIN",
-    "SET LOCAL lock_timeout = '30s'",
-    'CREATE SCHEMA IF NOT EXISTS "{schema}"',
-    'CREATE TABLE IF NOT EXISTS "{schema}".migrations (number INT PRIMARY KEY)',
+logger = logging.getLogger("holdfast")
+
+LOCK_TIMEOUT: Final = "500ms"
+"""How long others may have to wait because a migration waits: less than any of them has patience for."""
+MOST_TRIES: Final = 40
+"""In a row. With the pauses between them it is about five minutes."""
+PAUSE_TIMES: Final = 10
+"""The pauses are so much longer than those of a group: up to ten seconds, in which everybody else goes on."""
+_BEGIN: Final = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",
+    f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'",
+)
+_MAKE_SCHEMA: Final = 'CREATE SCHEMA IF NOT EXISTS "{schema}"'
+_MAKE_HISTORY: Final = 'CREATE TABLE IF NOT EXISTS "{schema}".migrations (number INT PRIMARY KEY, oldest INT NOT NULL)'
+_LOCK: Final = (
     'LOCK TABLE "{schema}".migrations IN SHARE ROW EXCLUSIVE MODE',
     'SET LOCAL search_path = "{schema}"',
 )
+_RECORD: Final = 'INSERT INTO "{schema}".migrations (number, oldest) VALUES ({number}, {oldest})'
+_PATIENCE: Final = """
+    SELECT set_config(name, '0', true) FROM pg_settings
+    WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
+"""
+"""Whoever holds the lock while an index is built says nothing for a long time."""
 
 _RACES: Final = (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.InternalError)
 """What PostgreSQL says when two make the same thing at once, also with IF NOT EXISTS."""
+_IN_THE_WAY: Final = (errors.LockNotAvailable, errors.DeadlockDetected, errors.QueryCanceled)
+
+Pause = Callable[[float], bool]
+"""Waits for so many seconds; the answer is whether to give up."""
 
 
-def script(schema: str, after: int = 0) -> Iterator[str]:
-    """The statements that bring a schema from one number to the newest, for a role that may create."""
-    yield from (step.format(schema=schema) for step in _PREPARATIONS)
-    yield from _steps(after)
-    yield "COMMIT"
+def script(schema: str, after: int = 0, known: Sequence[Migration] | None = None) -> Iterator[str]:
+    """The statements that bring a schema from one number to the newest, for a role that may create.
+
+    One that was run before fails at its first record, before it has changed anything.
+    """
+    for migration in known or migrations():
+        if migration.number <= after:
+            continue
+        record = _RECORD.format(schema=schema, number=migration.number, oldest=migration.oldest)
+        if migration.is_outside:
+            for wanted in builds(migration.script, schema):
+                yield from (wanted.drop(schema), wanted.statement)
+            yield f"{record} ON CONFLICT DO NOTHING"
+            continue
+        yield from _BEGIN
+        if after == 0:
+            yield from (step.format(schema=schema) for step in (_MAKE_SCHEMA, _MAKE_HISTORY))
+        yield from (step.format(schema=schema) for step in _LOCK)
+        yield record
+        yield migration.script.strip().rstrip(";")
+        yield "COMMIT"
 
 
-def _steps(after: int) -> Iterator[str]:
-    for number, text in migrations():
-        if number > after:
-            yield text.strip().rstrip(";")
-            yield f"INSERT INTO migrations (number) VALUES ({number})"  # noqa: S608 - a number of our own
+def printed(schema: str, after: int = 0, known: Sequence[Migration] | None = None) -> str:
+    """The same as a text for psql."""
+    newest = (known or migrations())[-1].number
+    head = f"-- Holdfast, schema {schema}: from {after} to {newest}. For psql -v ON_ERROR_STOP=1."
+    steps = [f"{step};" for step in script(schema, after, known)]
+    return "\n".join([head, *(steps or ["-- There is nothing to do."])])
 
 
 def make_tables(connection: Connection, schema: str) -> None:
     """The first migration alone: what the others are written for."""
-    connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
+    connection.execute(_MAKE_SCHEMA.format(schema=schema).encode())
     connection.execute(f'SET search_path = "{schema}"'.encode())
-    connection.execute(migrations()[0][1].encode())
+    connection.execute(migrations()[0].script.encode())
 
 
-def version(connection: Connection, address: Address) -> int:
-    """The number of the schema; 0 if there is none. One of a newer release is refused."""
-    newest = migrations()[-1][0]
+def version(connection: Connection, address: Address, known: Sequence[Migration] | None = None) -> int:
+    """The number of the schema; 0 if there is none. One that this release is too old for is refused."""
+    newest = (known or migrations())[-1].number
+    asked = f'SELECT max(number), max(oldest) FROM "{address.schema}".migrations'  # noqa: S608 - a name that was checked
     try:
-        rows = connection.execute(f'SELECT max(number) FROM "{address.schema}".migrations'.encode()).fetchall()  # noqa: S608
+        rows = connection.execute(asked.encode()).fetchall()
     except (errors.UndefinedTable, errors.InvalidSchemaName):
         return 0
-    found = int(str(rows[0][0] or 0))
-    if found > newest:
-        raise StoreError(f"{address} was written by a newer release (schema {found}, this one knows {newest}): upgrade")
+    found, oldest = (int(str(number or 0)) for number in rows[0])
+    check_release(address, found=found, oldest=oldest, newest=newest)
     return found
 
 
 def require_current(connection: Connection, address: Address) -> None:
-    """For those who only look: a store that is there, of this release."""
-    newest = migrations()[-1][0]
+    """For those who only look: a store that is there, with everything that this release reads."""
+    newest = migrations()[-1].number
     found = version(connection, address)
     if found == 0:
         raise StoreError(f"there is no store at {address}")
@@ -74,33 +114,77 @@ def require_current(connection: Connection, address: Address) -> None:
         raise StoreError(f"{address} has schema {found} and this release reads {newest}: open it with a worker first")
 
 
-def migrate(connection: Connection, address: Address) -> None:
+def migrate(connection: Connection, address: Address, pause: Pause, known: Sequence[Migration] | None = None) -> None:
     """Bring the schema up to this release. Where it is already, nobody has to wait, or to have the right to create."""
-    newest = migrations()[-1][0]
-    for tries in range(1, MOST_TRIES + 1):
-        if version(connection, address) == newest:
-            return
+    known = known or migrations()
+    newest = known[-1].number
+    tries = 0
+    while (found := version(connection, address, known)) < newest:
         try:
-            _run(connection, address)
-        except _RACES:
-            if tries == MOST_TRIES:
-                raise
-        except psycopg.errors.InsufficientPrivilege as error:
+            _next(connection, address, known)
+            tries = 0
+        except (*_RACES, *_IN_THE_WAY) as error:
+            tries += 1
+            seconds = pause_seconds(tries, spread())
+            if isinstance(error, _IN_THE_WAY):
+                _tell(address, found, tries, error)
+                seconds *= PAUSE_TIMES
+            if tries == MOST_TRIES or pause(seconds):
+                raise StoreError(
+                    f"{address} has schema {found} and could not be brought to {newest}: {error.diag.message_primary}; "
+                    f"somebody works on its tables for very long, or changes them"
+                ) from error
+        except errors.InsufficientPrivilege as error:
             raise StoreError(
                 f"{address}: this role may not make or change the schema ({error.diag.message_primary}); "
-                f"let one that may run what `holdfast migrate --print` prints"
+                f"let one that may run what `holdfast migrate --print --after {found}` prints"
             ) from error
 
 
-def _run(connection: Connection, address: Address) -> None:
-    """From the lock on nobody else changes the schema: what is there then decides what is left to do."""
+def _tell(address: Address, found: int, tries: int, error: errors.Error) -> None:
+    if tries == 1:
+        logger.warning(
+            "%s: the migration after schema %d gives way to others and is tried again: %s",
+            address,
+            found,
+            error.diag.message_primary,
+        )
+
+
+def _next(connection: Connection, address: Address, known: Sequence[Migration]) -> None:
+    """One migration. From the lock on nobody else changes the schema: what is there then decides which."""
+    schema = address.schema
     try:
-        for step in _PREPARATIONS:
-            connection.execute(step.format(schema=address.schema).encode())
-        for step in _steps(version(connection, address)):
+        for step in _BEGIN:
             connection.execute(step.encode())
+        _prepare(connection, schema)
+        found = version(connection, address, known)
+        migration = next((one for one in known if one.number > found), None)
+        if migration is not None:
+            record = _RECORD.format(schema=schema, number=migration.number, oldest=migration.oldest)
+            if migration.is_outside:
+                connection.execute(_PATIENCE)
+                _build_beside(address, migration)
+            else:
+                connection.execute(migration.script.encode())
+            connection.execute(record.encode())
         connection.execute("COMMIT")
     except BaseException:
         if not connection.closed:
             connection.execute("ROLLBACK")
         raise
+
+
+def _prepare(connection: Connection, schema: str) -> None:
+    """Make what is missing, then lock. A role that may not make schemas can still fill one that was made for it."""
+    if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchall():
+        connection.execute(_MAKE_SCHEMA.format(schema=schema).encode())
+    for step in (_MAKE_HISTORY, *_LOCK):
+        connection.execute(step.format(schema=schema).encode())
+
+
+def _build_beside(address: Address, migration: Migration) -> None:
+    """Build indexes on a connection of their own, while this one holds the lock on the table of migrations."""
+    with connect(address) as beside:
+        for wanted in builds(migration.script, address.schema):
+            build(beside, address.schema, wanted)

@@ -8,7 +8,9 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from holdfast.storage.relational import migrations as history
 from holdfast.storage.relational import statements as shared
+from holdfast.storage.relational.migrations import Migration
 
 PACKAGE: Final = "holdfast.storage.postgres"
 TABLES: Final = (
@@ -42,6 +44,6 @@ def translate(text: str, schema: str) -> str:
     return _TABLE.sub(rf'\1 "{schema}".\2', text)
 
 
-def migrations() -> list[tuple[int, str]]:
-    """The schema's history: number and script, oldest first."""
-    return shared.migrations(PACKAGE)
+def migrations() -> tuple[Migration, ...]:
+    """The schema's history, oldest first."""
+    return history.migrations(PACKAGE)

@@ -85,8 +85,25 @@ class PostgresStore(RelationalReads):
         self._is_open = True
         self._writer = PostgresWriter(self.address, self._clock, durability=self._durability)
         self._beater = PostgresBeater(self.address, self._clock)
-        await self._on_a_reader(lambda reader: reader.run(lambda connection: migrate(connection, self.address)))
-        await self._read_clock()
+        try:
+            [(server_ms, mark_ms)] = await self._on_a_reader(self._migrate)
+        except BaseException:
+            self._is_open = False
+            for reader in self._readers:
+                reader.stop()
+            self._readers, self._of_thread = [], threading.local()
+            raise
+        self._clock.read(server_ms, mark_ms)
+
+    def _migrate(self, reader: Insisting) -> list[Row]:
+        """Bring the schema up to this release, and read the clock. Whoever cannot leaves no connection behind."""
+        try:
+            reader.run(lambda connection: migrate(connection, self.address, reader.pause))
+            [rows] = reader.run(lambda connection: ask_all(connection, (self.sql.server_time,)))
+        except BaseException:
+            reader.close()
+            raise
+        return rows
 
     def open_for_reading(self) -> None:
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
@@ -114,10 +131,6 @@ class PostgresStore(RelationalReads):
         """What a group has for others is said in its commit; here it is heard."""
         self._name = name
         return CarriedBell(make_bell(self.address, name, heard))
-
-    async def _read_clock(self) -> None:
-        [(server_ms, mark_ms)] = await self._read(self.sql.server_time)
-        self._clock.read(server_ms, mark_ms)
 
     async def close(self) -> None:
         writer, beater, readers = self._writer, self._beater, self._readers

@@ -33,10 +33,3 @@ class Statements:
         text = self._translate(" ".join(line.strip() for line in lines if not line.lstrip().startswith("--")))
         setattr(self, name, text)
         return text
-
-
-def migrations(package: str) -> list[tuple[int, str]]:
-    """The history of a database's schema: number and script, oldest first."""
-    folder = files(package) / "migrations"
-    scripts = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".sql")), key=lambda entry: entry.name)
-    return [(int(entry.name[:4]), entry.read_text(encoding="utf-8")) for entry in scripts]

@@ -1,6 +1,6 @@
 """Opening a SQLite file: the library's version, file mode, pragmas, and the schema's migrations.
 
-Fails closed: a file that is damaged, read-only, from a newer release or not a database is refused with a sentence, and
+Fails closed: a file that is damaged, read-only, of a release too new or not a database is refused with a sentence, and
 nothing in it is changed.
 """
 
@@ -12,6 +12,7 @@ from typing import Final, cast
 import apsw
 
 from holdfast.errors import StoreError
+from holdfast.storage.relational.migrations import check_release
 from holdfast.storage.sqlite.statements import migrations
 from holdfast.storage.sqlite.transaction import Connection
 
@@ -23,6 +24,8 @@ FILE_MODE: Final = 0o600
 STATEMENT_CACHE: Final = 200
 SYNCHRONOUS: Final = {"full": "FULL", "relaxed": "NORMAL", "none": "OFF"}
 """What a power cut takes: nothing that was committed; the newest commits; the whole file, which nobody needs then."""
+HISTORY: Final = "CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, oldest INTEGER NOT NULL)"
+"""What was done to the file, and with it the oldest release that still works with that."""
 BUSY_TIMEOUT_MS: Final = 60_000
 """Only a foreign program can make us wait here: our own processes queue on a lock of their own."""
 
@@ -81,20 +84,22 @@ def open_read_only(path: Path, *, may_be_empty: bool = False) -> Connection:
 
 
 def is_current(connection: Connection, path: Path) -> bool:
-    """Whether the schema is the newest one known."""
+    """Whether the schema has everything that this release knows; it may have more."""
     version, newest = _check_schema(connection, path)
-    return version == newest
+    return version >= newest
 
 
 def migrate(connection: Connection, path: Path) -> None:
     """Bring the schema up to this release. The caller holds the write lock."""
     version, _ = _check_schema(connection, path)
-    for number, script in migrations():
-        if number > version:
+    for migration in migrations():
+        if migration.number > version:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                connection.execute(script)
-                connection.execute(f"PRAGMA user_version = {number}")
+                connection.execute(HISTORY)
+                connection.execute(migration.script)
+                connection.execute("INSERT INTO migrations VALUES (?, ?)", (migration.number, migration.oldest))
+                connection.execute(f"PRAGMA user_version = {migration.number}")
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute("COMMIT")
             except BaseException:
@@ -139,15 +144,23 @@ def _check_existing(path: Path) -> None:
 
 
 def _check_schema(connection: Connection, path: Path) -> tuple[int, int]:
-    """The schema's number and the newest one known. A file of a newer release or of something else is refused."""
-    newest = migrations()[-1][0]
+    """The schema's number and the newest one known. What this release is too old for, or is no store, is refused."""
+    newest = migrations()[-1].number
     version = _pragma(connection, "user_version")
     mark = _pragma(connection, "application_id")
     if version > newest:
-        raise StoreError(f"{path} was written by a newer release (schema {version}, this one knows {newest}): upgrade")
+        check_release(path, found=version, oldest=_oldest_release(connection, version), newest=newest)
     if mark not in (0, APPLICATION_ID) or (mark == 0 and _has_tables(connection)):
         raise StoreError(f"{path} is a database of something else; name another file")
     return version, newest
+
+
+def _oldest_release(connection: Connection, version: int) -> int:
+    """The oldest release that works with the schema. Where that is not written down, only the one that made it."""
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall():
+        return version
+    [(newest, oldest)] = connection.execute("SELECT max(number), max(oldest) FROM migrations").fetchall()
+    return int(str(oldest)) if newest == version else version
 
 
 def _pragma(connection: Connection, name: str) -> int:

@@ -1,5 +1,6 @@
 -- The first schema: the tables of every store, in PostgreSQL's types. Texts are compared byte by byte, whatever the
 -- language of the database. Later migrations add; they take nothing away that the release before them uses.
+-- oldest: 1
 
 CREATE SEQUENCE instance_numbers;
 

@@ -1,4 +1,5 @@
 -- The first schema. Later migrations add; they take nothing away that the release before them uses.
+-- oldest: 1
 
 CREATE TABLE instances (
     number          INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused, so an old fence can never fit again (G1)
