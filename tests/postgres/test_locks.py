@@ -1,15 +1,31 @@
 """Which rows are locked, and in which order: nobody keeps others from what they do not take, or waits in a circle."""
 
+import asyncio
 import json
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
+import pytest
 from psycopg import RawCursor
 from tests.postgres.server import Place
 from tests.postgres.stores import on_a_store, run
 
-from holdfast.storage.contract import CommitId
+from holdfast.storage.contract import (
+    Applied,
+    CommitId,
+    Lose,
+    Member,
+    Outcome,
+    Release,
+    StartedInstance,
+)
+from holdfast.storage.postgres import writer as postgres_writer
 from holdfast.storage.postgres.store import PostgresStore
-from holdfast.testing.conformance.bench import ManualClock, start
+from holdfast.storage.postgres.writer import PostgresWriter
+from holdfast.storage.relational.members import apply_members
+from holdfast.testing.conformance.bench import ANNA, BERT, Bench, ManualClock, first_turn, start
 
 WORKFLOWS = 10
 OF_EACH = 8
@@ -54,5 +70,117 @@ def test_G1_no_workflow_waits_for_ever_behind_the_long_queue_of_another(postgres
                 claimer.execute("ROLLBACK")
                 found.add(row[2])
         assert len(found) == WORKFLOWS
+
+    on_a_store(postgres, case, clock=ManualClock())
+
+
+# ---------------------------------------------------------------- a worker is lost while it commits
+
+WAITING = """
+    SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND query LIKE '%%' || %s || '%%'
+"""
+PATIENCE_SECONDS = 20
+
+
+def never(_: Sequence[Member]) -> bool:
+    return False
+
+
+class Groups:
+    """Counts how often groups are begun, and stops each between its first locks and the rest, if it is told to."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.begun = 0
+        self.stop: Callable[[Sequence[Member]], None] = lambda _: None
+        begin = PostgresWriter._begin  # there is no other sign of a second try
+
+        def count(*arguments: Any) -> Any:
+            self.begun += 1
+            return begin(*arguments)
+
+        def apply(transaction: Any, members: Sequence[Member]) -> list[Outcome]:
+            self.stop(members)
+            return apply_members(transaction, members)
+
+        patch.setattr(PostgresWriter, "_begin", count)
+        patch.setattr(postgres_writer, "apply_members", apply)
+        patch.setattr(postgres_writer, "is_likely", never)  # a group that is said at once has no middle
+
+
+def until_somebody_waits(place: Place) -> None:
+    """Until a transaction waits for another one in this schema."""
+    with place.connect() as connection:
+        for _ in range(10_000):
+            if connection.execute(WAITING, (place.schema,)).fetchall() != [(0,)]:
+                return
+    raise AssertionError("nobody waits")
+
+
+def test_W6_a_loss_and_a_group_of_the_same_worker_do_not_wait_in_a_circle(
+    postgres: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group has the instance and wants its worker; so the loss asks for the instance before it has the worker."""
+    groups, inside, go_on = Groups(monkeypatch), threading.Event(), threading.Event()
+
+    def stop(members: Sequence[Member]) -> None:
+        if isinstance(members[0], Release):
+            inside.set()
+            go_on.wait(PATIENCE_SECONDS)
+
+    async def case(store: PostgresStore) -> None:
+        bench = Bench(store, ManualClock())
+        bench.beat(ANNA)
+        record = await bench.started("a", activities=1)
+        await bench.started("b", activities=1)
+        other = PostgresStore(postgres.url, clock=ManualClock())
+        await other.open()
+        groups.begun, groups.stop = 0, stop
+        release = Release(owner=ANNA, number=record.number, fence=record.fence)
+        ghost = asyncio.create_task(store.commit(CommitId(50), [release]))
+        await asyncio.to_thread(inside.wait, PATIENCE_SECONDS)
+        lose = Lose(key=ANNA, at_deadline=False, limit=10)
+        losing = asyncio.create_task(other.commit(CommitId(51), [lose]))
+        await asyncio.to_thread(until_somebody_waits, postgres)
+        go_on.set()
+        assert await ghost == [Applied(changed=1)]
+        [lost] = await losing
+        assert isinstance(lost, Applied)
+        assert lost.changed == 3, "the other instance, and what both of them ran"
+        assert groups.begun == 2, "a group was tried again"
+        await other.close()
+
+    on_a_store(postgres, case, clock=ManualClock())
+
+
+def test_W6_two_workers_that_lose_each_other_do_not_wait_in_a_circle(
+    postgres: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were silent for too long. Each has a group of its own under way, and ends the other's lease in it."""
+    groups, met = Groups(monkeypatch), threading.Barrier(2)
+
+    def stop(members: Sequence[Member]) -> None:
+        if any(isinstance(member, Lose) for member in members):
+            with suppress(threading.BrokenBarrierError):
+                met.wait(0.5)  # if both come here, each has what the other wants
+
+    async def case(store: PostgresStore) -> None:
+        bench = Bench(store, ManualClock())
+        other = PostgresStore(postgres.url, clock=ManualClock())
+        await other.open()
+        bench.beat(ANNA)
+        bench.beat(BERT)
+        groups.begun, groups.stop = 0, stop
+        of_anna: list[Member] = [
+            start("a", first=first_turn(ANNA, activities=0)),
+            Lose(key=BERT, at_deadline=False, limit=10),
+        ]
+        of_bert: list[Member] = [
+            start("b", first=first_turn(BERT, activities=0)),
+            Lose(key=ANNA, at_deadline=False, limit=10),
+        ]
+        first, second = await asyncio.gather(store.commit(CommitId(50), of_anna), other.commit(CommitId(51), of_bert))
+        assert sum(isinstance(outcomes[0], StartedInstance) for outcomes in (first, second)) == 1
+        assert groups.begun == 2, "a group was tried again"
+        await other.close()
 
     on_a_store(postgres, case, clock=ManualClock())

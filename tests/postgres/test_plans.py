@@ -31,7 +31,7 @@ SOURCES = Path(statements.__file__).parents[1]
 HOT = sorted(
     {path.stem for part in ("relational", "postgres") for path in (SOURCES / part / "sql").glob("*.sql")} - {*OTHERS}
 )
-SMALL = ("workers", "clock", "questions", "closings")
+SMALL = ("workers", "clock", "questions", "closings", "flows")
 """Tables of a few rows, whatever happens."""
 SHORT = ("instances_blocked", "questions_waiting")
 """Indexes that only have what waits for somebody to see to it, and may be read from end to end."""

@@ -6,6 +6,7 @@ from tools.mutations.mutant import STORAGE, Mutant, in_python
 
 AT_ONCE: Final = "tests/postgres/test_at_once.py"
 STORE: Final = "tests/postgres/test_store.py"
+LOCKS: Final = "tests/postgres/test_locks.py"
 ENGINE: Final = "tests/postgres/test_engine.py"
 
 
@@ -27,6 +28,22 @@ MANY_AT_ONCE: Final = (
     in_postgres("the end of a lease waits for no group", "W6", "hold_worker", "FOR UPDATE", "", AT_ONCE),
     in_postgres(
         "a message that became visible late is overlooked", "G10", "read_inbox_of_owner", ">= ?3", "> ?3", STORE
+    ),
+    in_python(
+        "the loss of a worker has it before it has its instances",
+        "W6",
+        "storage/postgres/writer",
+        "named.ids or named.ending or named.lost",
+        "named.ids or named.ending",
+        LOCKS,
+    ),
+    in_python(
+        "only the worker that is lost is locked first",
+        "W6",
+        "storage/postgres/writer",
+        "sorted(named.actors.union(named.lost))",
+        "sorted(named.lost)",
+        LOCKS,
     ),
     in_python(
         "the mark of the clock is not looked at",

@@ -2,7 +2,9 @@
 
 PostgreSQL runs many groups at once. Two of them that name the same instances never wait for each other in a circle if
 both lock them first and in the same order. What a group may end is locked together with its parent, which learns of it,
-and with its open children. What is reached in another way is locked where it is read; then a circle is possible, and
+and with its open children. A group that ends the lease of a worker locks a batch of what that one has together with the
+other instances, and only then the workers, in their order: every group locks instances, then workers, then attempts.
+What is reached in another way is locked where it is read; then a circle is possible, and
 PostgreSQL ends one of the two, which is tried again.
 """
 
@@ -18,6 +20,7 @@ from holdfast.storage.contract import (
     Deliver,
     Disown,
     Expire,
+    Lose,
     Member,
     Release,
     Responses,
@@ -27,6 +30,7 @@ from holdfast.storage.contract import (
     Terminate,
     Turn,
 )
+from holdfast.storage.relational.members import actor_of
 
 
 @dataclass(slots=True)
@@ -37,6 +41,10 @@ class Named:
     ids: set[str] = field(default_factory=set[str])
     ending: set[int] = field(default_factory=set[int])
     """Those of the numbers that may end: their parents and children are concerned."""
+    lost: dict[str, int] = field(default_factory=dict[str, int])
+    """Workers that are lost, and how much of what they have moves on now."""
+    actors: set[str] = field(default_factory=set[str])
+    """Workers in whose name the group acts, if it ends the lease of another one."""
 
 
 def named_by(members: Sequence[Member]) -> Named:
@@ -44,6 +52,8 @@ def named_by(members: Sequence[Member]) -> Named:
     named = Named()
     for member in members:
         _note(named, member)
+    if named.lost:
+        named.actors.update(actor for member in members if (actor := actor_of(member)) is not None)
     return named
 
 
@@ -76,17 +86,24 @@ def _note(named: Named, member: Member) -> None:
         case Release() | Block() | SetDeadline():
             named.numbers.add(member.number)
         case Expire() | CloseChildren():
-            named.numbers.add(member.number)
-            named.ending.add(member.number)
+            _note_target(named, "", member.number, may_end=True)
         case Terminate():
             _note_target(named, member.id, member.number, may_end=True)
         case Deliver():
             _note_message(named, member)
+        case Lose():
+            _note_loss(named, member)
         case Disown():
             named.numbers.update(held.number for held in member.instances)
             named.numbers.update(held.key.number for held in member.attempts)
         case _:
             pass
+
+
+def _note_loss(named: Named, lose: Lose) -> None:
+    named.lost[lose.key] = lose.limit
+    if lose.culprit is not None:
+        named.numbers.add(lose.culprit)
 
 
 def _note_turn(named: Named, turn: Turn) -> None:

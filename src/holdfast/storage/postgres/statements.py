@@ -14,7 +14,19 @@ from holdfast.storage.relational.migrations import Migration
 
 PACKAGE: Final = "holdfast.storage.postgres"
 TABLES: Final = (
-    *("instances", "closings", "history", "inbox", "received", "timers", "attempts", "payloads", "kept", "updates"),
+    *(
+        "instances",
+        "flows",
+        "closings",
+        "history",
+        "inbox",
+        "received",
+        "timers",
+        "attempts",
+        "payloads",
+        "kept",
+        "updates",
+    ),
     *("questions", "workers", "commits", "clock", "migrations"),
 )
 

@@ -174,11 +174,12 @@ class PostgresWriter:
             (sql.find_commit, commit_id),
             (sql.insert_commit, commit_id, part, self._clock.now_ms()),
         ]
-        relatives = named.ids or named.ending
+        relatives = named.ids or named.ending or named.lost
         if relatives:
             asked.append((sql.numbers_of_ids, list(named.ids)))
             asked.append((sql.relatives, list(named.ending)))
             asked.append((sql.open_families, list(named.ending), MOST_RELATIVES))
+            asked.extend((sql.numbers_of_owner, key, limit) for key, limit in named.lost.items())
         elif named.numbers:
             asked.append((sql.lock_instances, sorted(named.numbers)))
         _, _, [(server_ms, mark_ms)], found, [(inserted,)], *rest = ask_all(connection, *asked)
@@ -188,7 +189,10 @@ class PostgresWriter:
         if relatives:
             current = {number for number, _ in rest[0]}
             related = {number for rows in rest for row in rows for number in row if number is not None}
-            [locked] = ask_all(connection, (sql.lock_instances, sorted(named.numbers | related)))
+            locks: list[Ask] = [(sql.lock_instances, sorted(named.numbers | related))]
+            if named.lost:
+                locks.append((sql.lock_workers, sorted(named.actors.union(named.lost))))
+            locked, *_ = ask_all(connection, *locks)
             if any(number in current and superseded is not None for number, superseded in locked):
                 raise Moved("an id was given to another instance while its row was waited for")
         return PostgresTransaction(connection, sql, now_ms)

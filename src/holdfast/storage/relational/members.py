@@ -74,7 +74,7 @@ def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[O
     alive: dict[WorkerKey, bool] = {}
     outcomes: list[Outcome] = []
     for member in members:
-        actor = _actor(member)
+        actor = actor_of(member)
         if actor is not None and actor not in alive:
             alive[actor] = is_active(transaction, actor)
         if actor is not None and not alive[actor]:
@@ -84,7 +84,7 @@ def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[O
     return outcomes
 
 
-def _actor(member: Member) -> WorkerKey | None:
+def actor_of(member: Member) -> WorkerKey | None:
     """In whose name a member acts. Janitors and clients act in nobody's."""
     match member:
         case Turn():
