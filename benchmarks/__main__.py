@@ -39,6 +39,9 @@ MEASURES: Final[dict[str, Measure]] = {
     ),
     "B5": lambda folder, scale: asyncio.run(flows.b5(folder, scale)),
     "B5 bare": lambda folder, scale: bare_flows.events(folder, instances=max(20, int(200 * scale))),
+    "B5 bare stored first": lambda folder, scale: bare_flows.events(
+        folder, instances=max(20, int(200 * scale)), stored_first=True
+    ),
     "EVENTS": lambda folder, scale: asyncio.run(flows.events(folder, scale)),
     "TOKENS": lambda folder, scale: asyncio.run(flows.stream(folder, scale)),
     "TOKENS bare": lambda folder, scale: bare_flows.stream(folder, count=max(1_000, int(100_000 * scale))),

@@ -5,7 +5,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,14 @@ from holdfast.runtime.streams import MAX_TOGETHER, NO_VALUE
 from holdfast.storage.sqlite.statements import statements as sql
 
 ENCODED_WORD: Final = msgspec.json.encode(WORD)
+
+
+class Stored(NamedTuple):
+    """An event in the inbox of an instance."""
+
+    number: int
+    row: int
+    event: EventReceived
 
 
 class BareFlows(BareLoop):
@@ -69,25 +77,34 @@ class BareFlows(BareLoop):
             self._write(sql.change_waits, [(json.dumps([EVENT]), 0, number)])
         return numbers
 
-    def raise_events(self, numbers: Sequence[int]) -> list[tuple[int, int, EventReceived]]:
-        """One event for each, with its number for a value, into the inbox. The answer names the rows."""
-        now, row = self._now_ms, 0
-        raised: list[tuple[int, int, EventReceived]] = []
+    def take_events(self, numbers: Sequence[int]) -> None:
+        """One event for each, with its number for a value, and the turn that takes it and ends its instance."""
         for number in numbers:
-            event = EventReceived(time_ms=now, name=EVENT, value=Payload(msgspec.Raw(b"%d" % number)))
-            self._write(sql.add_mail, [(True, number)])
-            self._write(sql.insert_message, [(number, 1, now, encode_event(event), EVENT)])
-            row = self._connection.last_insert_rowid()
-            raised.append((number, row, event))
-        return raised
+            self._take(number, self._event(number))
 
-    def take_events(self, raised: Sequence[tuple[int, int, EventReceived]]) -> None:
-        """The turn that takes the event, and ends its instance."""
-        for number, row, event in raised:
-            self._turn(number, 1, [event, WorkflowCompleted(result=event.value)])
+    def store_events(self, numbers: Sequence[int]) -> list[Stored]:
+        """The same events into the inbox, for turns that come later. The answer names the rows."""
+        stored: list[Stored] = []
+        for number in numbers:
+            event = self._event(number)
+            self._write(sql.add_mail, [(True, number)])
+            self._write(sql.insert_message, [(number, 1, self._now_ms, encode_event(event), EVENT)])
+            stored.append(Stored(number, self._connection.last_insert_rowid(), event))
+        return stored
+
+    def take_stored(self, stored: Sequence[Stored]) -> None:
+        """The turns of events that are in the inbox."""
+        for number, row, event in stored:
             self._write(sql.delete_inbox, [(row, number)])
-            self._write(sql.change_waits, [("[]", 1, number)])
-            self._close(number, number)
+            self._take(number, event, mail=1)
+
+    def _event(self, number: int) -> EventReceived:
+        return EventReceived(time_ms=self._now_ms, name=EVENT, value=Payload(msgspec.Raw(b"%d" % number)))
+
+    def _take(self, number: int, event: EventReceived, mail: int = 0) -> None:
+        self._turn(number, 1, [event, WorkflowCompleted(result=event.value)])
+        self._write(sql.change_waits, [("[]", mail, number)])
+        self._close(number, number)
 
     # ------------------------------------------------------------ streams
 
@@ -126,17 +143,17 @@ class BareFlows(BareLoop):
         return after
 
 
-def events(folder: Path, *, instances: int) -> Sample:
+def events(folder: Path, *, instances: int, stored_first: bool = False) -> Sample:
     """B5: so many instances that wait, then all their events and turns."""
     loop = BareFlows(folder / "bare.db", batched=False)
     with loop.group():
-        loop.take_events(loop.raise_events(loop.start_waiting(WARM_UP)))
+        loop.take_events(loop.start_waiting(WARM_UP))
     took: list[float] = []
     for _ in range(ROUNDS):
         with loop.group():
             numbers = loop.start_waiting(instances)
         before = time.perf_counter()
-        deliver(loop, numbers)
+        (store_and_deliver if stored_first else deliver)(loop, numbers)
         took.append(time.perf_counter() - before)
     seconds = statistics.median(took)
     loop.close()
@@ -144,14 +161,23 @@ def events(folder: Path, *, instances: int) -> Sample:
 
 
 def deliver(loop: BareFlows, numbers: Sequence[int], in_flight: int = IN_FLIGHT) -> None:
-    """So many events at a time: while some are raised, the turns of those before them are taken."""
-    raised: list[tuple[int, int, EventReceived]] = []
+    """So many events at a time, each with the turn that takes it: their sender has the instances, too."""
     for first in range(0, len(numbers), in_flight):
         with loop.group():
-            loop.take_events(raised)
-            raised = loop.raise_events(numbers[first : first + in_flight])
+            loop.take_events(numbers[first : first + in_flight])
+
+
+def store_and_deliver(loop: BareFlows, numbers: Sequence[int], in_flight: int = IN_FLIGHT) -> None:
+    """So many events at a time, of senders that do not have the instances: while some are stored, the turns of those
+    before them are taken.
+    """
+    stored: list[Stored] = []
+    for first in range(0, len(numbers), in_flight):
+        with loop.group():
+            loop.take_stored(stored)
+            stored = loop.store_events(numbers[first : first + in_flight])
     with loop.group():
-        loop.take_events(raised)
+        loop.take_stored(stored)
 
 
 def stream(folder: Path, *, count: int) -> Sample:

@@ -40,7 +40,7 @@ def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_aske
         store = StuckStore(tmp_path / "shop.db", clock=SystemProviders().now_ms)
         async with engine_of(store, counted) as engine:  # type: ignore[arg-type]
             handle = await engine.start(counted, id="it")
-            await handle.raise_event("go")
+            raised = asyncio.create_task(handle.raise_event("go"))  # it is told with its turn
             await store.is_stuck.wait()
             patient = asyncio.create_task(handle.query("which", "patient"))
             with pytest.raises(TimeoutError):
@@ -49,6 +49,7 @@ def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_aske
             store.go_on.set()
             assert await patient == "patient"
             assert calls == ["patient"]
+            assert await raised
 
     together(scenario())
 

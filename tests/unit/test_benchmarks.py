@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,20 @@ VALUES = MAX_TOGETHER + 7
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "sample", ["B1 bare", "B2 bare", "B5 bare", "TOKENS bare", "B1", "B2", "B5", "EVENTS", "TOKENS", "EXPIRY"]
+    "sample",
+    [
+        "B1 bare",
+        "B2 bare",
+        "B5 bare",
+        "B5 bare stored first",
+        "TOKENS bare",
+        "B1",
+        "B2",
+        "B5",
+        "EVENTS",
+        "TOKENS",
+        "EXPIRY",
+    ],
 )
 def test_a_small_sample_of_a_benchmark_runs(sample: str) -> None:
     command = [sys.executable, "-m", "benchmarks", "--sample", sample, "--scale", "0.02"]
@@ -74,7 +88,10 @@ def test_the_bare_limit_writes_the_rows_of_the_engine(tmp_path: Path, batched: b
     assert events(tmp_path / "bare.db") == events(tmp_path / "engine.db")
 
 
-def test_the_bare_limit_writes_the_rows_of_events(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deliver", [bare_flows.deliver, bare_flows.store_and_deliver])
+def test_the_bare_limit_writes_the_rows_of_events(
+    tmp_path: Path, deliver: Callable[[bare_flows.BareFlows, Sequence[int]], None]
+) -> None:
     async def run() -> None:
         async with hf.Engine(tmp_path / "engine.db", workflows=[waiter]) as engine:
             handles = [await engine.start(waiter, id=f"bare-{number + 1}") for number in range(INSTANCES)]
@@ -86,7 +103,7 @@ def test_the_bare_limit_writes_the_rows_of_events(tmp_path: Path) -> None:
     loop = bare_flows.BareFlows(tmp_path / "bare.db", batched=False)
     with loop.group():
         numbers = loop.start_waiting(INSTANCES)
-    bare_flows.deliver(loop, numbers)
+    deliver(loop, numbers)
     loop.close()
     assert contents(tmp_path / "bare.db") == contents(tmp_path / "engine.db")
     assert events(tmp_path / "bare.db") == events(tmp_path / "engine.db")

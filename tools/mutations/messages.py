@@ -5,6 +5,7 @@ from typing import Final
 from tools.mutations.mutant import in_python, in_sql
 
 EVENTS: Final = "tests/scenarios/test_events.py"
+EVENT_PATHS: Final = "tests/scenarios/test_event_paths.py"
 CANCELLATION: Final = "tests/scenarios/test_cancellation.py"
 CONTINUED: Final = "tests/scenarios/test_continue_as_new.py"
 
@@ -66,5 +67,41 @@ MESSAGES: Final = (
         "(main.cancelled() or asked is not None)",
         "main.cancelled()",
         CONTINUED,
+    ),
+    in_python(
+        "an event overtakes those of other processes",
+        "G10",
+        "runtime/raising",
+        "await self._take_messages()",
+        "pass",
+        EVENT_PATHS,
+    ),
+    in_python(
+        "an event overtakes one that goes alone",
+        "G10",
+        "runtime/raising",
+        "or behind or message.id in self._alone",
+        "",
+        EVENT_PATHS,
+    ),
+    in_python("an event with an id rides", "G6", "runtime/raising", "and not message.message_id", "", EVENT_PATHS),
+    in_python(
+        "an event overtakes one of its own turn", "G10", "runtime/live", "self.alone or not is_", "not is_", EVENT_PATHS
+    ),
+    in_python(
+        "an event of a rejected turn is lost",
+        "G6",
+        "runtime/entries",
+        "StoreError)):\n            self.done(outcome)\n        else:\n            self.go_alone()",
+        "StoreError)):\n            self.done(outcome)",
+        EVENT_PATHS,
+    ),
+    in_python(
+        "an event whose turn may be on disk is sent again",
+        "G11",
+        "runtime/entries",
+        "isinstance(outcome.error, StoreError)",
+        "False",
+        EVENT_PATHS,
     ),
 )

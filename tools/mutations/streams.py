@@ -59,12 +59,17 @@ FLOWS: Final = (
         "values of a turn that failed are lost",
         "L13",
         "runtime/entries",
-        "            entry.go_alone()\n",
-        "            pass\n",
+        "Applied):\n            self.done(outcome)\n        else:\n            self.go_alone()",
+        "Applied):\n            self.done(outcome)",
         PATHS,
     ),
     in_python(
-        "values are handed in twice", "L11", "runtime/live", "type(message.response) is not Entry", "True", LIVE_UNIT
+        "values are handed in twice",
+        "L11",
+        "runtime/live",
+        "not isinstance(message.response, Rider)",
+        "True",
+        LIVE_UNIT,
     ),
     in_python(
         "a body never waits for the disk",

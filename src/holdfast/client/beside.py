@@ -20,7 +20,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import Worker
-from holdfast.storage.contract import Failed, Member, Outcome, Rejected, Start
+from holdfast.storage.contract import Deliver, Failed, Member, Outcome, Rejected, Start
 from holdfast.storage.places import PlacedStore
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
@@ -95,6 +95,14 @@ class Beside:
         worker.look()
         self._note_unknown(start.workflow)
         return outcome
+
+    async def _commit_message(self, message: Deliver) -> Outcome:
+        """Send a message: with the turn that takes it, where its instance is live here (`Applied`), else by itself."""
+        if self._worker is None:
+            return await self._committer.commit(message)
+        decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._worker.raising.send(message, lambda outcome: _settle(decided, outcome))
+        return await decided
 
     def _note_unknown(self, workflow: str) -> None:
         """An instance was started whose workflow the worker here may not have: a client does that for others."""

@@ -32,6 +32,7 @@ from holdfast.payloads.signature import Signature
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.contract import (
+    Applied,
     Close,
     Deliver,
     Delivered,
@@ -320,7 +321,10 @@ class Client(Beside, Overview):
     ) -> bool:
         """Raise an event to an instance; see `Handle.raise_event`."""
         message = self._event(instance_id, number, event, value, message_id)
-        return self._told(instance_id, await self._deliver(message), message)
+        outcome = await self._commit_message(message)
+        if isinstance(outcome, Applied):
+            return True  # with the turn that took it
+        return self._told(instance_id, self._delivered(message, outcome), message)
 
     def _event(
         self,
@@ -342,7 +346,9 @@ class Client(Beside, Overview):
         return was_delivered(instance_id, told, name)
 
     async def _deliver(self, message: Deliver) -> Delivered:
-        outcome = await self._committer.commit(message)
+        return self._delivered(message, await self._commit_message(message))
+
+    def _delivered(self, message: Deliver, outcome: Outcome) -> Delivered:
         match outcome:
             case Delivered():
                 self._sent()

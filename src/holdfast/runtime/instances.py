@@ -19,7 +19,6 @@ from holdfast.replay.running import OneAfterTheOther
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.due import DueTimes
-from holdfast.runtime.entries import tell_entries
 from holdfast.runtime.inbox import take_in
 from holdfast.runtime.keeping import Ended, Keeper
 from holdfast.runtime.live import LiveInstance, LiveInstances, Message
@@ -119,7 +118,7 @@ class InstanceOwner:
         """The start of an instance was decided: go on with it, or forget it."""
         if isinstance(outcome, StartedInstance) and outcome.created:
             live.number = outcome.instance.number
-            self._live[live.number] = live
+            self._live.add(live)
             self._committed(live, built, [])
         else:
             self._runner.give_back(len(built.eager))
@@ -137,7 +136,7 @@ class InstanceOwner:
         run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads, flow)
         live = LiveInstance.of(record, run)
         self._make_room(max(self._live.size, 1) - 1)
-        self._live[live.number] = live
+        self._live.add(live)
         try:
             self._runs.replay(live.number, live.run, loaded.history)
         except Exception as error:  # noqa: BLE001 - whatever it is, this build cannot go on with it
@@ -180,8 +179,7 @@ class InstanceOwner:
         if isinstance(ended, Completion) and ended.event is not None:
             live = self._live.ready_for(ended.key, ended.values)
             if live is not None:
-                live.queue.append(Message(ended.event, ended))
-                self._ready.append(live)
+                self.put(live, Message(ended.event, ended))
                 return
         self._keeper.keep(ended)
 
@@ -192,6 +190,11 @@ class InstanceOwner:
             live.queue.append(message)
             self._go_on(live)
         return live is not None
+
+    def put(self, live: LiveInstance, message: Message) -> None:
+        """Something for an instance that is live here; see `take_turns`."""
+        live.queue.append(message)
+        self._ready.append(live)
 
     # ------------------------------------------------------------ turns
 
@@ -253,8 +256,8 @@ class InstanceOwner:
         return self._serves(scheduled) and self._runner.reserve()
 
     def _decided(self, live: LiveInstance, built: BuiltTurn, messages: list[Message], outcome: Outcome) -> None:
-        if built.turn.entries:
-            tell_entries(messages, outcome)
+        for rider in built.riders:
+            rider.tell(outcome)
         match outcome:
             case Applied():
                 self._committed(live, built, messages)
@@ -339,7 +342,7 @@ class InstanceOwner:
             self._release(oldest)
 
     def _release(self, live: LiveInstance) -> None:
-        self._live.pop(live.number, None)
+        self._live.remove(live)
         live.evict()
         self._keeper.release(live)
 
@@ -352,7 +355,7 @@ class InstanceOwner:
 
     def forget(self, live: LiveInstance) -> None:
         """Tear the live code down; completions that it had not applied yet commit alone."""
-        self._live.pop(live.number, None)
+        self._live.remove(live)
         live.evict()
         for message in live.queue:
             if message.completion is not None:
@@ -366,7 +369,9 @@ class InstanceOwner:
     def forget_all(self) -> None:
         """This worker's lease is gone: somebody else has its instances."""
         while self._live:
-            self._live.popitem()[1].evict()
+            live = next(iter(self._live.values()))
+            self._live.remove(live)
+            live.evict()
         self._due.stop()
 
     async def release_all(self) -> None:
@@ -378,7 +383,7 @@ class InstanceOwner:
 
     def _failed(self, live: LiveInstance, error: Exception) -> None:
         if isinstance(error, WorkerFenced):
-            self._live.pop(live.number, None)
+            self._live.remove(live)
             live.evict()
         elif isinstance(error, StoreError):
             logger.error("a turn of %s could not be stored and will be taken again: %s", live.id, error)

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.core.events import EventReceived, Input, TimerFired, UpdateAccepted
 from holdfast.core.gates import Arrival, PendingTimer, apply_order
-from holdfast.runtime.entries import Entry, entries_in
+from holdfast.runtime.entries import Raised, Rider, riders_in
 from holdfast.runtime.flow_runs import AnyRun
 from holdfast.storage.contract import (
     AttemptKey,
@@ -31,7 +31,7 @@ class Message(msgspec.Struct, frozen=True):
     event: Input
     completion: Completion | None = None
     row: int = 0
-    response: Transition | PendingExit | Entry | None = None
+    response: Transition | PendingExit | Rider | None = None
 
 
 class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
@@ -46,6 +46,23 @@ class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
         """Somebody asked for room when there was none."""
         self.continued: set[InstanceNumber] = set()
         """G4: owned here, and their next execution is yet to be brought to life."""
+        self._numbers: dict[InstanceId, InstanceNumber] = {}
+
+    def add(self, live: "LiveInstance") -> None:
+        """An instance is live from here on."""
+        self[live.number] = live
+        self._numbers[live.id] = live.number
+
+    def remove(self, live: "LiveInstance") -> None:
+        """Its code is live no longer."""
+        self.pop(live.number, None)
+        if self._numbers.get(live.id) == live.number:  # not if its id means another one by now (G3)
+            del self._numbers[live.id]
+
+    def find(self, instance_id: InstanceId, number: InstanceNumber | None) -> "LiveInstance | None":
+        """The live instance that is meant: the newest of the id if it is not said which."""
+        number = self._numbers.get(instance_id) if number is None else number
+        return None if number is None else self.get(number)
 
     @property
     def has_room(self) -> bool:
@@ -85,6 +102,7 @@ class LiveInstance:
     """One live execution. At most one of its turns is uncommitted at any time (G11)."""
 
     __slots__ = (
+        "alone",
         "armed_ms",
         "asked",
         "busy",
@@ -123,6 +141,8 @@ class LiveInstance:
         self.stamp_ms = stamp_ms
         self.run = run
         self.busy = False
+        self.alone = False
+        """An event of the turn that is being taken went to the store alone: those behind it follow (G10)."""
         self.asked: list[Callable[[], None]] | None = None
         """Who waits to ask it something, until no turn of it is on its way to disk (G11)."""
         self.armed_ms: int | None = None
@@ -160,12 +180,12 @@ class LiveInstance:
         return not self.run.is_spoiled
 
     def evict(self) -> None:
-        """Tear the code down. Values that wait for a turn have to find another way, and are told so once."""
+        """Tear the code down. What wanted to ride with a turn has to find another way, and is told so once."""
         self.run.evict()
-        if entries := entries_in(self.queue):
-            self.queue = deque(message for message in self.queue if type(message.response) is not Entry)
-            for entry in entries:
-                entry.go_alone()
+        if self.queue and (riders := riders_in(self.queue)):
+            self.queue = deque(message for message in self.queue if not isinstance(message.response, Rider))
+            for rider in riders:
+                rider.go_alone()
 
     def next_due_ms(self) -> int | None:
         """When the next timer fires."""
@@ -175,6 +195,7 @@ class LiveInstance:
         """Everything that can be applied now, in the order and with the times of G10."""
         waiting = list(self.queue)
         self.queue.clear()
+        self.alone = False
         if len(waiting) == 1 and not self.timers and waiting[0].event.time_ms >= self.stamp_ms:
             self.stamp_ms = waiting[0].event.time_ms
             return waiting  # so it is most of the time
@@ -206,12 +227,7 @@ class LiveInstance:
         run, event = self.run, message.event
         if isinstance(event, TimerFired) and not run.waits_for(event.timer):
             return  # a message before it ended the wait
-        if isinstance(event, EventReceived) and not run.waits_for_event(event.name):
-            if run.drops_events:
-                run.log(logging.WARNING, "the event %r was dropped: nobody waits for it", event.name)
-                done.append(message)
-            else:
-                self.keep(message, event.name)
+        if isinstance(event, EventReceived) and not self.takes_event(message, event, done):
             return
         if isinstance(event, UpdateAccepted) and not self.takes(message, event, done):
             return
@@ -220,6 +236,23 @@ class LiveInstance:
         while self.mail and not run.is_done and (mail := self.next_mail()) is not None:
             run.apply(mail.event)
             done.append(mail)
+
+    def takes_event(self, message: Message, event: EventReceived, done: list[Message]) -> bool:
+        """Whether the code takes an event now. One that nobody waits for is kept in the store, or dropped (G6)."""
+        raised = message.response
+        is_waited_for = self.run.waits_for_event(event.name)
+        if type(raised) is Raised:
+            if self.alone or not is_waited_for:
+                self.alone = True
+                raised.go_alone()
+                return False
+        elif not is_waited_for:
+            if self.run.drops_events:
+                self.run.log(logging.WARNING, "the event %r was dropped: nobody waits for it", event.name)
+                done.append(message)
+            else:
+                self.keep(message, event.name)
+        return is_waited_for
 
     def takes(self, message: Message, event: UpdateAccepted, done: list[Message]) -> bool:
         """Whether an update is accepted. At the end of an execution it is left for the next, or goes with the last."""

@@ -30,7 +30,7 @@ from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.replay.output import Ending, LogLine, Output, ScheduledActivity, SentEvent, with_one_more
 from holdfast.runtime.children import new_children
 from holdfast.runtime.continuing import next_execution
-from holdfast.runtime.entries import Entry
+from holdfast.runtime.entries import Entry, Raised, Rider
 from holdfast.runtime.live import LiveInstance, Message
 from holdfast.runtime.updates import answers_of
 from holdfast.storage.contract import (
@@ -68,12 +68,14 @@ class BuiltTurn(msgspec.Struct, frozen=True):
     turn: Turn
     eager: list[NewAttempt]
     logs: Sequence[LogLine]
+    riders: Sequence[Rider] = ()
+    """What is on disk with this turn or finds another way; each of them is told."""
 
 
 class Taken:
     """The messages that a turn applied and that are no completions, by how they came."""
 
-    __slots__ = ("consumed", "entries", "fired", "mail", "responses", "yields")
+    __slots__ = ("consumed", "entries", "fired", "mail", "responses", "riders", "yields")
 
     def __init__(self) -> None:
         self.responses: Sequence[Transition] = ()
@@ -81,6 +83,7 @@ class Taken:
         self.fired: Sequence[int] = ()
         self.yields: dict[AttemptKey, int] | None = None
         self.entries: Sequence[Responses] = ()
+        self.riders: Sequence[Rider] = ()
         self.mail = 0
 
     def sort(self, messages: list[Message]) -> None:
@@ -99,8 +102,14 @@ class Taken:
                     yields[response.key] = yields.get(response.key, 0) + response.count
             elif type(event) is TimerFired:
                 self.fired = with_one_more(self.fired, event.timer)
+            elif type(response) is Raised:
+                self.riders = with_one_more(self.riders, response)
             elif type(response) is Entry:
                 self.entries = with_one_more(self.entries, response.responses)
+                self.riders = with_one_more(self.riders, response)
+
+
+NOTHING_TAKEN: Final = Taken()
 
 
 class Unusual(TypedDict, total=False):
@@ -171,22 +180,25 @@ def build_turn(
         unusual["answers"] = answers_of(output.answers, payloads)
     if payloads:
         unusual["payloads"] = tuple(payloads)
-    fired = _add_taken(unusual, messages) if len(completions) < len(messages) else ()
-    _add_done(unusual, live, output, fired)
+    taken = _add_taken(unusual, messages) if len(completions) < len(messages) else NOTHING_TAKEN
+    _add_done(unusual, live, output, taken.fired)
     if unusual:
         turn = msgspec.structs.replace(turn, **unusual)
-    return BuiltTurn(turn, eager, output.logs)
+    return BuiltTurn(turn, eager, output.logs, taken.riders)
 
 
-def _add_taken(unusual: Unusual, messages: list[Message]) -> Sequence[int]:
-    """Messages that were no completions. The answer is which timers fired."""
+def _add_taken(unusual: Unusual, messages: list[Message]) -> Taken:
+    """Messages that were no completions."""
     taken = Taken()
     taken.sort(messages)
-    unusual["consumed"], unusual["mail_taken"] = tuple(taken.consumed), taken.mail
-    unusual["responses"], unusual["entries"] = tuple(taken.responses), tuple(taken.entries)
+    if taken.consumed:
+        unusual["consumed"], unusual["mail_taken"] = tuple(taken.consumed), taken.mail
+        unusual["responses"] = tuple(taken.responses)
+    if taken.entries:
+        unusual["entries"] = tuple(taken.entries)
     if taken.yields:
         unusual["yields"] = tuple(PendingExit(key=key, count=count) for key, count in taken.yields.items())
-    return taken.fired
+    return taken
 
 
 def _add_done(unusual: Unusual, live: LiveInstance, output: Output, fired: Sequence[int]) -> None:

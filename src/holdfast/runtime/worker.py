@@ -30,6 +30,7 @@ from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS
 from holdfast.runtime.live import Message
 from holdfast.runtime.net import Net
 from holdfast.runtime.questions import Questions
+from holdfast.runtime.raising import Raising
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.storage.contract import (
@@ -76,7 +77,7 @@ class Worker:
     ) -> None:
         self._surroundings, self._providers = surroundings, surroundings.providers
         self._store, self.registry, self.stopped = store, registry, asyncio.Event()
-        self._queues, self._lease_ms = queues, lease_ms
+        self._queues, self._lease_ms, self._tell_ended = queues, lease_ms, ended
         self._host, self._is_stopping, self._is_draining = this_process(), False, False
         self._lease: Lease | None = None
         self._given_up: Lease | None = None
@@ -100,7 +101,6 @@ class Worker:
             respond=self._respond,
             all_told=self._take_turns,
         )
-        self._tell_ended = ended
         deadlines = Deadlines(store, registry, self.committer, self._overdue)
         self.claims = Claims(
             store, registry, self.committer, self.runner, lambda: self.key, queues=queues, deadlines=deadlines
@@ -118,6 +118,7 @@ class Worker:
             ended=ended,
             work_is_waiting=self.look,
         )
+        self.raising = Raising(self.committer, self.instances, lambda: self.claims.take_messages(self.instances))
         self._janitor, self._net, self.questions = self._make_janitor(), self._make_net(), self._make_questions()
         self._beginning: set[LiveInstance] = set()
 
@@ -206,6 +207,7 @@ class Worker:
         await self.runner.stop()
         if self._lease is not None:
             await self.instances.release_all()
+            await self.raising.settle()
             self.committer.close()
             await self.committer.drain()
             await self._janitor.lose(self._lease.key, at_deadline=False, is_clean=True)

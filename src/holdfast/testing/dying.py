@@ -136,7 +136,7 @@ class OutlivingCommitter(Committer):
 
     async def commit(self, member: Member) -> Outcome:
         outcome, is_again = await self._lives.outlive(lambda worker: worker.committer.commit(member))
-        return _as_the_first(outcome) if is_again else outcome
+        return as_the_first(outcome) if is_again else outcome
 
     async def drain(self) -> None:
         await self._lives.settle()
@@ -144,7 +144,7 @@ class OutlivingCommitter(Committer):
             await self._lives.worker.committer.drain()
 
 
-def _as_the_first(outcome: Outcome) -> Outcome:
+def as_the_first(outcome: Outcome) -> Outcome:
     """The first try may have ended the instance: that it has ended is no news then."""
     match outcome:
         case TerminatedInstance():

@@ -22,12 +22,12 @@ from holdfast.runtime.faults import FaultHook, FaultPoint
 from holdfast.runtime.providers import SystemProviders
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
-from holdfast.storage.contract import InstanceNumber, Outcome, Start
+from holdfast.storage.contract import Deliver, InstanceNumber, Outcome, Start
 from holdfast.storage.sqlite.store import IN_MEMORY, SqliteStore
 from holdfast.testing.chaos import CrashReport, crash_at_every_commit
 from holdfast.testing.clock import SkippingClock
 from holdfast.testing.commits import Crash, Where, checked
-from holdfast.testing.dying import Lives, OutlivingCommitter, quiet_crashes
+from holdfast.testing.dying import Lives, OutlivingCommitter, as_the_first, quiet_crashes
 from holdfast.testing.repeating import RepeatingStore
 from holdfast.testing.replacing import Body, Replaceable, Replacements
 from holdfast.testing.simulation.world import TaskLease
@@ -240,6 +240,13 @@ class Environment(Engine):
             return await super()._commit_start(start, started)
         outcome, _ = await self._lives.outlive(lambda _: Engine._commit_start(self, start, started))  # noqa: SLF001
         return outcome
+
+    async def _commit_message(self, message: Deliver) -> Outcome:
+        """So is a message."""
+        if not self.deaths and self._make_noise is _nothing:
+            return await super()._commit_message(message)
+        outcome, is_again = await self._lives.outlive(lambda _: Engine._commit_message(self, message))  # noqa: SLF001
+        return as_the_first(outcome) if is_again else outcome
 
     def name_of(self, number: InstanceNumber, execution: int, activity: int) -> str:
         """The name of an activity, as its attempts have it."""

@@ -1,0 +1,94 @@
+"""Events that are raised in the process which has their instance live: they ride with the turn that takes them (G6).
+
+Such an event and its turn are one commit, and its sender is told after that one. It goes to the store alone, into the
+inbox, where no turn can take it along: its instance is not live here, nobody waits for the event, or it has an id that
+only the store can know.
+
+Order (G10): an event never overtakes one that was raised before it. What others left in the inbox is taken in first;
+one that is behind another which goes alone goes alone, too; and all for live instances wait here in one line.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from holdfast.core.events import EventReceived
+from holdfast.runtime.committer import Committer, Done
+from holdfast.runtime.entries import Raised
+from holdfast.runtime.instances import InstanceOwner
+from holdfast.runtime.live import Message
+from holdfast.runtime.telling import tell_trouble
+from holdfast.storage.contract import Deliver, InstanceId, Outcome
+
+
+class _Waiting(NamedTuple):
+    """A message in the line. `alone`: one before it was on its way to the store when it came."""
+
+    message: Deliver
+    done: Done
+    alone: bool
+
+
+class Raising:
+    """Brings messages of this process to their instances. `take_messages` takes in what others left for them."""
+
+    def __init__(
+        self, committer: Committer, instances: InstanceOwner, take_messages: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._committer = committer
+        self._instances = instances
+        self._take_messages = take_messages
+        self._line: list[_Waiting] = []
+        self._handing: asyncio.Task[None] | None = None
+        self._alone: dict[InstanceId, int] = {}
+        """How many messages for an id are on their way to the store alone."""
+
+    def send(self, message: Deliver, done: Done) -> None:
+        """Bring a message on its way. `done` hears `Applied` if it was taken by a turn, else what the store says."""
+        if self._handing is None and self._instances.live.find(message.id, message.number) is None:
+            self._send_alone(message, done)
+            return
+        self._line.append(_Waiting(message, done, message.id in self._alone))
+        if self._handing is None:
+            self._handing = asyncio.get_running_loop().create_task(self._hand_over(), name="holdfast-events")
+
+    async def settle(self) -> None:
+        """Wait until nothing is left in the line."""
+        while self._handing is not None:
+            await asyncio.wait([self._handing])
+
+    async def _hand_over(self) -> None:
+        try:
+            while self._line:
+                line, self._line = self._line, []  # what comes while others' messages are read needs another look
+                try:
+                    await self._take_messages()
+                except Exception as error:  # noqa: BLE001 - then nobody knows what was before them: the store will
+                    tell_trouble("events go to the store alone, as their inboxes could not be read", error)
+                    self._bring(line, rides=False)
+                else:
+                    self._bring(line, rides=True)
+        finally:
+            self._handing = None
+
+    def _bring(self, line: list[_Waiting], *, rides: bool) -> None:
+        for message, done, behind in line:
+            event, live = message.event, self._instances.live.find(message.id, message.number)
+            is_plain = type(event) is EventReceived and not message.message_id
+            if live is None or not is_plain or not rides or behind or message.id in self._alone:
+                self._send_alone(message, done)
+            else:
+                self._instances.put(live, Message(event, response=Raised(message, done, self._send_alone)))
+        self._instances.take_turns()
+
+    def _send_alone(self, message: Deliver, done: Done) -> None:
+        alone, instance_id = self._alone, message.id
+
+        def decided(outcome: Outcome) -> None:
+            alone[instance_id] -= 1
+            if not alone[instance_id]:
+                del alone[instance_id]
+            done(outcome)
+
+        alone[instance_id] = alone.get(instance_id, 0) + 1
+        self._committer.submit(message, decided)
