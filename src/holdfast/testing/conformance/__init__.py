@@ -17,6 +17,7 @@ from holdfast.testing.conformance.continuing import ContinuingRules
 from holdfast.testing.conformance.deadlines import DeadlineRules
 from holdfast.testing.conformance.deliveries import DeliveryRules
 from holdfast.testing.conformance.duties import DutyRules
+from holdfast.testing.conformance.flows import FlowRules
 from holdfast.testing.conformance.ghosts import GhostRules
 from holdfast.testing.conformance.groups import GroupRules
 from holdfast.testing.conformance.inputs import InputRules
@@ -45,6 +46,7 @@ class StoreConformance(
     WorkerRules,
     LostOwnerRules,
     StreamRules,
+    FlowRules,
     KeepingRules,
     SharingRules,
     ContinuingRules,
