@@ -25,6 +25,9 @@ from holdfast.errors import (
     ClientClosed,
     DeadlineExceeded,
     DuplicateName,
+    ExpressionError,
+    FlowError,
+    FlowProblem,
     ForbiddenInWorkflow,
     HistoryMismatch,
     HoldfastError,
@@ -76,6 +79,7 @@ if TYPE_CHECKING:
     from holdfast.client.handle import Handle
     from holdfast.client.watching import Change
     from holdfast.client.worker import Worker
+    from holdfast.flows.flow import Flow
 
 __all__ = [
     "Activity",
@@ -89,6 +93,10 @@ __all__ = [
     "DuplicateName",
     "Engine",
     "Event",
+    "ExpressionError",
+    "Flow",
+    "FlowError",
+    "FlowProblem",
     "ForbiddenInWorkflow",
     "Handle",
     "HistoryMismatch",
@@ -165,6 +173,7 @@ _WHERE = {
     "Engine": "client.engine",
     "Event": "authoring.events",
     "Change": "client.watching",
+    "Flow": "flows.flow",
     "Handle": "client.handle",
     "Query": "authoring.handlers",
     "Retry": "authoring.retry",

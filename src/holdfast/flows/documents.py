@@ -71,6 +71,11 @@ class Mapping:
 Tree: TypeAlias = Scalar | Sequence | Mapping
 
 
+def is_text(plain: str) -> bool:
+    """Whether a word without quotes is read as a text."""
+    return plain not in _WORDS and plain not in _UNSURE and not _NUMBER.fullmatch(plain)
+
+
 def read_document(text: str, problems: Problems) -> Tree | None:
     """The tree of the only document in `text`. What is wrong is added to `problems`; None if there is no tree."""
     try:

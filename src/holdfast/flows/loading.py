@@ -8,7 +8,7 @@ from holdfast.core.flow.definition import FlowDefinition, Node
 from holdfast.core.flow.outcomes import Policy
 from holdfast.errors import FlowError, FlowProblem, HoldfastError
 from holdfast.flows.checking import Known, check_into
-from holdfast.flows.documents import LARGEST_BYTES, Mapping, Scalar, read_document
+from holdfast.flows.documents import LARGEST_BYTES, Mapping, Scalar, Tree, read_document
 from holdfast.flows.forms import Form, Places, shown
 from holdfast.flows.nodes import read_node
 from holdfast.flows.problems import Problems, quoted
@@ -47,8 +47,17 @@ def load_file(path: Path, known: Known | None = None) -> Loaded:
 def load_text(text: str, source: str, known: Known | None = None) -> Loaded:
     """The flow in `text`. `source` is what problems call it."""
     problems = Problems()
+    return _checked(read_document(text, problems), problems, source, known)
+
+
+def load_tree(tree: Tree, source: str, known: Known | None = None) -> Loaded:
+    """The flow in a tree that was built without YAML."""
+    return _checked(tree, Problems(), source, known)
+
+
+def _checked(tree: Tree | None, problems: Problems, source: str, known: Known | None) -> Loaded:
     places: Places = {}
-    read = _read_flow(text, problems, places)
+    read = None if tree is None else _read_flow(tree, problems, places)
     if read is not None:
         check_into(problems, read.definition, places=places, known=known, unreadable=read.unreadable)
     if read is None or problems.has_errors:
@@ -62,10 +71,7 @@ class _ReadFlow(NamedTuple):
     """Activities whose kind is not known; nothing more is said about what they do."""
 
 
-def _read_flow(text: str, problems: Problems, places: Places) -> _ReadFlow | None:
-    tree = read_document(text, problems)
-    if tree is None:
-        return None
+def _read_flow(tree: Tree, problems: Problems, places: Places) -> _ReadFlow | None:
     if not isinstance(tree, Mapping):
         problems.add(tree.line, f"a flow is a map that begins with flow: NAME, not {shown(tree)}")
         return None

@@ -1,0 +1,319 @@
+"""The builder: a flow in Python, one method for each kind of activity.
+
+What is built is what YAML says, in the same words, and it is read and checked in the same way.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeAlias, TypedDict, cast
+
+from holdfast.authoring.activity import Activity
+from holdfast.authoring.names import checked_name
+from holdfast.authoring.retry import Retry
+from holdfast.authoring.workflow import Workflow
+from holdfast.core.flow.definition import After
+from holdfast.errors import FlowError, InvalidOption
+from holdfast.flows.documents import Mapping as MappingTree
+from holdfast.flows.documents import Scalar, Tree
+from holdfast.flows.documents import Sequence as SequenceTree
+from holdfast.flows.nodes import UNLIMITED
+from holdfast.flows.steps import Edges, Reference, Step, edges_of, literal
+from holdfast.flows.workflow import FlowWorkflow
+from holdfast.payloads.failures import qualified_name
+
+Condition: TypeAlias = str | Reference
+Length: TypeAlias = float | timedelta | str | Reference
+"""A number of seconds, a timedelta, a text such as ``1h30m``, or an expression that gives seconds."""
+
+
+class RetryFields(TypedDict, total=False):
+    """Only what is to differ from the activity's own `Retry`."""
+
+    attempts: int | str
+    initial: Length
+    backoff: float
+    maximum: Length
+    jitter: bool
+    non_retryable: Sequence[type[BaseException] | str]
+
+
+class FlowBuilder(FlowWorkflow):
+    """Collects what a flow says until it is used."""
+
+    def __init__(self, name: str, version: str = "") -> None:
+        super().__init__(checked_name(name, "a flow"), version)
+        self._document: dict[str, Any] = {"flow": name, "activities": {}}
+        self._in_use = False
+        self._activities: dict[str, Activity[..., Any]] = {}
+        self._workflows: dict[str, Workflow[..., Any]] = {}
+        if version:
+            self._document["version"] = version
+
+    @property
+    def activities(self) -> tuple[Activity[..., Any], ...]:
+        """The activities that were given themselves and not by name: whoever runs the flow can register them."""
+        return tuple(self._activities.values())
+
+    @property
+    def workflows(self) -> tuple[Workflow[..., Any], ...]:
+        """The flows and workflows that were given themselves and not by name."""
+        return tuple(self._workflows.values())
+
+    def __getitem__(self, node_id: str) -> Step:
+        """A step that was added before."""
+        if node_id not in self._document["activities"]:
+            raise KeyError(node_id)
+        return Step(node_id)
+
+    @staticmethod
+    def text(value: object) -> str:
+        """A value as an expression that gives it. A plain text in `input` is an expression; this makes it a text."""
+        return literal(value)
+
+    def trigger(self, node_id: str, *, input: Mapping[str, str] | None = None) -> Step:  # noqa: A002  # as in YAML
+        """Where the flow begins. `input` has the fields that the flow takes, such as ``{"cents": "integer"}``."""
+        if input is not None:
+            self._document["input"] = dict(input)
+        return self._add(node_id, {"trigger": True})
+
+    def run(
+        self,
+        node_id: str,
+        activity: Activity[..., Any] | str,
+        *,
+        after: Edges,
+        input: object = None,  # noqa: A002  # as in YAML
+        when: Condition | None = None,
+        otherwise: bool = False,
+        join: str | None = None,
+        each: Condition | None = None,
+        limit: int | None = None,
+        queue: str | None = None,
+        retry: Retry | RetryFields | None = None,
+        schedule_to_start: float | timedelta | str | None = None,
+        start_to_close: float | timedelta | str | None = None,
+        schedule_to_close: float | timedelta | str | None = None,
+        heartbeat: float | timedelta | str | None = None,
+    ) -> Step:
+        """Run an activity. `input`: a map has its arguments by name, a list by position, an expression is the only one.
+
+        With `each` it runs once for each item of that list, `limit` of them at a time.
+        """
+        if isinstance(activity, Activity):
+            self._activities[activity.name] = activity
+        said = {
+            "run": _name_of(activity, Activity, "run"),
+            **_edge_keys(after, when, otherwise=otherwise, join=join),
+            "input": input,
+            "each": each,
+            "limit": limit,
+            "queue": queue,
+            "retry": _retry(retry),
+            "schedule_to_start": schedule_to_start,
+            "start_to_close": start_to_close,
+            "schedule_to_close": schedule_to_close,
+            "heartbeat": heartbeat,
+        }
+        return self._add(node_id, said)
+
+    def child(
+        self,
+        node_id: str,
+        flow: Workflow[..., Any] | str,
+        *,
+        after: Edges,
+        input: object = None,  # noqa: A002  # as in YAML
+        id: Condition | None = None,  # noqa: A002  # as in YAML
+        detached: bool = False,
+        when: Condition | None = None,
+        otherwise: bool = False,
+        join: str | None = None,
+        each: Condition | None = None,
+        limit: int | None = None,
+    ) -> Step:
+        """Start another flow, or a workflow written as code, and wait for its end unless it is `detached`."""
+        if isinstance(flow, Workflow):
+            self._workflows[flow.name] = flow
+        said = {
+            "flow": _name_of(flow, Workflow, "child"),
+            **_edge_keys(after, when, otherwise=otherwise, join=join),
+            "input": input,
+            "id": id,
+            "detached": detached or None,
+            "each": each,
+            "limit": limit,
+        }
+        return self._add(node_id, said)
+
+    def wait(
+        self,
+        node_id: str,
+        *,
+        after: Edges,
+        event: str | None = None,
+        timeout: Length | None = None,
+        timer: Length | None = None,
+        when: Condition | None = None,
+        otherwise: bool = False,
+        join: str | None = None,
+    ) -> Step:
+        """Wait for an `event`, no longer than `timeout`; or for the time of a `timer`."""
+        waits = {"event": event, "timeout": timeout, "timer": timer}
+        said = {"wait": _given(waits), **_edge_keys(after, when, otherwise=otherwise, join=join)}
+        return self._add(node_id, said)
+
+    def cycle(
+        self,
+        node_id: str,
+        target: str | Step,
+        *,
+        after: Edges,
+        when: Condition | None = None,
+        otherwise: bool = False,
+        join: str | None = None,
+        delay: Length | None = None,
+        limit: int | None = None,
+    ) -> Step:
+        """Run `target` and everything behind it once more, after `delay`, at most `limit` times."""
+        said = {
+            "cycle": target.id if isinstance(target, Step) else target,
+            **_edge_keys(after, when, otherwise=otherwise, join=join),
+            "delay": delay,
+            "limit": limit,
+        }
+        return self._add(node_id, said)
+
+    def raise_event(
+        self,
+        node_id: str,
+        event: str,
+        *,
+        to: Condition,
+        after: Edges,
+        value: object = None,
+        when: Condition | None = None,
+        otherwise: bool = False,
+        join: str | None = None,
+    ) -> Step:
+        """Raise an event to the instance whose id `to` gives."""
+        raised = _given({"event": event, "to": to, "value": value})
+        return self._add(node_id, {"raise": raised, **_edge_keys(after, when, otherwise=otherwise, join=join)})
+
+    def interrupt(
+        self,
+        node_id: str,
+        target: Condition = "self",
+        *,
+        after: Edges,
+        descendants: bool = False,
+        reason: str | None = None,
+        when: Condition | None = None,
+        otherwise: bool = False,
+        join: str | None = None,
+    ) -> Step:
+        """End this instance, or the one whose id `target` gives, and with `descendants` their children, too."""
+        said = {
+            "interrupt": target,
+            **_edge_keys(after, when, otherwise=otherwise, join=join),
+            "descendants": descendants or None,
+            "reason": reason,
+        }
+        return self._add(node_id, said)
+
+    def output(self, template: object) -> None:
+        """What the flow gives: an expression, or a map or list of them."""
+        self._say("output", template)
+
+    def policy(self, policy: str) -> None:
+        """What an uncaught failure does to the rest: ``drain`` lets it run on, ``fail_fast`` cancels it."""
+        self._say("policy", policy)
+
+    def _say(self, key: str, value: object) -> None:
+        self._refuse_if_in_use()
+        as_tree(value, key)
+        self._document[key] = value
+
+    def _add(self, node_id: str, said: dict[str, Any]) -> Step:
+        self._refuse_if_in_use()
+        if node_id in self._document["activities"]:
+            raise FlowError(f"{self.name}: two activities have the id {node_id!r}")
+        given = _given(said)
+        as_tree(given, f"{self.name}: {node_id}")
+        self._document["activities"][node_id] = given
+        return Step(node_id)
+
+    def _refuse_if_in_use(self) -> None:
+        if self._in_use:
+            raise FlowError(f"{self.name}: the flow is in use, and its definition cannot change any more")
+
+
+def _given(said: dict[str, Any]) -> dict[str, Any]:
+    """What was given. Everything has None where it was not."""
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _edge_keys(after: Edges, when: Condition | None, *, otherwise: bool, join: str | None) -> dict[str, Any]:
+    """What all kinds have in common, as YAML writes it."""
+    edges: dict[str, list[dict[str, Any]]] = {}
+    for edge in edges_of(after):
+        edges.setdefault(edge.source, []).append(_edge_fields(edge))
+    written = {source: several[0] if len(several) == 1 else several for source, several in edges.items()}
+    return {"after": written, "when": when, "otherwise": otherwise or None, "join": join}
+
+
+def _edge_fields(edge: After) -> dict[str, Any]:
+    fields = {"catch": None if edge.catch is None else list(edge.catch), "when": edge.when or None}
+    return _given({**fields, "otherwise": edge.otherwise or None})
+
+
+def _name_of(named: object, kind: type[Activity[..., Any] | Workflow[..., Any]], method: str) -> str:
+    if isinstance(named, kind):
+        return named.name
+    if isinstance(named, str):
+        return named
+    what = kind.__name__.lower()
+    raise InvalidOption(f"{method}() takes {what} functions marked with @hf.{what}, or their names, not {named!r}")
+
+
+def _retry(retry: Retry | RetryFields | None) -> dict[str, Any] | None:
+    """A retry as YAML writes it. `hf.Retry` says everything, a map only what is in it."""
+    if retry is None:
+        return None
+    fields: dict[str, Any] = (
+        {name: getattr(retry, name) for name in Retry.__slots__} if isinstance(retry, Retry) else dict(retry)
+    )
+    if "attempts" in fields and fields["attempts"] is None:
+        fields["attempts"] = UNLIMITED
+    errors: Sequence[Any] = fields.pop("non_retryable", ())
+    if errors:
+        fields["non_retryable"] = [qualified_name(one) if isinstance(one, type) else one for one in errors]
+    return fields
+
+
+def as_tree(value: object, what: str) -> Tree:
+    """A value of Python as the tree that YAML would have given, without lines. What is no JSON is refused here."""
+    match value:
+        case Reference():
+            return Scalar(str(value), str(value), 0)
+        case Step():
+            return Scalar(value.id, value.id, 0)
+        case timedelta():
+            return Scalar(value.total_seconds(), f"{value.total_seconds():g}", 0)
+        case None | bool() | int() | float():
+            return Scalar(value, str(value), 0)
+        case str():
+            return Scalar(value, value, 0)
+        case Mapping():
+            mapping = MappingTree(0)
+            for key, one in cast(Mapping[object, object], value).items():
+                if not isinstance(key, str):
+                    raise InvalidOption(f"{what}: a key must be a text, not {key!r}")
+                mapping.entries[key] = as_tree(one, what)
+                mapping.lines[key] = 0
+            return mapping
+        case list() | tuple():
+            sequence = SequenceTree(0)
+            sequence.items.extend(as_tree(one, what) for one in cast(Sequence[object], value))
+            return sequence
+        case _:
+            raise InvalidOption(f"{what}: {value!r} is no JSON; a flow holds numbers, expressions, lists and maps")

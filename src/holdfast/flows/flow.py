@@ -1,0 +1,111 @@
+"""``hf.Flow``: a workflow as a graph, loaded from YAML or built in Python."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Self, cast
+
+from holdfast.authoring.activity import Activity
+from holdfast.authoring.workflow import Workflow
+from holdfast.core.flow.definition import FlowDefinition
+from holdfast.errors import FlowProblem
+from holdfast.flows.builder import FlowBuilder, as_tree
+from holdfast.flows.checking import Known
+from holdfast.flows.loading import Loaded, load_file, load_text, load_tree
+from holdfast.flows.writing import write_yaml
+
+
+class Flow(FlowBuilder):
+    """A workflow as a graph of activities::
+
+        flow = hf.Flow("greeting")
+        start = flow.trigger("start", input={"name": "string"})
+        greet = flow.run("greet", say_hello, after=start, input=[start.input.name])
+        flow.output(greet.output)
+
+    or ``hf.Flow.load("greeting.yaml")``. An engine runs it: ``hf.Engine(..., flows=[flow])``. What is wrong with it is
+    told when it is loaded, or when a flow that was built is first used: all at once, as a `FlowError`.
+    """
+
+    _loaded_from_text: Loaded | None = None
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        modules: Iterable[ModuleType] = (),
+        activities: Iterable[Activity[..., Any]] = (),
+    ) -> Self:
+        """The flow in a YAML file. With `modules` or `activities`, the names of its activities are checked, too."""
+        return cls._from(load_file(Path(path), _known(modules, activities)))
+
+    @classmethod
+    def parse(
+        cls,
+        text: str,
+        *,
+        name: str = "flow.yaml",
+        modules: Iterable[ModuleType] = (),
+        activities: Iterable[Activity[..., Any]] = (),
+    ) -> Self:
+        """The flow in a text of YAML. `name` is what problems call the text."""
+        return cls._from(load_text(text, name, _known(modules, activities)))
+
+    @classmethod
+    def _from(cls, loaded: Loaded) -> Self:
+        flow = cls(loaded.definition.name, loaded.definition.version)
+        flow._loaded_from_text = loaded
+        flow._in_use = True
+        return flow
+
+    @cached_property
+    def _loaded(self) -> Loaded:
+        """The definition with its warnings. From here on nothing can be added."""
+        if self._loaded_from_text is not None:
+            return self._loaded_from_text
+        loaded = load_tree(as_tree(self._document, self.name), self.name)
+        self._in_use = True
+        return loaded
+
+    @property
+    def definition(self) -> FlowDefinition:
+        """What the flow says, checked."""
+        return self._loaded.definition
+
+    @property
+    def warnings(self) -> tuple[FlowProblem, ...]:
+        """What may be wrong with it, though it can run."""
+        return self._loaded.warnings
+
+    def line_of(self, node_id: str, where: str = "") -> int:
+        """The line of an activity, or of an expression of it such as ``when`` or ``input.speed``; 0 if it has none."""
+        places = self._loaded.places
+        return places.get((node_id, where)) or places.get((node_id, ""), 0)
+
+    def to_yaml(self) -> str:
+        """The flow as YAML; loading that gives the same flow."""
+        return write_yaml(self.definition)
+
+
+def names_of(activity: Activity[..., Any]) -> Iterable[str]:
+    """The names by which flows may call an activity: its own, and its function with any part of the module."""
+    yield activity.name
+    parts = f"{activity.__module__}.{activity.__name__}".split(".")
+    for place in range(len(parts)):
+        yield ".".join(parts[place:])
+
+
+def _known(modules: Iterable[ModuleType], activities: Iterable[Activity[..., Any]]) -> Known | None:
+    """The activities that a flow may name, if any were given."""
+    found = list(activities)
+    workflows: list[str] = []
+    given = tuple(modules)
+    for module in given:
+        values: list[Any] = list(vars(module).values())
+        found += [cast(Activity[..., Any], value) for value in values if isinstance(value, Activity)]
+        workflows += [value.name for value in values if isinstance(value, Workflow)]
+    if not found and not given:
+        return None
+    return Known(activities=frozenset(name for one in found for name in names_of(one)))

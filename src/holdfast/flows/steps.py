@@ -1,0 +1,152 @@
+"""What the builder's methods give: steps to come after, and references to what they will have given."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
+
+from holdfast.core.flow.definition import After
+from holdfast.errors import InvalidOption
+from holdfast.flows.scanner import KEYWORDS
+
+
+class Reference:
+    """An expression that is written in Python: ``fox.output.energy > 3``. It has a value once the flow runs.
+
+    Fields are attributes or items; ``&``, ``|`` and ``~`` stand for and, or and not. ``str()`` is the expression.
+    """
+
+    __slots__ = ("_is_path", "_text")
+
+    def __init__(self, text: str, *, is_path: bool = True) -> None:
+        self._text = text
+        self._is_path = is_path
+
+    def __getattr__(self, name: str) -> "Reference":
+        if name.startswith("__"):
+            raise AttributeError(name)  # what Python itself asks for is no field
+        return self[name]
+
+    def __getitem__(self, key: str | int) -> "Reference":
+        whole = self._text if self._is_path else f"({self._text})"
+        if isinstance(key, str) and key.isidentifier() and key.isascii() and key not in KEYWORDS:
+            return Reference(f"{whole}.{key}")
+        return Reference(f"{whole}[{literal(key)}]")
+
+    def __eq__(self, other: object) -> "Reference":  # type: ignore[override]  # it is decided when the flow runs
+        return self._compared("==", other)
+
+    def __ne__(self, other: object) -> "Reference":  # type: ignore[override]  # it is decided when the flow runs
+        return self._compared("!=", other)
+
+    def __lt__(self, other: object) -> "Reference":
+        return self._compared("<", other)
+
+    def __le__(self, other: object) -> "Reference":
+        return self._compared("<=", other)
+
+    def __gt__(self, other: object) -> "Reference":
+        return self._compared(">", other)
+
+    def __ge__(self, other: object) -> "Reference":
+        return self._compared(">=", other)
+
+    def __and__(self, other: "Reference") -> "Reference":
+        return Reference(f"{self._text} && {_operand(other)}", is_path=False)
+
+    def __or__(self, other: "Reference") -> "Reference":
+        return Reference(f"({self._text}) || ({other})", is_path=False)
+
+    def __invert__(self) -> "Reference":
+        return Reference(f"!({self._text})", is_path=False)
+
+    def __bool__(self) -> bool:
+        raise InvalidOption(f"{self._text} is decided when the flow runs; combine conditions with &, | and ~")
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Reference({self._text!r})"
+
+    def _compared(self, operator: str, other: object) -> "Reference":
+        return Reference(f"{self._text} {operator} {_operand(other)}", is_path=False)
+
+
+class Step:
+    """An activity of a flow that is being built. Its `input`, `output` and `error` can be read by those behind it."""
+
+    def __init__(self, node_id: str) -> None:
+        self.id = node_id
+        self.input = Reference(f"{node_id}.input")
+        self.output = Reference(f"{node_id}.output")
+        self.error = Reference(f"{node_id}.error")
+
+    def failed(self, *errors: type[BaseException] | str) -> After:
+        """The edge that is taken if it fails with one of these errors; without any, with whatever it fails."""
+        return After(self.id, catch=tuple(_error_name(error) for error in errors) or ("Exception",))
+
+    def when(self, condition: "str | Reference") -> After:
+        """The edge that is taken if it completes and the condition holds."""
+        return After(self.id, when=str(condition))
+
+    def otherwise(self) -> After:
+        """The edge that is taken if it completes and no edge with a condition was."""
+        return After(self.id, otherwise=True)
+
+    def __repr__(self) -> str:
+        return f"Step({self.id!r})"
+
+
+Edge: TypeAlias = str | Step | After
+Edges: TypeAlias = Edge | Sequence[Edge]
+"""What a step comes after: ids, steps, and edges that steps make, such as ``fox.failed(TooTired)``."""
+
+
+def _error_name(error: object) -> str:
+    if isinstance(error, type) and issubclass(error, BaseException):
+        return error.__name__
+    if isinstance(error, str) and error:
+        return error
+    raise InvalidOption(f"failed() takes exception types or their names, not {error!r}")
+
+
+def edges_of(after: Edges) -> list[After]:
+    """The edges that a step was given."""
+    several = [after] if isinstance(after, str | Step | After) else list(after)
+    return [_edge(one) for one in several]
+
+
+def _edge(one: object) -> After:
+    match one:
+        case After():
+            return one
+        case Step():
+            return After(one.id)
+        case str():
+            return After(one)
+        case _:
+            raise InvalidOption(f"after takes steps, their ids, or edges such as step.failed(), not {one!r}")
+
+
+def literal(value: object) -> str:
+    """A value as an expression that gives it: a text in quotes, a list in brackets."""
+    match value:
+        case Reference():
+            return str(value)
+        case None | bool() | int() | float() | str():
+            return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        case list() | tuple():
+            return f"[{', '.join(map(literal, cast(Sequence[Any], value)))}]"
+        case dict():
+            fields = cast(dict[str, Any], value).items()
+            return f"{{{', '.join(f'{literal(str(key))}: {literal(one)}' for key, one in fields)}}}"
+        case _:
+            raise InvalidOption(f"an expression cannot hold {value!r}")
+
+
+def _operand(value: object) -> str:
+    is_simple = not isinstance(value, Reference) or value._is_path  # noqa: SLF001  # it is one of us
+    return literal(value) if is_simple else f"({value})"

@@ -1,0 +1,156 @@
+"""The builder: the same flow in Python and in YAML is the same flow, and mistakes are told in the same way."""
+
+import sys
+from datetime import timedelta
+from subprocess import run
+
+import pytest
+from tests.unit.flows.writing import SAMPLES
+
+import holdfast as hf
+from holdfast.errors import FlowError, InvalidOption
+
+
+class TooTired(Exception):
+    """What the fox may be."""
+
+
+@hf.activity(name="tasks.brown")
+def brown() -> None: ...
+
+
+@hf.activity(name="tasks.fox")
+def fox(speed: int) -> dict[str, int]:
+    return {"energy": speed}
+
+
+@hf.workflow
+async def shipping() -> None: ...
+
+
+def test_the_fox_flow_is_the_same_in_python_and_in_yaml() -> None:
+    flow = hf.Flow("fox")
+    quick = flow.trigger("quick")
+    flow.run("brown", brown, after=quick)
+    foxy = flow.run("fox", fox, after="brown", input={"speed": quick.input.speed})
+    flow.run("jumped", "tasks.jump", after=foxy, when=foxy.output.energy > 3)
+    slept = flow.run("slept", "tasks.sleep", after=foxy.when("fox.output.energy <= 3"))
+    flow.wait("ate", event="dinner", timeout=timedelta(hours=1), after=slept)
+    flow.run("cleanup", "tasks.sweep", after=flow["fox"].failed(TooTired, Exception))
+    loaded = hf.Flow.load(SAMPLES / "fox.yaml")
+    assert flow.hash == loaded.hash
+    assert (flow.name, flow.version, flow.warnings) == ("fox", "", ())
+    assert flow.activities == (brown, fox)
+    assert loaded.line_of("fox", "input.speed") == 5
+    assert flow.line_of("fox") == 0
+
+
+def test_the_order_flow_is_the_same_in_python_and_in_yaml() -> None:
+    flow = hf.Flow("order", version="3")
+    received = flow.trigger("received", input={"order_id": "string", "cents": "integer", "items": "array"})
+    order = {"id": received.input.order_id}
+    reserve = flow.run("reserve", "shop.reserve", after=received, input=order, retry={"attempts": 5, "initial": 0.5})
+    charge = flow.run(
+        "charge",
+        "shop.charge",
+        after=received,
+        input={**order, "cents": received.input.cents},
+        queue="payments",
+        start_to_close="30s",
+    )
+    flow.run("refund", "shop.release", after=charge.failed("CardDeclined"))
+    pack = flow.run("pack", "shop.pack", each=received.input.items, limit=4, after=[reserve, charge])
+    approval = flow.wait("approval", event="approved", timeout="2d", after=pack, when=received.input.cents > 100_000)
+    ship = flow.child("ship", "shipping", after=[pack, approval])
+    check = flow.run("check", "shop.delivered", after=ship)
+    flow.cycle("again", check, after=check, when=check.output == False, delay=3_600, limit=100)  # noqa: E712
+    done = flow.run("done", "shop.close", after=check, when=check.output == True)  # noqa: E712
+    flow.policy("drain")
+    flow.output(done.output)
+    loaded = hf.Flow.load(SAMPLES / "order.yaml")
+    assert flow.hash == loaded.hash
+    assert hf.Flow.parse(flow.to_yaml()).hash == loaded.hash
+    assert loaded.line_of("again", "after.check.when") == 15
+
+
+def test_other_kinds_and_edges() -> None:
+    flow = hf.Flow("kinds")
+    start = flow.trigger("start")
+    first = flow.run("first", brown, after=start, retry=hf.Retry(attempts=None, non_retryable=(ValueError, TooTired)))
+    flow.child("ship", shipping, after=start, detached=True, id="start.input.id", input=[1, flow.text("x"), None])
+    flow.raise_event("tell", "shipped", to=start.input.who, value={"a": start.input["odd name"][0]}, after=start)
+    flow.interrupt("stop", after=first.failed(), descendants=True, reason="no use")
+    flow.interrupt("other", "start.input.who", after=first.when("first.output"))
+    flow.run("rest", brown, after=first.otherwise())
+    flow.run("last", brown, after=["rest", first.failed("E"), first], join="any", when="rest.output")
+    flow.wait("later", timer=start.input.seconds, after=[start])
+    flow.output({"n": 1, "list": [first.output]})
+    text = flow.to_yaml()
+    assert hf.Flow.parse(text).hash == flow.hash
+    assert 'ship: {flow: shipping, input: [1, "\\"x\\"", null], id: start.input.id, detached: true' in text
+    assert "attempts: unlimited" in text
+    assert "after: {first: [{}, {catch: [E]}], rest: {}}" in text
+    assert flow.workflows == (shipping,)
+
+
+def test_conditions_are_written_in_python() -> None:
+    step = hf.Flow("f").trigger("a")
+    assert str(step.output.x == "it's") == 'a.output.x == "it\'s"'
+    assert str(step.output.x != None) == "a.output.x != null"  # noqa: E711
+    assert str((step.output.x >= 1) & (step.input.y < 2.5)) == "a.output.x >= 1 && (a.input.y < 2.5)"
+    assert str(~(step.output.x <= [1, {"k": step.input}])) == '!(a.output.x <= [1, {"k": a.input}])'
+    assert str((step.output > 1) | step.error["in"]) == '(a.output > 1) || (a.error["in"])'
+    with pytest.raises(InvalidOption, match="decided when the flow runs"):
+        bool(step.output.x == 1)
+    with pytest.raises(InvalidOption, match="cannot hold"):
+        _ = step.output == object()
+
+
+def test_mistakes_are_told_all_at_once_when_the_flow_is_first_used() -> None:
+    flow = hf.Flow("wrong")
+    flow.trigger("start")
+    flow.run("a", "x", after="strat", heartbeat="soon")
+    flow.run("b", "x", after="start", when="nobody.output >")
+    with pytest.raises(FlowError) as caught:
+        _ = flow.definition
+    assert sorted(str(caught.value).splitlines()) == [
+        "wrong: a: heartbeat must be a number of seconds or a text such as 30s, 2d or 1h30m, not 'soon'",
+        'wrong: a: there is no activity "strat" for it to come after (did you mean start?)',
+        'wrong: b: when: "nobody.output >" cannot be read, column 16: unexpected the end',
+    ]
+
+
+def test_what_cannot_be_said_is_refused_where_it_is_said() -> None:
+    flow = hf.Flow("f")
+    start = flow.trigger("start")
+    with pytest.raises(FlowError, match="two activities have the id 'start'"):
+        flow.trigger("start")
+    with pytest.raises(InvalidOption, match="is no JSON"):
+        flow.run("a", brown, after=start, input={"x": object()})
+    with pytest.raises(InvalidOption, match="a key must be a text"):
+        flow.run("a", brown, after=start, input={1: 2})
+    with pytest.raises(InvalidOption, match=r"run\(\) takes activity functions"):
+        flow.run("a", test_conditions_are_written_in_python, after=start)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="after takes steps"):
+        flow.run("a", brown, after=[5])  # type: ignore[list-item]
+    with pytest.raises(InvalidOption, match=r"failed\(\) takes exception types"):
+        start.failed(5)  # type: ignore[arg-type]
+    with pytest.raises(KeyError):
+        _ = flow["nobody"]
+    assert flow.definition.name == "f"
+    with pytest.raises(FlowError, match="in use"):
+        flow.run("late", brown, after=start)
+
+
+def test_names_of_activities_are_checked_where_they_are_known() -> None:
+    text = "flow: f\nactivities:\n  a: {trigger: true}\n  b: {run: tasks.fxo, after: a}\n"
+    with pytest.raises(FlowError, match=r"did you mean tasks\.fox\?"):
+        hf.Flow.parse(text, activities=[fox])
+    named = text.replace("tasks.fxo", f"{__name__.rpartition('.')[2]}.fox")
+    assert hf.Flow.parse(named, modules=[sys.modules[__name__]]).name == "f"
+    assert hf.Flow.parse(text).name == "f"
+
+
+def test_importing_holdfast_loads_neither_flows_nor_yaml_nor_cel() -> None:
+    code = "import sys, holdfast; print([n for n in ('holdfast.flows', 'yaml', 'cel_expr_python') if n in sys.modules])"
+    assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
