@@ -13,7 +13,7 @@ from holdfast.core.event import Payload
 from holdfast.core.flow import events as fe
 from holdfast.core.flow.book import NO_ITEM, Place
 from holdfast.core.flow.definition import Child, Cycle, Interrupt, Raise, Run, Trigger, Wait
-from holdfast.core.flow.outcomes import Completed
+from holdfast.core.flow.outcomes import COMPLETED
 from holdfast.errors import CycleLimitExceeded, ExpressionError, NestedTooDeep
 from holdfast.flows.compiled import CompiledNode
 from holdfast.flows.expressions import Expression
@@ -49,9 +49,10 @@ _encode: Final = msgspec.json.Encoder().encode
 def begin(run: "FlowRun", compiled: CompiledNode) -> None:
     """A node has started: do what it says. What goes wrong in it is raised, and fails the node."""
     node, action = compiled.node.id, compiled.node.action
+    if compiled.activity is not None and compiled.items is None:  # most nodes
+        _call(run, compiled, Place(node), None)
+        return
     match action:
-        case Run(each=None):
-            _call(run, compiled, Place(node), None)
         case Child(each=None):
             _start_child(run, compiled, Place(node), None)
         case Run() | Child():
@@ -145,10 +146,11 @@ def _call(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own) -> Non
     if activity is None:
         raise ExpressionError(f"{place.node!r} runs no activity")
     encoded = _arguments(run, compiled, own)
-    number = run.book.next_activity
-    call = ScheduledActivity(number, activity.name, encoded, activity.options, activity.encoded_options)
-    run.output.scheduled.append(call)
-    run.do(ev.ActivityScheduled(activity=number, name=activity.name, node=place.node, item=place.item))
+    output, number = run.output, run.book.next_activity
+    name, options, encoded_options = activity
+    output.scheduled.append(ScheduledActivity(number, name, encoded, options, encoded_options))
+    output.events.append(ev.ActivityScheduled(activity=number, name=name, node=place.node, item=place.item))
+    run.book.scheduled(number, place)
 
 
 def _start_child(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own) -> None:
@@ -181,7 +183,7 @@ def _start_child(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own)
     )
     if action.detached and place.item == NO_ITEM:  # nobody waits for it: its id is the output
         _complete(run, place.node, _encode(child_id))
-        run.finished(place.node, Completed())
+        run.finished(place.node, COMPLETED)
 
 
 def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
@@ -204,7 +206,7 @@ def _finish_if_all_are_there(run: "FlowRun", compiled: CompiledNode) -> None:
     if len(fan_out.results) == fan_out.count:
         results = b",".join(bytes(run.data_of(fan_out.results[at])) for at in range(fan_out.count))
         _complete(run, node, b"[%b]" % results)
-        run.finished(node, Completed())
+        run.finished(node, COMPLETED)
 
 
 def _begin_item(run: "FlowRun", compiled: CompiledNode, item: int) -> None:
@@ -251,7 +253,7 @@ def _raise(run: "FlowRun", compiled: CompiledNode, action: Raise) -> None:
     run.output.sent = with_one_more(run.output.sent, SentEvent(number, target, action.event, data))
     run.do(ev.EventRaised(number=number, target=target, name=action.event))
     _complete(run, node, b"null")
-    run.finished(node, Completed())
+    run.finished(node, COMPLETED)
 
 
 def _interrupt(run: "FlowRun", compiled: CompiledNode, action: Interrupt) -> None:
@@ -264,7 +266,7 @@ def _interrupt(run: "FlowRun", compiled: CompiledNode, action: Interrupt) -> Non
     target = _id(run, compiled.target, None)
     run.output.interrupted = with_one_more(run.output.interrupted, (target, reason))
     _complete(run, node, b"null")
-    run.finished(node, Completed())
+    run.finished(node, COMPLETED)
 
 
 # ---------------------------------------------------------------- parts of them
@@ -279,9 +281,8 @@ def _arguments(run: "FlowRun", compiled: CompiledNode, own: Own) -> bytes:
     """The arguments of a call as they are stored: a map by name, a list by position, anything else is the only one."""
     if compiled.input is None:
         return NO_ARGUMENTS if own is None else b"[%b]" % _encode(own[ITEM])
-    encoded = bytes(compiled.input(run.values, own))
-    action: Any = compiled.node.action
-    return encoded if isinstance(action.input, dict | list) else b"[%b]" % encoded
+    encoded = compiled.input(run.values, own)
+    return bytes(encoded) if compiled.has_arguments else b"[%b]" % bytes(encoded)
 
 
 def _id(run: "FlowRun", expression: Expression | None, own: Own) -> str:

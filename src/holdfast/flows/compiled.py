@@ -51,6 +51,8 @@ class CompiledNode(NamedTuple):
     node: Node
     when: Expression | None
     input: Filled | None
+    has_arguments: bool
+    """Whether the input has arguments by name or position, and is not the only one."""
     items: Expression | None
     activity: NodeActivity | None
     span: int | Expression | None
@@ -83,6 +85,7 @@ def _compiled(node: Node, activity: Callable[[str], ActivityCode]) -> CompiledNo
         node=node,
         when=compile_expression(node.when) if node.when else None,
         input=None if given is None else compile_template(given),
+        has_arguments=isinstance(given, dict | list),
         items=None if each is None else compile_expression(each.items),
         activity=_activity(activity(action.activity), action.rules) if isinstance(action, Run) else None,
         span=_span(action.timeout if isinstance(action, Wait) else action.delay if isinstance(action, Cycle) else None),

@@ -47,13 +47,12 @@ class RunFace:
         self.flow, self.identity, self.resolve = flow, identity, resolve
         self.book = book = Book(flow.graph, flow.roster)
         self.progress = book.progress
-        about = {"id": identity.instance_id, "name": flow.definition.name, "version": flow.definition.version}
-        self.values = Values(book, flow.graph.trigger, about, self.data_of)
+        self.values = Values(self)
         self.version, self.parent, self.depth, self.seed, self.now_ms = "", "", 0, 0, 0
         self.output = Output()
         """What this turn does."""
         self.is_done = False
-        self._payloads = dict(payloads or {})
+        self._payloads = {} if payloads is None else payloads
 
     @property
     def has_family(self) -> bool:

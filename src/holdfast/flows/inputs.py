@@ -69,8 +69,10 @@ class FlowSignature(Signature):
         if len(args) > 1 or (args and kwargs):
             raise ArgumentError(f"flow {self.name!r} takes one input, such as {{'name': value}}, or its fields by name")
         data = encode(args[0] if args else dict(kwargs or {}), what=f"the input of flow {self.name!r}")
-        read_input(self._definition, data if data[:1] == b"{" else b"[%b]" % data)
-        return data if data[:1] == b"{" else b"[%b]" % data
+        data = data if data[:1] == b"{" else b"[%b]" % data
+        if self._definition.input:
+            read_input(self._definition, data)
+        return data
 
     def decode_arguments(self, data: bytes) -> Arguments:
         """The input, checked."""

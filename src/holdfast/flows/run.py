@@ -18,7 +18,7 @@ from holdfast.core.event import Payload
 from holdfast.core.flow import events as fe
 from holdfast.core.flow.book import Place, read
 from holdfast.core.flow.definition import Cycle, Wait
-from holdfast.core.flow.outcomes import Completed, Failed, FlowOutcome, Outcome, Released, TimedOut
+from holdfast.core.flow.outcomes import COMPLETED, RELEASED, Failed, FlowOutcome, Outcome, TimedOut
 from holdfast.errors import DeadlineExceeded, ExpressionError, HoldfastError
 from holdfast.flows.acting import begin, end_timer, end_wait, go_round, next_items, stop, stop_child
 from holdfast.flows.expressions import Expression
@@ -79,9 +79,7 @@ class FlowRun(RunFace):
 
     def finished(self, node: str, outcome: Outcome) -> None:
         """A node is decided. What it leads to starts; an uncaught failure may end the rest (K4)."""
-        settled = self.progress.finish(
-            node, outcome, condition=self._holds, admits=self._admits, policy=self.flow.definition.policy
-        )
+        settled = self.progress.finish(node, outcome, judge=self, policy=self.flow.definition.policy)
         self._starting.extend(settled.started)
         if settled.cancelled:
             self._stop(settled.cancelled)
@@ -98,7 +96,7 @@ class FlowRun(RunFace):
 
     def restart(self, target: str, rounds: int, limit: int) -> None:
         """K8: a node and everything behind it run once more."""
-        settled = self.progress.restart(target, rounds=rounds, limit=limit, admits=self._admits)
+        settled = self.progress.restart(target, rounds=rounds, limit=limit, judge=self)
         self._starting.extend(settled.started)
 
     def interrupt(self, reason: str, *, descendants: bool) -> None:
@@ -121,7 +119,6 @@ class FlowRun(RunFace):
         self._note_progress()
         if not self.is_done and self.progress.is_complete:
             self._complete()
-        self.output.key = self.progress.key
 
     def _start(self, node: str) -> None:
         poisoned = self._poisoned.pop(node, None)
@@ -152,17 +149,17 @@ class FlowRun(RunFace):
     def _note_progress(self) -> None:
         changes = self.progress.take_changes()
         if changes is not None:
-            digits = dict(changes.digits)
-            self.output.events.append(
-                fe.FlowAdvanced(digits=digits, taken=changes.taken, dead=changes.dead, caught=changes.caught)
-            )
+            self.output.events.append(changes)
+            self.output.key = self.progress.key
 
-    def _holds(self, edge: Edge) -> bool:
+    def holds(self, edge: Edge) -> bool:
+        """Evaluate the condition of an edge."""
         return self._is_true(self.flow.conditions[edge], edge.target)
 
-    def _admits(self, node: str) -> bool:
-        when = self.flow.nodes[node].when
-        return when is None or self._is_true(when, node)
+    def admits(self, activity: str) -> bool:
+        """Evaluate the condition of a node."""
+        when = self.flow.nodes[activity].when
+        return when is None or self._is_true(when, activity)
 
     def _is_true(self, condition: Expression, node: str) -> bool:
         """Evaluate a condition. One that cannot be evaluated lets the node start, and fail with the reason."""
@@ -197,7 +194,7 @@ class FlowRun(RunFace):
             self._stop(self.progress.cancel().cancelled)
             self._fail(failure_payload(error))
             return
-        self._starting.extend(self.progress.trigger(self._holds, self._admits).started)
+        self._starting.extend(self.progress.trigger(self).started)
 
     def _answered(self, _: ev.Input, place: Place | None) -> None:
         if place is None:
@@ -208,7 +205,7 @@ class FlowRun(RunFace):
             self.failed(place.node, self._placed(place.node, error))
             return
         if is_complete:
-            self.finished(place.node, Completed())
+            self.finished(place.node, COMPLETED)
 
     def _activity_failed(self, event: ev.ActivityFailed, place: Place | None) -> None:
         if place is not None:
@@ -234,7 +231,7 @@ class FlowRun(RunFace):
             self.cycle_waits(node)
         elif not action.event:
             self.do(fe.NodeCompleted(node=node, output=Payload()))
-            self.finished(node, Released())
+            self.finished(node, RELEASED)
         else:
             if (wait := self.book.wait_of(node)) is not None:
                 end_wait(self, wait)
@@ -247,7 +244,7 @@ class FlowRun(RunFace):
         if place is not None:
             if (timer := self.book.timer_of(place.node)) is not None:
                 end_timer(self, timer)
-            self.finished(place.node, Released())
+            self.finished(place.node, RELEASED)
 
     def _cancel_requested(self, event: ev.CancelRequested, _: Place | None) -> None:
         if event.by_deadline:

@@ -1,13 +1,15 @@
 """What the expressions of a flow see: for each node its input, output and error, as JSON."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from holdfast.core.event import Payload
-from holdfast.core.flow.book import Book
 from holdfast.payloads.failures import Failure
+
+if TYPE_CHECKING:
+    from holdfast.flows.face import RunFace
 
 ITEM: Final = "item"
 INDEX: Final = "index"
@@ -21,13 +23,10 @@ _decode_failure: Final = msgspec.json.Decoder(Failure).decode
 class Values:
     """The values of one instance. What no expression asks for is never decoded."""
 
-    __slots__ = ("_book", "_data_of", "_input", "_seen", "_trigger", "flow")
+    __slots__ = ("_input", "_run", "_seen")
 
-    def __init__(
-        self, book: Book, trigger: str, flow: Mapping[str, str], data_of: Callable[[Payload], bytes | msgspec.Raw]
-    ) -> None:
-        self.flow = flow
-        self._book, self._trigger, self._data_of = book, trigger, data_of
+    def __init__(self, run: "RunFace") -> None:
+        self._run = run
         self._input: Any = None
         self._seen: dict[str, tuple[Payload | None, Any]] = {}
 
@@ -37,8 +36,10 @@ class Values:
 
     def output(self, node: str) -> bytes | msgspec.Raw:
         """The output of a node as it is stored; null where it has none."""
-        payload = self._book.outputs.get(node)
-        return NULL if payload is None else self._data_of(payload)
+        payload = self._run.book.outputs.get(node)
+        if payload is None:
+            return NULL
+        return self._run.data_of(payload) if payload.reference else payload.data
 
     def of(self, names: Iterable[str], own: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The variables of these names. `own` has those of an item."""
@@ -47,17 +48,22 @@ class Values:
             if own is not None and name in own:
                 found[name] = own[name]
             elif name == FLOW:
-                found[name] = self.flow
+                found[name] = self._flow()
             else:
                 found[name] = self._node(name)
         return found
 
+    def _flow(self) -> dict[str, str]:
+        definition = self._run.flow.definition
+        return {"id": self._run.identity.instance_id, "name": definition.name, "version": definition.version}
+
     def _node(self, node: str) -> dict[str, Any]:
-        failure = self._book.errors.get(node)
-        is_trigger = node == self._trigger
+        book = self._run.book
+        failure = book.errors.get(node)
+        is_trigger = node == self._run.flow.graph.trigger
         return {
             "input": self._input if is_trigger else None,
-            "output": self._input if is_trigger else self._decoded(node, self._book.outputs.get(node)),
+            "output": self._input if is_trigger else self._decoded(node, book.outputs.get(node)),
             "error": None if failure is None else self._error(failure),
         }
 
@@ -66,10 +72,10 @@ class Values:
         known = self._seen.get(node)
         if known is not None and known[0] is payload:
             return known[1]
-        value = None if payload is None else _decode(self._data_of(payload))
+        value = None if payload is None else _decode(self._run.data_of(payload))
         self._seen[node] = (payload, value)
         return value
 
     def _error(self, payload: Payload) -> dict[str, str]:
-        failure = _decode_failure(self._data_of(payload))
+        failure = _decode_failure(self._run.data_of(payload))
         return {"type": failure.type.rpartition(".")[2], "message": failure.message}

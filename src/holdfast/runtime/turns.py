@@ -134,7 +134,6 @@ class Unusual(TypedDict, total=False):
     children: tuple[NewChild, ...]
     children_asked: tuple[AskChild, ...]
     family: bool
-    key: str
 
 
 def build_turn(
@@ -171,6 +170,7 @@ def build_turn(
         completions=completions,
         attempts=tuple(attempts),
         release=release,
+        key=output.key,
     )
     unusual: Unusual = {}
     if output.outcome is not None:
@@ -216,8 +216,6 @@ def _add_done(unusual: Unusual, live: LiveInstance, output: Output, fired: Seque
         unusual["sent"] = tuple(_messages(live, output.sent))
     if output.kept is not None:
         unusual["kept"] = _kept(output.kept)
-    if output.key is not None:
-        unusual["key"] = output.key
     if output.interrupted:
         unusual["sent"] = (*unusual.get("sent", ()), *_interruptions(live, output.interrupted))
     if output.children:

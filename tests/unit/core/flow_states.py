@@ -1,12 +1,32 @@
 """Progress of a flow as values: each step gives a new state and leaves the one before it as it was."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 
 from holdfast.core.collation import CollationKey, Digit, Edge, Graph, Move
 from holdfast.core.flow.outcomes import EdgeState, FlowOutcome, Outcome, Policy
-from holdfast.core.flow.progress import DEFAULT_CYCLE_LIMIT, Condition, Progress, always
+from holdfast.core.flow.progress import DEFAULT_CYCLE_LIMIT, Progress, Settlement
+
+Condition = Callable[[Edge], bool]
+
+
+def always(_: object) -> bool:
+    """The condition of what has none."""
+    return True
+
+
+class Asking:
+    """Asks functions about conditions."""
+
+    def __init__(self, condition: Condition = always, admits: Callable[[str], bool] = always) -> None:
+        self._condition, self._admits = condition, admits
+
+    def holds(self, edge: Edge) -> bool:
+        return self._condition(edge)
+
+    def admits(self, activity: str) -> bool:
+        return self._admits(activity)
 
 
 class FlowState:
@@ -65,11 +85,15 @@ class Settled:
         return self.state.is_complete
 
 
+def settled_of(progress: Progress, settled: Settlement) -> Settled:
+    return Settled(FlowState(progress), *map(tuple, settled))
+
+
 def trigger(graph: Graph, state: FlowState, condition: Condition = always) -> Settled:
     del graph
     progress = state.copy()
-    settled = progress.trigger(condition)
-    return Settled(FlowState(progress), settled.started, settled.skipped, settled.cancelled)
+    settled = progress.trigger(Asking(condition))
+    return settled_of(progress, settled)
 
 
 def finish(
@@ -83,8 +107,8 @@ def finish(
 ) -> Settled:
     del graph
     progress = state.copy()
-    settled = progress.finish(activity, outcome, condition=condition, policy=policy)
-    return Settled(FlowState(progress), settled.started, settled.skipped, settled.cancelled)
+    settled = progress.finish(activity, outcome, judge=Asking(condition), policy=policy)
+    return settled_of(progress, settled)
 
 
 def restart_cycle(
@@ -93,7 +117,7 @@ def restart_cycle(
     del graph
     progress = state.copy()
     settled = progress.restart(target, rounds=rounds, limit=limit)
-    return Settled(FlowState(progress), settled.started, settled.skipped, settled.cancelled)
+    return settled_of(progress, settled)
 
 
 def flow_outcome(state: FlowState) -> FlowOutcome:

@@ -3,7 +3,17 @@
 from collections.abc import Iterable
 
 import pytest
-from tests.unit.core.flow_states import FlowState, Settled, finish, flow_outcome, restart_cycle, trigger
+from tests.unit.core.flow_states import (
+    Asking,
+    Condition,
+    FlowState,
+    Settled,
+    always,
+    finish,
+    flow_outcome,
+    restart_cycle,
+    trigger,
+)
 
 from holdfast.core.collation import Edge, Graph, Join
 from holdfast.core.flow.outcomes import (
@@ -18,18 +28,18 @@ from holdfast.core.flow.outcomes import (
     join_verdict,
     undecided_edge,
 )
-from holdfast.core.flow.progress import Condition, Progress, always
+from holdfast.core.flow.progress import Progress
 from holdfast.errors import CycleLimitExceeded, IllegalMove, MalformedGraph, UnknownActivity, UnknownWord
 
 OOPS = Failed(("TooTired", "RuntimeError", "Exception"))
 
 
-def graph_of(*edges: str | Edge, any_joins: Iterable[str] = ()) -> Graph:
+def graph_of(*edges: str | Edge, any_joins: Iterable[str] = (), guarded: Iterable[str] = ()) -> Graph:
     """Edges as `a->b`, or `a-!>b` for one that catches everything. The first source is the trigger."""
     parsed = [edge if isinstance(edge, Edge) else _parse(edge) for edge in edges]
     names = {end for edge in parsed for end in (edge.source, edge.target)}
     joins = {name: Join.ANY if name in any_joins else Join.ALL for name in names}
-    return Graph.of(parsed[0].source, joins, parsed)
+    return Graph.of(parsed[0].source, joins, parsed, guarded)
 
 
 def _parse(edge: str) -> Edge:
@@ -150,7 +160,7 @@ def test_K3_the_default_branch_is_taken_if_no_condition_held() -> None:
 
 def test_K3_the_condition_of_a_node_is_asked_when_its_join_is_satisfied() -> None:
     for any_joins, at_first, at_last in [((), [], ["join"]), (("join",), ["join"], ["join", "join"])]:
-        graph = graph_of("t->a", "t->b", "a->join", "b->join", "join->end", any_joins=any_joins)
+        graph = graph_of("t->a", "t->b", "a->join", "b->join", "join->end", any_joins=any_joins, guarded=["join"])
         progress = Progress(graph)
         asked: list[str] = []
 
@@ -158,11 +168,11 @@ def test_K3_the_condition_of_a_node_is_asked_when_its_join_is_satisfied() -> Non
             asked.append(activity)
             return activity != "join"
 
-        progress.trigger(admits=admits)
+        progress.trigger(Asking(admits=admits))
         asked.clear()
-        first = progress.finish("a", Completed(), admits=admits)
-        assert (asked, first.skipped) == (at_first, ())
-        assert progress.finish("b", Completed(), admits=admits).skipped == ("join", "end")
+        first = progress.finish("a", Completed(), judge=Asking(admits=admits))
+        assert (asked, first.skipped) == (at_first, [])
+        assert progress.finish("b", Completed(), judge=Asking(admits=admits)).skipped == ["join", "end"]
         assert asked == at_last
         assert progress.outcome is FlowOutcome.COMPLETED
 

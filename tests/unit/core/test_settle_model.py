@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.core.flow_states import FlowState, finish, flow_outcome, trigger
+from tests.unit.core.flow_states import Asking, FlowState, finish, flow_outcome, trigger
 
 from holdfast.core.collation import Digit, Edge, Graph, Join
 from holdfast.core.flow.outcomes import Completed, EdgeState, Failed, FlowOutcome
@@ -102,7 +102,7 @@ def test_K3_K4_K5_random_flows_end_as_the_rules_say_in_whatever_order(plan: Plan
 def test_K8_a_progress_is_read_from_its_changes_without_deciding_anything(plan: Plan, data: st.DataObject) -> None:
     """After every step a second progress, which only heard of the changes, goes on exactly as the first."""
     live, read = Progress(plan.graph), Progress(plan.graph)
-    settled = live.trigger(plan.holds.__getitem__)
+    settled = live.trigger(Asking(plan.holds.__getitem__))
     active = list(settled.started)
     while True:
         if (changes := live.take_changes()) is not None:
@@ -117,4 +117,4 @@ def test_K8_a_progress_is_read_from_its_changes_without_deciding_anything(plan: 
             break
         activity = active.pop(data.draw(st.integers(0, len(active) - 1)))
         outcome = ERROR if plan.fails[activity] else Completed()
-        active += live.finish(activity, outcome, condition=plan.holds.__getitem__).started
+        active += live.finish(activity, outcome, judge=Asking(plan.holds.__getitem__)).started

@@ -5,7 +5,7 @@ leads to and circles are refused. `cycle` nodes are not edges; going round is a 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from holdfast.core.words import word
@@ -32,6 +32,12 @@ class Edge:
     has_condition: bool = False
     otherwise: bool = False
 
+    is_plain: bool = field(init=False, compare=False, repr=False)
+    """Taken whenever its source completed."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_plain", self.catches is None and not self.has_condition and not self.otherwise)
+
     @property
     def is_error_edge(self) -> bool:
         return self.catches is not None
@@ -47,9 +53,15 @@ class Graph:
     incoming: Mapping[str, tuple[int, ...]]
     """By the activity they lead to, the positions in `edges`."""
     outgoing: Mapping[str, tuple[int, ...]]
+    indegrees: dict[str, int]
+    """How many edges lead to each activity."""
+    guarded: frozenset[str] = frozenset()
+    """The activities with a condition of their own, asked when their join is satisfied."""
 
     @classmethod
-    def of(cls, trigger: str, joins: Mapping[str, Join | str], edges: Iterable[Edge]) -> "Graph":
+    def of(
+        cls, trigger: str, joins: Mapping[str, Join | str], edges: Iterable[Edge], guarded: Iterable[str] = ()
+    ) -> "Graph":
         """Check the edges and index them. A cycle or an unknown name is refused."""
         every_edge = tuple(edges)
         incoming: dict[str, list[int]] = {activity: [] for activity in joins}
@@ -73,6 +85,8 @@ class Graph:
             every_edge,
             {activity: tuple(several) for activity, several in incoming.items()},
             {activity: tuple(several) for activity, several in outgoing.items()},
+            {activity: len(several) for activity, several in incoming.items()},
+            frozenset(guarded),
         )
         graph._refuse_cycles_and_strays()
         return graph

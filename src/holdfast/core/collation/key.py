@@ -29,6 +29,8 @@ class Roster:
 
     activities: tuple[str, ...]
     _positions: Mapping[str, int] = field(repr=False, compare=False)
+    padding: str = field(default="", repr=False, compare=False)
+    """What fills a key up (K1)."""
 
     @classmethod
     def of(cls, ids: Iterable[str]) -> "Roster":
@@ -42,7 +44,8 @@ class Roster:
         if len(positions) != len(activities):
             twice = next(a for a, b in pairwise(activities) if a == b)
             raise CollationError(f"the activity id {twice!r} is there twice")
-        return cls(activities, positions)
+        digits = Digit.PENDING.character * len(activities)
+        return cls(activities, positions, padded(digits).removeprefix(digits))
 
     @property
     def positions(self) -> Mapping[str, int]:

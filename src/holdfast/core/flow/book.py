@@ -16,7 +16,7 @@ from holdfast.core.collation.graph import Graph
 from holdfast.core.collation.key import Roster
 from holdfast.core.event import Event, Payload
 from holdfast.core.flow import events as fe
-from holdfast.core.flow.progress import Changes, Progress
+from holdfast.core.flow.progress import Progress
 
 NO_ITEM: Final = -1
 
@@ -100,8 +100,17 @@ class Book:
 
     def note(self, event: Event) -> Place | None:
         """Take an event in. What an answer was for, if somebody still waits for it."""
+        if type(event) is ev.ActivityCompleted:  # nearly all of them
+            return _activity_completed(self, event)
         how = _HOW.get(type(event))
         return None if how is None else how(self, cast(Never, event))  # the table has for each type its own
+
+    def scheduled(self, activity: int, place: Place) -> None:
+        """An activity was called for a node, or for an item of it."""
+        self.next_activity = activity + 1
+        self.activities[activity] = place
+        if place.item != NO_ITEM:
+            self.fan_outs[place.node].begun = place.item + 1
 
     def completed(self, place: Place, output: Payload) -> None:
         """A node, or an item of it, has its result."""
@@ -134,10 +143,7 @@ def _started(book: Book, event: ev.Started) -> None:
 
 
 def _scheduled(book: Book, event: ev.ActivityScheduled) -> None:
-    book.next_activity = event.activity + 1
-    book.activities[event.activity] = Place(event.node, event.item)
-    if event.item != NO_ITEM:
-        book.fan_outs[event.node].begun = event.item + 1
+    book.scheduled(event.activity, Place(event.node, event.item))
 
 
 def _activity_completed(book: Book, event: ev.ActivityCompleted) -> Place | None:
@@ -273,6 +279,6 @@ def read(book: Book, event: Event) -> None:
     """Take in an event of the history: with the moves of digits, which a live flow has made already."""
     book.note(event)
     if isinstance(event, fe.FlowAdvanced):
-        book.progress.restore(Changes(event.digits, event.taken, event.dead, event.caught))
+        book.progress.restore(event)
     elif isinstance(event, fe.CycleRestarted):
         book.progress.reset(event.target)

@@ -188,4 +188,5 @@ def graph_of(definition: FlowDefinition) -> Graph:
         for node in definition.nodes
         for after in node.after
     )
-    return Graph.of(trigger, {node.id: node.join for node in definition.nodes}, edges)
+    guarded = (node.id for node in definition.nodes if node.when)
+    return Graph.of(trigger, {node.id: node.join for node in definition.nodes}, edges, guarded)

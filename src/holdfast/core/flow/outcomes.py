@@ -67,6 +67,8 @@ class TimedOut:
     error_types: tuple[str, ...] = TIMED_OUT_TYPES
 
 
+COMPLETED: Final = Completed()
+RELEASED: Final = Released()
 Outcome: TypeAlias = Completed | Released | Failed | TimedOut
 
 MOVE_OF: Final[Mapping[type[Outcome], Move]] = {

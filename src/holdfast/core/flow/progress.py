@@ -9,24 +9,22 @@ What changed since the last look is told by `take_changes`, and `restore` puts s
 read from its history without deciding anything again.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple, Protocol
 
-from holdfast.core.collation.digits import FINISHED, LEGAL_MOVES, MEANING, OPEN, Digit, Move, padded
+from holdfast.core.collation.digits import FINISHED, LEGAL_MOVES, MEANING, OPEN, Digit, Move
 from holdfast.core.collation.graph import Edge, Graph, Join
 from holdfast.core.collation.key import Roster
+from holdfast.core.flow.events import FlowAdvanced
 from holdfast.core.flow.outcomes import (
     MOVE_OF,
     Completed,
     EdgeState,
-    Failed,
     FlowOutcome,
     JoinVerdict,
     Outcome,
     Policy,
-    TimedOut,
+    Released,
     join_verdict,
     undecided_edge,
 )
@@ -36,41 +34,55 @@ from holdfast.errors import CycleLimitExceeded, IllegalMove
 DEFAULT_CYCLE_LIMIT: Final = 1_000
 """K8: how often a cycle goes round before it is taken for a runaway."""
 
-Condition = Callable[[Edge], bool]
-"""Evaluates the condition of an edge that its source would otherwise take. Asked only of edges that have one."""
-Admits = Callable[[str], bool]
-"""Evaluates the condition of a node whose join is satisfied."""
+
+class Judge(Protocol):
+    """Evaluates conditions, where there are any and it matters."""
+
+    def holds(self, edge: Edge) -> bool:
+        """Whether an edge is taken that its source would otherwise take. Asked only of edges that have a condition."""
+        ...
+
+    def admits(self, activity: str) -> bool:
+        """Whether a node runs whose join is satisfied. Asked only of those that the graph calls guarded."""
+        ...
+
+
+class Always:
+    """Every condition holds."""
+
+    def holds(self, edge: Edge) -> bool:
+        del edge
+        return True
+
+    def admits(self, activity: str) -> bool:
+        del activity
+        return True
+
+
+ALWAYS: Final = Always()
 
 _CODE: Final = {digit: ord(digit.character) for digit in Digit}
 _DIGIT: Final = {code: digit for digit, code in _CODE.items()}
 _AFTER: Final = {(_CODE[before], move): _CODE[after] for (before, move), after in LEGAL_MOVES.items()}
+_FINISH: Final = {
+    kind: {before: after for (before, each), after in _AFTER.items() if each is move} for kind, move in MOVE_OF.items()
+}
+"""By the kind of an outcome: the digits it is legal on, and what they become. Moves as keys cost more to look up."""
 _PENDING: Final = _CODE[Digit.PENDING]
+_PENDING_BYTE: Final = Digit.PENDING.character.encode()
+_STARTED: Final = _CODE[Digit.STARTED]
 _OPEN: Final = frozenset(_CODE[digit] for digit in OPEN)
+_STARTED_TEXT: Final = Digit.STARTED.character
+_RUN, _SKIP = JoinVerdict.RUN, JoinVerdict.SKIP
 _UNDECIDED, _TAKEN, _DEAD, _FAILED = EdgeState.UNDECIDED, EdgeState.TAKEN, EdgeState.DEAD, EdgeState.FAILED
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """What one decision led to, in the order it was reached. Belongs into one commit."""
 
-    started: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
-    cancelled: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What became of a progress between two looks: digits by activity, and edges whose target still waits."""
-
-    digits: Mapping[str, str]
-    taken: tuple[int, ...] = ()
-    dead: tuple[int, ...] = ()
-    caught: tuple[str, ...] = ()
-
-
-def always(_: object) -> bool:
-    """The condition of what has none."""
-    return True
+    started: Sequence[str] = ()
+    skipped: Sequence[str] = ()
+    cancelled: Sequence[str] = ()
 
 
 class Progress:
@@ -83,6 +95,7 @@ class Progress:
         "_edges",
         "_failed",
         "_open",
+        "_padding",
         "_positions",
         "_settled",
         "_taken",
@@ -97,10 +110,11 @@ class Progress:
         self.graph = graph
         self.roster = roster = Roster.of(graph.joins) if roster is None else roster
         self._positions = roster.positions
-        self._digits = bytearray([_PENDING]) * len(roster.activities)
-        self._open = len(self._digits)
+        self._padding = roster.padding
+        self._open = count = len(roster.activities)
+        self._digits = bytearray(_PENDING_BYTE * count)
         self._edges = [_UNDECIDED] * len(graph.edges)
-        self._undecided = {activity: len(edges) for activity, edges in graph.incoming.items()}
+        self._undecided = graph.indegrees.copy()
         self._taken: dict[str, int] = {}
         self._failed: dict[str, int] = {}
         self._changed: dict[str, str] = {}
@@ -114,7 +128,7 @@ class Progress:
     @property
     def key(self) -> str:
         """The collation key, with its padding (K1)."""
-        return padded(self._digits.decode("ascii"))
+        return self._digits.decode("ascii") + self._padding
 
     def digit(self, activity: str) -> Digit:
         """The status of one activity."""
@@ -142,10 +156,10 @@ class Progress:
 
     # ------------------------------------------------------------ what happens
 
-    def trigger(self, condition: Condition = always, admits: Admits = always) -> Settlement:
+    def trigger(self, judge: Judge = ALWAYS) -> Settlement:
         """The flow begins: the trigger passes through (9 -> 6) and what it leads to starts."""
         self.move(self.graph.trigger, Move.PASS_THROUGH)
-        return self._follow(self.graph.trigger, Completed(), condition, admits)
+        return self._follow(self.graph.trigger, Completed(), judge)
 
     def pause(self, activity: str) -> None:
         """A node that has started waits for something from outside (8 -> 5)."""
@@ -156,17 +170,22 @@ class Progress:
         activity: str,
         outcome: Outcome,
         *,
-        condition: Condition = always,
-        admits: Admits = always,
+        judge: Judge = ALWAYS,
         policy: Policy | str = Policy.DRAIN,
     ) -> Settlement:
         """One activity is decided: move its digit, decide its edges, and follow what they lead to."""
-        policy = word(Policy, policy, "policy of a flow")
-        self.move(activity, MOVE_OF[type(outcome)])
-        if policy is Policy.DRAIN or not isinstance(outcome, Failed | TimedOut):
-            return self._follow(activity, outcome, condition, admits)
-        self._decide_edges(activity, outcome, condition)
-        return self._settle(self._targets(activity), admits) if activity in self.caught else self.cancel()
+        kind = type(outcome)
+        before = self._digits[self.roster.position(activity)]
+        after = _FINISH[kind].get(before)
+        if after is None:
+            raise _illegal(activity, before, MOVE_OF[kind])
+        self._set(activity, after)
+        if type(policy) is not Policy:
+            policy = word(Policy, policy, "policy of a flow")
+        if policy is Policy.DRAIN or kind is Completed or kind is Released:
+            return self._follow(activity, outcome, judge)
+        targets = self._decide_edges(activity, outcome, judge)
+        return self._settle(targets, judge) if activity in self.caught else self.cancel()
 
     def cancel(self) -> Settlement:
         """Cancel whatever is not decided yet (9 -> 3, 8 -> 7, 5 -> 7)."""
@@ -178,7 +197,7 @@ class Progress:
         for at, state in enumerate(self._edges):
             if state is _UNDECIDED:
                 self._decide(at, _DEAD)
-        return Settlement(cancelled=tuple(cancelled))
+        return Settlement(cancelled=cancelled)
 
     def is_active_behind(self, target: str, *, besides: Collection[str] = ()) -> bool:
         """K8: whether anything that a cycle to `target` would run again is started or paused."""
@@ -186,7 +205,7 @@ class Progress:
         return any(self.digit(each) in active for each in self.graph.reachable(target) if each not in besides)
 
     def restart(
-        self, target: str, *, rounds: int, limit: int = DEFAULT_CYCLE_LIMIT, admits: Admits = always
+        self, target: str, *, rounds: int, limit: int = DEFAULT_CYCLE_LIMIT, judge: Judge = ALWAYS
     ) -> Settlement:
         """K8: run `target` and everything behind it again, in the next dimension.
 
@@ -198,8 +217,8 @@ class Progress:
             raise IllegalMove(f"{target!r} has not run yet, so a cycle cannot run it again")
         members = self.reset(target)
         self.move(target, Move.START)
-        settled = self._settle(sorted(members - {target}), admits)
-        return Settlement((target, *settled.started), settled.skipped)
+        settled = self._settle(sorted(members - {target}), judge)
+        return Settlement([target, *settled.started], settled.skipped)
 
     def reset(self, target: str) -> frozenset[str]:
         """K8: the digits of `target` and everything behind it go back to 9, in the next dimension, which all share.
@@ -228,7 +247,7 @@ class Progress:
 
     # ------------------------------------------------------------ the record of it
 
-    def take_changes(self) -> Changes | None:
+    def take_changes(self) -> FlowAdvanced | None:
         """What changed since the last call; None if nothing did. Edges count while their target still waits."""
         if not self._changed and not self._settled:
             return None
@@ -238,11 +257,14 @@ class Progress:
         for at in self._settled:
             if digits[positions[edges[at].target]] == _PENDING and self._edges[at] is not _UNDECIDED:
                 (taken if self._edges[at] is _TAKEN else dead).append(at)
-        changes = Changes(self._changed, tuple(taken), tuple(dead), tuple(self._caught_now))
-        self._changed, self._settled, self._caught_now = {}, [], []
-        return changes
+        changed, caught = self._changed, self._caught_now
+        self._changed, self._settled = {}, []
+        if not taken and not dead and not caught:
+            return FlowAdvanced(digits=changed)  # so it is in a chain
+        self._caught_now = []
+        return FlowAdvanced(digits=changed, taken=tuple(taken), dead=tuple(dead), caught=tuple(caught))
 
-    def restore(self, changes: Changes) -> None:
+    def restore(self, changes: FlowAdvanced) -> None:
         """Put changes back that were recorded. Nothing is decided and nothing follows."""
         for activity, digit in changes.digits.items():
             self._set(activity, ord(digit))
@@ -259,8 +281,7 @@ class Progress:
         before = self._digits[self.roster.position(activity)]
         after = _AFTER.get((before, move))
         if after is None:
-            digit = _DIGIT[before]
-            raise IllegalMove(f"{activity!r} is {MEANING[digit]} ({int(digit)}), so it cannot {move.replace('_', ' ')}")
+            raise _illegal(activity, before, move)
         self._set(activity, after)
 
     def _set(self, activity: str, code: int) -> None:
@@ -269,27 +290,32 @@ class Progress:
         self._digits[at] = code
         self._changed[activity] = chr(code)
 
-    def _follow(self, activity: str, outcome: Outcome, condition: Condition, admits: Admits) -> Settlement:
-        self._decide_edges(activity, outcome, condition)
-        return self._settle(self._targets(activity), admits)
+    def _follow(self, activity: str, outcome: Outcome, judge: Judge) -> Settlement:
+        return self._settle(self._decide_edges(activity, outcome, judge), judge)
 
-    def _targets(self, activity: str) -> list[str]:
+    def _decide_edges(self, activity: str, outcome: Outcome, judge: Judge) -> list[str]:
+        """Decide what leaves an activity that has finished; a default branch last, by what became of the others.
+
+        Where they lead to, in the order of the edges.
+        """
         edges = self.graph.edges
-        return [edges[at].target for at in self.graph.outgoing[activity]]
-
-    def _decide_edges(self, activity: str, outcome: Outcome, condition: Condition) -> None:
-        """Decide what leaves an activity that has finished; a default branch last, by what became of the others."""
+        targets: list[str] = []
+        went_well = type(outcome) is Completed or type(outcome) is Released
         chosen = False
         defaults: list[int] = []
         for at in self.graph.outgoing[activity]:
-            edge = self.graph.edges[at]
+            edge = edges[at]
+            targets.append(edge.target)
+            if went_well and edge.is_plain:
+                self._decide(at, _TAKEN)
+                continue
             state = undecided_edge(edge, outcome)
             if state is _TAKEN:
                 if edge.otherwise:
                     defaults.append(at)
                     continue
                 if edge.has_condition:
-                    if not condition(edge):
+                    if not judge.holds(edge):
                         state = _DEAD
                     else:
                         chosen = True
@@ -299,6 +325,7 @@ class Progress:
             self._decide(at, state)
         for at in defaults:
             self._decide(at, _DEAD if chosen else _TAKEN)
+        return targets
 
     def _decide(self, at: int, state: EdgeState) -> None:
         before = self._edges[at]
@@ -308,9 +335,9 @@ class Progress:
         self._settled.append(at)
         target = self.graph.edges[at].target
         self._undecided[target] += (state is _UNDECIDED) - (before is _UNDECIDED)
-        if _TAKEN in (before, state):
+        if state is _TAKEN or before is _TAKEN:
             self._taken[target] = self._taken.get(target, 0) + (1 if state is _TAKEN else -1)
-        if _FAILED in (before, state):
+        if state is _FAILED or before is _FAILED:
             self._failed[target] = self._failed.get(target, 0) + (1 if state is _FAILED else -1)
 
     def _verdict(self, activity: str) -> JoinVerdict:
@@ -321,28 +348,29 @@ class Progress:
             failed=self._failed.get(activity, 0),
         )
 
-    def _settle(self, candidates: Iterable[str], admits: Admits) -> Settlement:
+    def _settle(self, candidates: list[str], judge: Judge) -> Settlement:
         """Follow decided edges to the nodes they start or skip, until nothing more follows. Each node moves once."""
         started: list[str] = []
         skipped: list[str] = []
-        waiting = deque(candidates)
-        while waiting:
-            activity = waiting.popleft()
-            if self._digits[self._positions[activity]] != _PENDING:
+        digits, positions, guarded = self._digits, self._positions, self.graph.guarded
+        for activity in candidates:  # which grows while it is gone through
+            at = positions[activity]
+            if digits[at] != _PENDING:
                 continue
             verdict = self._verdict(activity)
-            if verdict is JoinVerdict.RUN and not admits(activity):
+            if verdict is _RUN and activity in guarded and not judge.admits(activity):
                 verdict = self._turn_away(activity)
-            if verdict is JoinVerdict.RUN:
-                self.move(activity, Move.START)
+            if verdict is _RUN:
+                digits[at] = _STARTED  # legal, as it is pending, and as open as before
+                self._changed[activity] = _STARTED_TEXT
                 started.append(activity)
-            elif verdict is JoinVerdict.SKIP:
+            elif verdict is _SKIP:
                 self.move(activity, Move.SKIP)
                 skipped.append(activity)
-                for at in self.graph.outgoing[activity]:
-                    self._decide(at, _DEAD)
-                    waiting.append(self.graph.edges[at].target)
-        return Settlement(tuple(started), tuple(skipped))
+                for leaving in self.graph.outgoing[activity]:
+                    self._decide(leaving, _DEAD)
+                    candidates.append(self.graph.edges[leaving].target)
+        return Settlement(started, skipped)
 
     def _turn_away(self, activity: str) -> JoinVerdict:
         """The condition of a node does not hold: the edges that led to it are dead, and another may still come."""
@@ -350,3 +378,8 @@ class Progress:
             if self._edges[at] is _TAKEN:
                 self._decide(at, _DEAD)
         return self._verdict(activity)
+
+
+def _illegal(activity: str, before: int, move: Move) -> IllegalMove:
+    digit = _DIGIT[before]
+    return IllegalMove(f"{activity!r} is {MEANING[digit]} ({int(digit)}), so it cannot {move.replace('_', ' ')}")
