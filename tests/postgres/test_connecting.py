@@ -247,6 +247,21 @@ def test_a_transaction_whose_client_vanished_after_a_round_trip_is_ended(postgre
             connection.execute("SELECT 1")
 
 
+def test_W7_nothing_of_a_round_trip_is_sent_before_all_of_it(postgres: Place) -> None:
+    """Who is stopped between two statements must not leave a transaction behind that the server does not end."""
+    with connect(parse(postgres.url)) as connection, postgres.connect() as other:
+        heard = "SELECT state, query LIKE '%%gathered%%' FROM pg_stat_activity WHERE pid = %s"
+        with one_round_trip(connection):
+            connection.execute("BEGIN")
+            first = connection.execute("SELECT 'gathered'")
+            assert other.execute(heard, (connection.info.backend_pid,)).fetchone() == ("idle", False)
+            second = connection.execute("SELECT 'gathered, too'")
+            assert other.execute(heard, (connection.info.backend_pid,)).fetchone() == ("idle", False)
+        assert (first.fetchone(), second.fetchone()) == (("gathered",), ("gathered, too",))
+        assert other.execute(heard, (connection.info.backend_pid,)).fetchone() == ("idle in transaction", True)
+        connection.execute("ROLLBACK")
+
+
 def test_a_round_trip_that_fails_leaves_a_connection_that_works(postgres: Place) -> None:
     with connect(parse(postgres.url)) as connection:
 

@@ -93,7 +93,7 @@ def worker(store: str, *options: str, app: str = APP) -> Generator[Process]:
     """A worker that works; it is killed on the way out if it still runs."""
     process = Process(store, "worker", app, *options)
     try:
-        process.headline()
+        process.key = key_in(process.headline())
         yield process
     finally:
         process.end()

@@ -4,6 +4,7 @@ import threading
 from typing import Final
 
 from holdfast.core.liveness import Heartbeat, Reply
+from holdfast.core.liveness.lease import SHORTEST_LEASE_MS
 from holdfast.storage.contract import Registration
 from holdfast.storage.postgres.address import Address
 from holdfast.storage.postgres.clock import StoreClock
@@ -14,8 +15,10 @@ from holdfast.storage.postgres.transaction import BEGIN, PostgresTransaction, as
 from holdfast.storage.relational.beating import apply_beat
 
 LOCK_TIMEOUT: Final = "1s"
-IDLE_TIMEOUT: Final = "2s"
-"""A heartbeat that stops in the middle must not keep others from ending its lease."""
+IDLE_MS: Final = 2_000
+IDLE_PARTS: Final = 2
+"""A heartbeat that stops in the middle must not keep others from ending its lease: it has so long at most, and no more
+than that part of its lease, which is over before the lease itself."""
 
 
 class PostgresBeater:
@@ -42,11 +45,11 @@ class PostgresBeater:
             return self._insisting.run(lambda connection: self._beat(connection, beat, registration))
 
     def _beat(self, connection: Connection, beat: Heartbeat, registration: Registration) -> Reply:
-        sql = self._sql
+        sql, idle_ms = self._sql, _idle_ms(beat)
         _, _, _, [(server_ms, mark_ms)] = ask_all(
             connection,
             BEGIN,
-            (sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
+            (sql.begin_group, LOCK_TIMEOUT, f"{idle_ms}ms"),
             (sql.read_worker, beat.key),
             (sql.server_time,),  # when the row is ours: whoever waited for it must not judge by an older time
         )
@@ -54,3 +57,8 @@ class PostgresBeater:
         reply = apply_beat(transaction, beat, registration)
         ask_all(connection, (sql.advance_clock, transaction.now_ms, self._clock.slack_ms), ("COMMIT",))
         return reply
+
+
+def _idle_ms(beat: Heartbeat) -> int:
+    """A lease that is not asked for, or makes no sense, is judged later. Zero would mean for ever."""
+    return min(IDLE_MS, max(beat.lease_ms or 0, SHORTEST_LEASE_MS) // IDLE_PARTS)

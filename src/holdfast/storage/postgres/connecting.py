@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Final, cast
 
 import psycopg
+from psycopg.abc import PQGen
 
 from holdfast.errors import StoreError
 from holdfast.storage.postgres.address import Address
@@ -221,6 +222,10 @@ def _line(error: BaseException) -> str:
 def one_round_trip(connection: Connection) -> Generator[None]:
     """Statements that are sent together and answered together. Answers may be looked at afterwards only.
 
+    psycopg sends each statement when it is said. A process that is stopped between two of them would leave the server
+    in the middle of a transaction, where its clock for idle ones does not run, and keep its locks until it goes on. So
+    statements are gathered, and what libpq holds in one buffer (8 kB) leaves in one write, together with the Sync.
+
     psycopg ends a pipeline with a Sync and then a Flush. At the Flush the server stops its clock for transactions that
     are idle, and one whose client vanished right after would keep its locks for ever. So the Sync is the last message,
     which brings the answers as well. What psycopg cannot end any more after an error it logs; here the error says all.
@@ -230,12 +235,22 @@ def one_round_trip(connection: Connection) -> Generator[None]:
         with connection.pipeline() as pipeline:
             fetch = pipeline._fetch_gen  # noqa: SLF001 - a test notices if it goes
             pipeline._fetch_gen = lambda *, flush: fetch(flush=False)  # type: ignore[method-assign]  # noqa: SLF001, ARG005
+            communicate = pipeline._communicate_gen  # noqa: SLF001
+            pipeline._communicate_gen = lambda: iter(())  # type: ignore[method-assign, assignment, return-value]  # noqa: SLF001
             try:
                 yield
             except psycopg.Error as error:
                 trouble = error
+            pipeline._communicate_gen = lambda: _say(pipeline, communicate)  # type: ignore[method-assign]  # noqa: SLF001
     except psycopg.Error:
         if trouble is None:
             raise
     if trouble is not None:
         raise trouble
+
+
+def _say(pipeline: psycopg.Pipeline, communicate: Callable[[], PQGen[None]]) -> PQGen[None]:
+    """Everything that was gathered, up to the Sync, which sends it; then psycopg's own way to the answers."""
+    while pipeline.command_queue:
+        pipeline.command_queue.popleft()()
+    yield from communicate()

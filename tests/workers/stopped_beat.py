@@ -1,0 +1,52 @@
+"""A worker that is stopped in the middle of a heartbeat: ``python -m tests.workers.stopped_beat STORE LEASE WHERE``.
+
+Once the gate "stop" is open its process stops in the transaction of its next beat: `before` or `after` the new lease is
+written. It leaves on SIGTERM.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from tests.workers import app
+
+import holdfast as hf
+from holdfast.core.liveness import Heartbeat, Reply
+from holdfast.runtime.surroundings import Surroundings
+from holdfast.storage.contract import Registration
+from holdfast.storage.postgres import beating
+from holdfast.storage.relational.beating import apply_beat
+from holdfast.storage.relational.transaction import Transaction
+
+
+class Stopping:
+    """Stands for `apply_beat`."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._has_stopped = False
+
+    def __call__(self, transaction: Transaction, beat: Heartbeat, registration: Registration) -> Reply:
+        is_due = not self._has_stopped and (Path(os.environ[app.FOLDER]) / "stop").exists()
+        self._has_stopped |= is_due
+        if is_due and self._where == "before":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        reply = apply_beat(transaction, beat, registration)
+        if is_due and self._where == "after":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        app.note("beat", beat.key, type(reply).__name__)
+        return reply
+
+
+async def main(store: str, lease: str, where: str) -> None:
+    setattr(beating, "apply_beat", Stopping(where))  # noqa: B010 - it is not exported
+    async with await hf.connect(store, surroundings=Surroundings(judge_same_host=False)) as client:
+        worker = hf.Worker(client, modules=[app], queues=["nothing"], lease=float(lease))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+        await worker.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
