@@ -68,6 +68,32 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
+    def test_W9_while_a_clock_that_was_set_back_catches_up_no_lease_ends_and_all_are_renewed(self) -> None:
+        async def case(bench: Bench) -> None:
+            loses = [Lose(key=key, at_deadline=True, limit=EVERYTHING) for key in (ANNA, BERT)]
+            mark_ms = bench.store.now_ms()
+            bench.clock.now_ms -= 3_600_000
+            for _ in range(3):
+                bench.clock.now_ms += 20_000  # by far more than the lease, and time in the store stands still
+                check(isinstance(bench.beat(ANNA), Renewed))
+                for lose in loses:
+                    check(isinstance(await bench.one(lose), Rejected))
+            bench.clock.now_ms = mark_ms + 10_000
+            check(isinstance(bench.beat(ANNA), Renewed))
+            check([applied(await bench.one(lose)) for lose in loses] == [False, True], "the silent one is found now")
+
+        self.on_bench(case)
+
+    def test_W9_a_clock_that_is_set_forward_ends_no_lease_that_is_renewed_before_anybody_looks(self) -> None:
+        async def case(bench: Bench) -> None:
+            bench.clock.now_ms += 3_600_000
+            check(isinstance(bench.beat(ANNA), Renewed))
+            loses = [Lose(key=key, at_deadline=True, limit=EVERYTHING) for key in (ANNA, BERT)]
+            check([applied(await bench.one(lose)) for lose in loses] == [False, True])
+            check(isinstance(bench.beat(BERT), WorkerInactive), "it takes a new key")
+
+        self.on_bench(case)
+
     def test_W6_what_a_lost_worker_ran_is_timed_out_and_goes_on_elsewhere(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
