@@ -3,13 +3,12 @@
 import asyncio
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
-from holdfast.cli.texts import safe
+from holdfast.cli.texts import json_text, safe
 
 
 def cancel(
@@ -24,7 +23,7 @@ def cancel(
     state = asyncio.run(_cancel(existing_store(store), instance_id, reason))
     if as_json:
         fields = {"id": instance_id, "status": state, "reason": reason}
-        typer.echo(msgspec.json.format(msgspec.json.encode(fields)))
+        typer.echo(json_text(fields))
     else:
         line = Text.assemble((safe(instance_id), "bold cyan"), f" is {state}")
         Console(highlight=False).print(line, soft_wrap=True)

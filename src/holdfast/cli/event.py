@@ -10,7 +10,7 @@ from rich.text import Text
 
 from holdfast.cli.inputs import checked_json
 from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
-from holdfast.cli.texts import safe
+from holdfast.cli.texts import json_text, safe
 
 
 def event(  # noqa: PLR0917 - the options of the command
@@ -28,7 +28,7 @@ def event(  # noqa: PLR0917 - the options of the command
     given: Any = msgspec.json.decode(checked_json(value))
     is_taken = asyncio.run(_raise(existing_store(store), instance_id, name, given, message_id))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode({"id": instance_id, "event": name, "taken": is_taken})))
+        typer.echo(json_text({"id": instance_id, "event": name, "taken": is_taken}))
     else:
         said = " was raised to " if is_taken else " was dropped: nobody waits for it in "
         line = Text.assemble(("event ", ""), (safe(name), "bold"), said, (safe(instance_id), "bold cyan"))

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from holdfast.authoring.names import checked_name
 from holdfast.cli.stores import JsonOption, StoreOption, look_into
-from holdfast.cli.texts import moment_text, print_aligned, safe, seconds_text, state_text, status_line
+from holdfast.cli.texts import json_text, moment_text, print_aligned, safe, seconds_text, state_text, status_line
 from holdfast.client.pages import NEWEST
 from holdfast.client.views import moment
 from holdfast.core.lifecycle import InstanceState
@@ -39,7 +39,7 @@ def list_instances(
     state = None if status is None else word(InstanceState, status.upper(), "status of an instance")
     records = asyncio.run(_read(store, state, workflow, parent, limit))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode([_fields(record) for record in records])))
+        typer.echo(json_text([_fields(record) for record in records]))
     else:
         _show(records, limit)
 

@@ -8,7 +8,7 @@ import typer
 
 from holdfast.cli.inputs import checked_json
 from holdfast.cli.stores import Place, StoreOption, connected, existing_store
-from holdfast.cli.texts import safe_lines
+from holdfast.cli.texts import json_text
 from holdfast.client.asking import QUERY_SECONDS
 from holdfast.errors import QueryFailed
 
@@ -35,7 +35,7 @@ def parsed(text: str) -> list[Any]:
 
 def print_json(value: Any) -> None:
     """An answer, for people and programs alike."""
-    typer.echo(safe_lines(msgspec.json.format(msgspec.json.encode(value)).decode()))
+    typer.echo(json_text(value))
 
 
 async def _ask(path: Place, instance_id: str, name: str, arguments: list[Any], seconds: float) -> Any:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.stores import JsonOption, StoreOption, look_into
-from holdfast.cli.texts import print_aligned, safe, seconds_text
+from holdfast.cli.texts import json_text, print_aligned, safe, seconds_text
 from holdfast.client.overview import QueueView, read_queues
 
 COLUMNS: Final = ("queue", "ready", "later", "running", "oldest waits", "served by")
@@ -23,7 +23,7 @@ def queues(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """
     found = asyncio.run(_read(store))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode([_fields(queue) for queue in found])))
+        typer.echo(json_text([_fields(queue) for queue in found]))
     else:
         _show(found)
 

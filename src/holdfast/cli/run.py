@@ -16,7 +16,7 @@ from holdfast.cli.inputs import bind_input
 from holdfast.cli.progress import Lines, Progress, Silent
 from holdfast.cli.steps import take_picture
 from holdfast.cli.stores import JsonOption, Place, StoreOption, is_there, shown, store_path
-from holdfast.cli.texts import safe, seconds_text
+from holdfast.cli.texts import safe, seconds_text, visible_json
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
 from holdfast.core.gates import IdPolicy
@@ -100,7 +100,7 @@ def run(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     encoded = application.workflow.signature.encode_result(result)
     if as_json:
-        typer.echo(encoded)
+        typer.echo(visible_json(encoded.decode()))
     else:
         console.print(Text.assemble(("result ", "bold green"), safe(encoded.decode())), soft_wrap=True)
 

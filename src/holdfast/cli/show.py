@@ -21,7 +21,16 @@ from holdfast.cli.steps import (
     take_picture,
 )
 from holdfast.cli.stores import JsonOption, StoreOption, look_into
-from holdfast.cli.texts import moment_text, print_aligned, safe, safe_lines, seconds_text, state_text, status_line
+from holdfast.cli.texts import (
+    json_text,
+    moment_text,
+    print_aligned,
+    safe,
+    safe_lines,
+    seconds_text,
+    state_text,
+    status_line,
+)
 from holdfast.client.pages import NEWEST
 from holdfast.client.views import moment, read_key
 from holdfast.core.collation.digits import MEANING, Digit
@@ -85,7 +94,7 @@ def show(
     """Show one instance: its steps with their attempts and ledgers, and what it waits for or how it ended."""
     shown = asyncio.run(_read(instance_id, number, store))
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(_fields(shown))))
+        typer.echo(json_text(_fields(shown)))
     else:
         _print(shown, Console(highlight=False))
 

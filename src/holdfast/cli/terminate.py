@@ -3,13 +3,12 @@
 import asyncio
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
-from holdfast.cli.texts import safe
+from holdfast.cli.texts import json_text, safe
 from holdfast.core.lifecycle import InstanceState
 
 
@@ -25,7 +24,7 @@ def terminate(
     asyncio.run(_terminate(existing_store(store), instance_id, reason))
     if as_json:
         fields = {"id": instance_id, "status": InstanceState.TERMINATED, "reason": reason}
-        typer.echo(msgspec.json.format(msgspec.json.encode(fields)))
+        typer.echo(json_text(fields))
     else:
         line = Text.assemble((safe(instance_id), "bold cyan"), " was terminated")
         Console(highlight=False).print(line, soft_wrap=True)

@@ -14,6 +14,8 @@ from holdfast.core.lifecycle import AttemptState, InstanceState
 LONGEST: Final = 2_000
 LONGEST_STATUS: Final = 80
 _SHOWN_ESCAPED: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+DELETE: Final = "\x7f"
+"""The one control character in ASCII that JSON leaves as it is."""
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 STATE_STYLES: Final[dict[str, str]] = {
@@ -48,6 +50,26 @@ def safe(text: str, longest: int = LONGEST) -> str:
 def safe_lines(text: str, longest: int = LONGEST) -> str:
     """The same, but line breaks stay."""
     return "\n".join(safe(line, longest) for line in text[:longest].splitlines())
+
+
+def json_text(value: object, *, indented: bool = True) -> str:
+    """A value as JSON that a terminal can show: what is not plainly visible is escaped, as JSON escapes it."""
+    encoded = msgspec.json.encode(value)
+    return visible_json((msgspec.json.format(encoded) if indented else encoded).decode())
+
+
+def visible_json(text: str) -> str:
+    """JSON with every character escaped that is not plainly visible. It means the same."""
+    if text.isascii() and DELETE not in text:
+        return text
+    return "".join(character if character == "\n" else _visible_in_json(character) for character in text)
+
+
+def _visible_in_json(character: str) -> str:
+    if unicodedata.category(character) not in _SHOWN_ESCAPED:
+        return character
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def state_text(state: str) -> Text:

@@ -10,7 +10,7 @@ from rich.text import Text
 from holdfast.audit import Report, Rule, inspect
 from holdfast.cli.exits import EXIT_BAD_NEWS
 from holdfast.cli.stores import JsonOption, StoreOption, existing_store, shown
-from holdfast.cli.texts import safe
+from holdfast.cli.texts import json_text, safe
 
 MOST_PROBLEMS: Final = 1_000
 """Problems that are printed for people; JSON has all of them."""
@@ -24,7 +24,7 @@ def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
     path = existing_store(store)
     report = inspect(path)
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode({"store": shown(path), **msgspec.to_builtins(report)})))
+        typer.echo(json_text({"store": shown(path), **msgspec.to_builtins(report)}))
     else:
         _show(report, shown(path))
     if report.problems:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from holdfast.cli.exits import EXIT_BAD_NEWS
 from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
-from holdfast.cli.texts import STATE_STYLES, safe
+from holdfast.cli.texts import STATE_STYLES, json_text, safe
 from holdfast.client.watching import Change
 from holdfast.core.lifecycle import InstanceState
 
@@ -26,7 +26,7 @@ def watch(
 
     def show(change: Change) -> None:
         if as_json:
-            typer.echo(msgspec.json.encode(change).decode())
+            typer.echo(json_text(change, indented=False))
         else:
             console.print(_line(change), soft_wrap=True)
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.stores import JsonOption, StoreOption, look_into
-from holdfast.cli.texts import moment_text, print_aligned, safe, seconds_text
+from holdfast.cli.texts import json_text, moment_text, print_aligned, safe, seconds_text
 from holdfast.client.overview import WorkerView, read_workers
 from holdfast.core.liveness import WorkerState
 
@@ -26,7 +26,7 @@ def workers(
     found = asyncio.run(_read(store))
     shown = [worker for worker in found if everyone or worker.state is WorkerState.ACTIVE]
     if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode([_fields(worker) for worker in shown])))
+        typer.echo(json_text([_fields(worker) for worker in shown]))
     else:
         _show(shown)
 

@@ -128,10 +128,13 @@ def _create(path: Path) -> None:
     closing any descriptor of it would drop the locks that SQLite holds on it for this process.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))
     except FileExistsError:
         _check_existing(path)
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"there is no folder {path.parent} for the store {path.name}; make it, or mend the path"
+        ) from error
     except OSError as error:
         raise StoreError(f"{path} cannot be opened for writing: {error.strerror}") from error
 
