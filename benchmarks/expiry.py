@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -40,7 +41,8 @@ LONGEST_SECONDS: Final = 180.0
 
 def expiry(folder: Path, scale: float) -> Sample:
     """Others commit one start after the other; the longest gap while a janitor moves everything on."""
-    return asyncio.run(_measure(folder, owned_instances(scale)))
+    janitor = ("-m", "benchmarks", "--child", "janitor", "--folder", str(folder))
+    return asyncio.run(measure(folder / STORE, owned_instances(scale), janitor))
 
 
 def owned_instances(scale: float) -> int:
@@ -48,11 +50,12 @@ def owned_instances(scale: float) -> int:
     return max(2_000, int(100_000 * scale))
 
 
-async def _measure(folder: Path, count: int) -> Sample:
-    async with await connect(folder / STORE) as client:
+async def measure(store: str | Path, count: int, command: Sequence[str]) -> Sample:
+    """The same on any store; the command starts a process of Python that runs `run_janitor` on it."""
+    async with await connect(store) as client:
         await _make(client.store, count)
         calm = [await _one(client, f"calm {number}") for number in range(CALM_COMMITS)]
-        janitor = await _janitor(folder)
+        janitor = await _janitor(command)
         gaps: list[float] = []
         done = asyncio.ensure_future(janitor.communicate())
         before = last = time.perf_counter()
@@ -85,9 +88,8 @@ async def _one(client: Client, name: str) -> float:
 # ---------------------------------------------------------------- the janitor
 
 
-async def _janitor(folder: Path) -> asyncio.subprocess.Process:
+async def _janitor(command: Sequence[str]) -> asyncio.subprocess.Process:
     """A process that finds the dead worker and moves on what it had; it says when it begins."""
-    command = ("-m", "benchmarks", "--child", "janitor", "--folder", str(folder))
     process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=subprocess.PIPE)
     if process.stdout is None or not await asyncio.wait_for(process.stdout.readline(), LONGEST_SECONDS):
         raise AssertionError("the janitor did not begin")
@@ -97,9 +99,14 @@ async def _janitor(folder: Path) -> asyncio.subprocess.Process:
 async def run_janitor(folder: Path, scale: float) -> None:
     """The program of that process: the seconds that it took."""
     del scale
+    await clear_up(folder / STORE)
+
+
+async def clear_up(store: str | Path) -> None:
+    """The same on any store."""
     print("begins", flush=True)
     before = time.perf_counter()
-    async with Engine(folder / STORE):  # whoever starts looks for those who are gone before anything else
+    async with Engine(store):  # whoever starts looks for those who are gone before anything else
         print(time.perf_counter() - before)
 
 

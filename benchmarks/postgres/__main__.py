@@ -21,7 +21,7 @@ from tests.postgres.cluster import SAFE, Cluster
 from tests.postgres.places import begin_run, end_run
 from tests.postgres.server import Place
 
-from benchmarks import workloads
+from benchmarks import expiry, workloads
 from benchmarks.measure import Sample
 from benchmarks.postgres import dbos, wakes
 from benchmarks.postgres.claims import claim_pages
@@ -36,6 +36,7 @@ ROLES: Final[dict[str, Callable[[str], None]]] = {
     "hear": lambda url: asyncio.run(wakes.hear(url)),
     "answer": wakes.answer,
     "echo": lambda url: asyncio.run(wakes.echo(url)),
+    "janitor": lambda url: asyncio.run(expiry.clear_up(url)),
 }
 """Processes beside the one that measures."""
 MEASURES: Final[dict[str, Callable[[Place, float], Sample]]] = {
@@ -47,6 +48,13 @@ MEASURES: Final[dict[str, Callable[[Place, float], Sample]]] = {
     "WAKE bare": lambda place, scale: wakes.bare_round_trip(place.server, max(20, int(200 * scale))),
     "ONE WORKER": lambda place, scale: asyncio.run(work_of(place.url, workers=1, bodies=max(20, int(200 * scale)))),
     "TWO WORKERS": lambda place, scale: asyncio.run(work_of(place.url, workers=2, bodies=max(20, int(200 * scale)))),
+    "EXPIRY": lambda place, scale: asyncio.run(
+        expiry.measure(
+            place.url,
+            expiry.owned_instances(scale),
+            ("-m", "benchmarks.postgres", "--role", "janitor", "--url", place.url),
+        )
+    ),
     "CLAIM few": lambda place, _scale: asyncio.run(claim_pages(place, finished=1_000, waiting=100)),
     "CLAIM many": lambda place, scale: asyncio.run(
         claim_pages(place, finished=max(2_000, int(1_000_000 * scale)), waiting=max(200, int(100_000 * scale)))
@@ -98,6 +106,18 @@ BENCHES: Final = (
                 True,
             ),
             Target("bodies with two", "/s", of("TWO WORKERS", "bodies_per_s")),
+        ),
+    ),
+    Bench(
+        "EXPIRY",
+        ("EXPIRY",),
+        3,
+        (
+            Target("longest gap of others, of the whole", "x", of("EXPIRY", "longest_share"), 0.1),
+            Target("100,000 instances of a dead worker", "s", of("EXPIRY", "seconds")),
+            Target("longest gap of others", "ms", of("EXPIRY", "longest_ms")),
+            Target("a commit of others, p50", "ms", of("EXPIRY", "p50_ms")),
+            Target("over a calm one", "x", ratio(("EXPIRY", "p50_ms"), ("EXPIRY", "calm_p50_ms"))),
         ),
     ),
     Bench(

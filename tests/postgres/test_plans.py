@@ -158,6 +158,23 @@ def test_what_a_claim_touches_does_not_grow_with_the_store(postgres_server: str)
     assert touched[1] - touched[0] <= 4, touched
 
 
+@pytest.mark.parametrize(
+    ("name", "values"), [("disown_instances", ("dead", 20, 0)), ("numbers_of_owner", ("dead", 20))]
+)
+def test_W6_a_batch_of_a_loss_touches_no_more_when_the_worker_had_more(
+    postgres_server: str, name: str, values: tuple[object, ...]
+) -> None:
+    """Without statistics, too: a planner that knows nothing would rather sort all that it had, for each batch."""
+    touched: list[int] = []
+    for count in (1_000, MANY):
+        with place(postgres_server) as mine, mine.connect() as connection:
+            connection.execute(";".join(script(mine.schema)).encode())
+            run(connection, mine, FILL[0], 1, count)
+            run(connection, mine, "UPDATE {}.instances SET owner = 'dead' WHERE mod(number, 2) = 0")
+            touched.append(pages(connection, getattr(statements_of(mine.schema), name), *values))
+    assert touched[1] <= 2 * touched[0], touched
+
+
 def test_every_statement_is_hot_or_has_a_reason() -> None:
     """What is not named as cold is in the test above. What is named is there."""
     assert {*BATCHED} <= {*HOT}
