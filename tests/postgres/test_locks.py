@@ -55,21 +55,36 @@ def test_G1_a_claim_locks_no_row_that_it_does_not_take(postgres: Place) -> None:
     on_a_store(postgres, case, clock=ManualClock())
 
 
-def test_G1_no_workflow_waits_for_ever_behind_the_long_queue_of_another(postgres: Place) -> None:
-    """Each claim takes few, and begins with another workflow: in the course of time every one is the first."""
+def test_G1_workflows_whose_instances_are_due_since_the_same_time_share_a_claim(postgres: Place) -> None:
+    """None has to wait behind the long queue of another one."""
     names = json.dumps([f"flow-{number}" for number in range(WORKFLOWS)])
 
     async def case(store: PostgresStore) -> None:
         await fill(store)
-        found: set[str] = set()
         with postgres.connect() as claimer:
             cursor: Any = RawCursor(claimer)
-            for now_ms in range(100):
-                claimer.execute("BEGIN")
-                [row] = cursor.execute(store.sql.claim_instances, ("anna", now_ms, names, 1)).fetchall()
-                claimer.execute("ROLLBACK")
-                found.add(row[2])
-        assert len(found) == WORKFLOWS
+            rows = cursor.execute(store.sql.claim_instances, ("anna", 2**40, names, WORKFLOWS)).fetchall()
+        assert len({row[2] for row in rows}) == WORKFLOWS
+
+    on_a_store(postgres, case, clock=ManualClock())
+
+
+@pytest.mark.parametrize("workflows", [1, WORKFLOWS])
+def test_G1_what_others_are_claiming_is_made_up_for(postgres: Place, workflows: int) -> None:
+    """Claimers at the same moment all get as many as they ask for, while there are enough."""
+    names = json.dumps([f"flow-{number}" for number in range(workflows)])
+    limit = workflows * OF_EACH // 2
+
+    async def case(store: PostgresStore) -> None:
+        await fill(store)
+        with postgres.connect() as one, postgres.connect() as two:
+            found: list[list[Any]] = []
+            for connection, key in ((one, "anna"), (two, "bert")):
+                cursor: Any = RawCursor(connection)
+                connection.execute("BEGIN")
+                found.append(cursor.execute(store.sql.claim_instances, (key, 2**40, names, limit)).fetchall())
+        assert [len(rows) for rows in found] == [limit, limit]
+        assert len({row[0] for rows in found for row in rows}) == 2 * limit
 
     on_a_store(postgres, case, clock=ManualClock())
 

@@ -1,26 +1,44 @@
 -- Two claimers never get the same row: one that is locked is passed over; each claim raises the fence (G1).
--- Workflows come in another order each time, so that none has to wait for ever behind another's long queue, and of each
--- those that are due longest, until there are enough. Rows are locked one by one as they are taken: nothing else is
--- locked or looked at, and neither a long queue nor other workflows' cost anything.
 -- Of those that two owners in a row were lost with, one, and none while this owner has another: so that it is known
 -- which of them it was if this owner is lost, too (G12).
-UPDATE instances SET owner = ?1, fence = fence + 1, claimable_at_ms = NULL
-WHERE number = ANY ((ARRAY(
+-- Of several workflows those are found first, without a lock, that are due longest; workflows take turns where that is the
+-- same. They are locked and taken. For each that another claimer has at this moment the next of its workflow is. So no
+-- row is locked that is not taken, and neither a long queue nor other workflows' cost anything.
+WITH suspect AS MATERIALIZED (
     SELECT number FROM instances
     WHERE losses >= 2 AND owner IS NULL AND ?2 >= claimable_at_ms AND workflow IN (SELECT value FROM json_each(?3))
       AND NOT EXISTS (SELECT 1 FROM instances AS tried WHERE tried.losses >= 2 AND tried.owner = ?1)
-    LIMIT 1
+    LIMIT LEAST(1, ?4::bigint)
     FOR NO KEY UPDATE SKIP LOCKED
-) || ARRAY(
-    SELECT taken.number FROM (
-        SELECT each.value FROM json_each(?3) AS each(value)
-        ORDER BY md5(each.value || ?1::text || ?2::bigint::text) OFFSET 0
-    ) AS served CROSS JOIN LATERAL (
-        SELECT number FROM instances
-        WHERE workflow = served.value AND claimable_at_ms <= ?2 AND owner IS NULL AND losses < 2
+), room AS MATERIALIZED (
+    SELECT ?4::bigint - count(*) AS places FROM suspect
+), due AS MATERIALIZED (
+    SELECT each.value, waiting.number FROM json_each(?3) AS each(value) CROSS JOIN LATERAL (
+        SELECT number, claimable_at_ms, row_number() OVER (ORDER BY claimable_at_ms) AS place FROM instances
+        WHERE workflow = each.value AND claimable_at_ms <= ?2 AND owner IS NULL AND losses < 2
         ORDER BY claimable_at_ms LIMIT ?4
+    ) AS waiting
+    WHERE jsonb_array_length(?3::jsonb) > 1
+    ORDER BY waiting.claimable_at_ms, waiting.place LIMIT (SELECT places FROM room)
+), taken AS MATERIALIZED (
+    SELECT number FROM instances
+    WHERE number = ANY (ARRAY(SELECT number FROM due)) AND claimable_at_ms <= ?2 AND owner IS NULL AND losses < 2
+    FOR NO KEY UPDATE SKIP LOCKED
+), missing AS MATERIALIZED (
+    SELECT due.value, count(*) AS share FROM due WHERE due.number NOT IN (SELECT number FROM taken) GROUP BY due.value
+    UNION ALL
+    SELECT each.value, places FROM json_each(?3) AS each(value), room WHERE jsonb_array_length(?3::jsonb) = 1
+), further AS MATERIALIZED (
+    SELECT later.number FROM missing CROSS JOIN LATERAL (
+        SELECT number FROM instances
+        WHERE workflow = missing.value AND claimable_at_ms <= ?2 AND owner IS NULL AND losses < 2
+          AND number <> ALL (ARRAY(SELECT number FROM due))
+        ORDER BY claimable_at_ms LIMIT missing.share
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS taken
-    LIMIT ?4
-))[1:?4])
+    ) AS later
+)
+UPDATE instances SET owner = ?1, fence = fence + 1, claimable_at_ms = NULL
+WHERE number = ANY (ARRAY(
+    SELECT number FROM suspect UNION ALL SELECT number FROM taken UNION ALL SELECT number FROM further
+))
 RETURNING number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms, superseded_at_ms, losses
