@@ -20,12 +20,20 @@ MANY_AT_ONCE: Final = (
         "two claimers get one instance",
         "G1",
         "claim_instances",
-        "LIMIT ?4\n        FOR NO KEY UPDATE SKIP LOCKED",
-        "LIMIT ?4",
+        "losses < 2\n    FOR NO KEY UPDATE SKIP LOCKED",
+        "losses < 2",
         AT_ONCE,
     ),
+    in_postgres(
+        "two claimers get one instance where the first ones are taken",
+        "G1",
+        "claim_instances",
+        "LIMIT missing.share\n        FOR NO KEY UPDATE SKIP LOCKED",
+        "LIMIT missing.share",
+        LOCKS,
+    ),
     in_postgres("a worker is lost in the middle of its group", "W6", "active_worker", "FOR KEY SHARE", "", AT_ONCE),
-    in_postgres("the end of a lease waits for no group", "W6", "hold_worker", "FOR UPDATE", "", AT_ONCE),
+    in_postgres("the end of a lease waits for no group", "W6", "lock_workers", "FOR UPDATE", "", AT_ONCE),
     in_postgres(
         "a message that became visible late is overlooked", "G10", "read_inbox_of_owner", ">= ?3", "> ?3", STORE
     ),
