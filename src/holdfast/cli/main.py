@@ -11,6 +11,7 @@ from holdfast.cli.cancel import cancel
 from holdfast.cli.event import event
 from holdfast.cli.exits import exit_code, leave
 from holdfast.cli.explain import explain
+from holdfast.cli.flow import flow
 from holdfast.cli.history import history
 from holdfast.cli.list import list_instances
 from holdfast.cli.migrate import migrate
@@ -68,6 +69,7 @@ app.command()(verify)
 app.command()(migrate)
 app.command()(explain)
 app.command()(history)
+app.add_typer(flow)
 
 
 def main() -> None:

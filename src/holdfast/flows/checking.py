@@ -4,7 +4,7 @@ It takes a definition, so a flow from YAML and one from the builder are held to 
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,10 +24,14 @@ _ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The names that a flow may run: activities, and flows and workflows. None: nothing is known about them."""
+    """The names that a flow may run: activities, and flows and workflows. None: nothing is known about them.
+
+    Where activities are not known, `has_module` may say whether there is a module of a name at all.
+    """
 
     activities: Collection[str] | None = None
     workflows: Collection[str] | None = None
+    has_module: Callable[[str], bool] | None = None
 
 
 def check(
@@ -176,6 +180,24 @@ class _Checker:
         for node in self.definition.nodes:
             if node.id not in self.unreadable:
                 self._check_known(node, known)
+        if known.activities is None and known.has_module is not None:
+            self._check_modules(known.has_module)
+
+    def _check_modules(self, has_module: Callable[[str], bool]) -> None:
+        """Tell modules that are not there, each once, where it is named first."""
+        named: dict[str, list[tuple[int, str, str]]] = {}
+        for node in self.definition.nodes:
+            if isinstance(node.action, Run) and "." in node.action.activity:
+                line = self.places.get((node.id, ""), 0)
+                module = node.action.activity.partition(".")[0]
+                named.setdefault(module, []).append((line, node.id, node.action.activity))
+        for module, several in named.items():
+            if not has_module(module):
+                line, node_id, activity = min(several)
+                more = f" (nor for {len(several) - 1} more)" if len(several) > 1 else ""
+                self.problems.warn(
+                    line, f"no module {quoted(module)} can be found here for {quoted(activity)}{more}", node=node_id
+                )
 
     def _check_known(self, node: Node, known: Known) -> None:
         action = node.action

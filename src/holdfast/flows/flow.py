@@ -1,18 +1,19 @@
 """``hf.Flow``: a workflow as a graph, loaded from YAML or built in Python."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self, cast
 
 from holdfast.authoring.activity import Activity
-from holdfast.authoring.workflow import Workflow
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.errors import FlowProblem
 from holdfast.flows.builder import FlowBuilder, as_tree
 from holdfast.flows.checking import Known
+from holdfast.flows.drawing import draw_svg
 from holdfast.flows.loading import Loaded, load_file, load_text, load_tree
+from holdfast.flows.mermaid import draw_mermaid
 from holdfast.flows.writing import write_yaml
 
 
@@ -88,6 +89,20 @@ class Flow(FlowBuilder):
         """The flow as YAML; loading that gives the same flow."""
         return write_yaml(self.definition)
 
+    def to_svg(
+        self,
+        *,
+        digits: Mapping[str, str] | None = None,
+        children: Mapping[str, Sequence[str]] | None = None,
+        key: str = "",
+    ) -> str:
+        """A drawing, with the digits of an instance and the composite keys of its children if they are given."""
+        return draw_svg(self.definition, digits=digits, children=children, key=key)
+
+    def to_mermaid(self, *, digits: Mapping[str, str] | None = None) -> str:
+        """The text of a Mermaid flowchart."""
+        return draw_mermaid(self.definition, digits=digits)
+
 
 def names_of(activity: Activity[..., Any]) -> Iterable[str]:
     """The names by which flows may call an activity: its own, and its function with any part of the module."""
@@ -97,15 +112,16 @@ def names_of(activity: Activity[..., Any]) -> Iterable[str]:
         yield ".".join(parts[place:])
 
 
-def _known(modules: Iterable[ModuleType], activities: Iterable[Activity[..., Any]]) -> Known | None:
-    """The activities that a flow may name, if any were given."""
+def known_activities(modules: Iterable[ModuleType], activities: Iterable[Activity[..., Any]] = ()) -> frozenset[str]:
+    """The names of activities that a flow may use, if it has these."""
     found = list(activities)
-    workflows: list[str] = []
-    given = tuple(modules)
-    for module in given:
+    for module in modules:
         values: list[Any] = list(vars(module).values())
         found += [cast(Activity[..., Any], value) for value in values if isinstance(value, Activity)]
-        workflows += [value.name for value in values if isinstance(value, Workflow)]
-    if not found and not given:
-        return None
-    return Known(activities=frozenset(name for one in found for name in names_of(one)))
+    return frozenset(name for one in found for name in names_of(one))
+
+
+def _known(modules: Iterable[ModuleType], activities: Iterable[Activity[..., Any]]) -> Known | None:
+    """What a flow may name, if anything was given. Flows and workflows may come from anywhere."""
+    several, single = tuple(modules), tuple(activities)
+    return Known(activities=known_activities(several, single)) if several or single else None

@@ -1,0 +1,247 @@
+"""A flow as a picture: SVG that is readable on light and on dark, with the digits of an instance if there is one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Final, NamedTuple
+
+from holdfast.core.collation.graph import Join
+from holdfast.core.flow.definition import After, Cycle, FlowDefinition, Node
+from holdfast.flows.labels import detail_of, edge_label, kind_of, safe, shorten, state_of
+from holdfast.flows.layout import Layout, lay_out
+
+BOX_WIDTH: Final = 176
+BOX_HEIGHT: Final = 46
+SPACE: Final = 204
+GAP: Final = 62
+MARGIN: Final = 16
+HEAD: Final = 30
+LINE: Final = 14
+ID_COLUMNS: Final = 21
+DETAIL_COLUMNS: Final = 28
+LABEL_COLUMNS: Final = 32
+BACK: Final = 26
+"""How far beside the boxes the way back of a cycle runs."""
+
+STYLE: Final = """
+svg{font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;color-scheme:light dark;
+--ground:#fff;--text:#1c2430;--faint:#5b6675;--line:#7b8794;--box:#f4f6f9;--edge:#c3cbd5;--error:#c62f2f;--back:#7a4fc4;
+--d9:#7b8794;--d8:#1f6fd6;--d7:#c62f2f;--d6:#1d8348;--d5:#b36b00;--d4:#0b7d83;--d3:#a3acb8}
+@media(prefers-color-scheme:dark){svg{--ground:#11161d;--text:#e6ebf2;--faint:#a3aebb;--line:#8a96a5;--box:#1c2430;
+--edge:#3c4756;--error:#ff7b72;--back:#b898f5;--d9:#8a96a5;--d8:#62a8ff;--d7:#ff7b72;--d6:#56c27f;--d5:#f0b14a;
+--d4:#4fc7cd;--d3:#66717f}}
+.ground{fill:var(--ground)}.box{fill:var(--box);stroke:var(--edge);stroke-width:1.5}
+.trigger .box{stroke:var(--d6)}.flow .box{stroke:var(--d8)}.wait .box{stroke:var(--d5)}.cycle .box{stroke:var(--back)}
+.interrupt .box{stroke:var(--error)}.raise .box{stroke:var(--d4)}
+.flow .inner{fill:none;stroke:var(--d8);stroke-width:.75}.d3 .box{stroke-dasharray:3 3}
+.name{font-size:13px;font-weight:600;fill:var(--text)}.detail{font-size:11px;fill:var(--faint)}
+.title{font-size:14px;font-weight:600;fill:var(--text)}
+.key{font-size:11px;fill:var(--faint);font-family:ui-monospace,monospace}
+.label{font-size:11px;fill:var(--faint);paint-order:stroke;stroke:var(--ground);stroke-width:4px;stroke-linejoin:round}
+.edge{fill:none;stroke:var(--line);stroke-width:1.4}.error{stroke:var(--error);stroke-dasharray:5 4}
+.back{stroke:var(--back);stroke-dasharray:2 4}.label.error{fill:var(--error);stroke-dasharray:none;stroke:var(--ground)}
+.arrow{fill:var(--line)}.arrow.error{fill:var(--error)}.arrow.back{fill:var(--back)}
+.digit{font-size:12px;font-weight:700;fill:var(--ground);font-family:ui-monospace,monospace}
+"""
+
+
+class Picture(NamedTuple):
+    """What is drawn: the flow, where its activities stand, and what an instance says about them."""
+
+    definition: FlowDefinition
+    layout: Layout
+    tops: Sequence[int]
+    shift: float
+    """How far everything stands to the right of where the layout has it."""
+    sides: Mapping[str, float]
+    """Where the way back of each cycle runs."""
+    width: int
+    digits: Mapping[str, str]
+    children: Mapping[str, Sequence[str]]
+    key: str
+
+
+def draw_svg(
+    definition: FlowDefinition,
+    *,
+    digits: Mapping[str, str] | None = None,
+    children: Mapping[str, Sequence[str]] | None = None,
+    key: str = "",
+) -> str:
+    """The flow as SVG.
+
+    `digits` has the digit of each activity of an instance, `children` the composite keys of the flows that an
+    activity started, and `key` the text of the whole key.
+    """
+    nodes = {node.id: node for node in definition.nodes}
+    sources = {node.id: [edge.source for edge in node.after] for node in nodes.values()}
+    layout = lay_out(sources, SPACE)
+    sides = _sides(nodes, layout)
+    rightmost = max([*layout.middles.values()]) + BOX_WIDTH / 2
+    shift = MARGIN - min([(SPACE - BOX_WIDTH) / 2, *sides.values()])
+    width = round(max([rightmost, *sides.values()]) + shift + MARGIN)
+    tops = _tops(nodes, layout)
+    picture = Picture(definition, layout, tops, shift, sides, width, digits or {}, children or {}, key)
+    height = tops[-1] + BOX_HEIGHT + MARGIN
+    name = escape(safe(definition.name))
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="The flow {name}">',
+        f"<title>The flow {name}</title>",
+        f"<style>{STYLE}</style>",
+        *_markers(),
+        f'<rect class="ground" width="{width}" height="{height}" rx="8"/>',
+        *_heading(picture),
+        *(line for node in definition.nodes for edge in node.after for line in _edge(picture, node.id, edge)),
+        *(line for node in definition.nodes for line in _way_back(picture, node)),
+        *(line for node in definition.nodes for line in _box(picture, node)),
+        *(line for node in definition.nodes for line in _labels(picture, node)),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _tops(nodes: Mapping[str, Node], layout: Layout) -> list[int]:
+    """The top of each layer; where several labels stand above one box, there is more room."""
+    most: dict[int, int] = {}
+    for node in nodes.values():
+        labels = sum(bool(edge_label(edge)) for edge in node.after)
+        layer = layout.layers[node.id]
+        most[layer] = max(most.get(layer, 0), labels)
+    tops = [HEAD + MARGIN]
+    for layer in range(1, max(layout.layers.values(), default=0) + 1):
+        tops.append(tops[-1] + BOX_HEIGHT + GAP + LINE * max(0, most.get(layer, 0) - 1))
+    return tops
+
+
+def _sides(nodes: Mapping[str, Node], layout: Layout) -> dict[str, float]:
+    """Beside which boxes the way back of each cycle runs: on the left, if it is the leftmost of its row."""
+    sides: dict[str, float] = {}
+    for node in nodes.values():
+        if not isinstance(node.action, Cycle) or node.action.target not in nodes:
+            continue
+        rows = range(layout.layers[node.action.target], layout.layers[node.id] + 1)
+        across = {name: layout.middles[name] for name, layer in layout.layers.items() if layer in rows}
+        ends = [
+            [middle for name, middle in across.items() if layout.layers[name] == layout.layers[end]]
+            for end in (node.id, node.action.target)
+        ]
+        is_left = all(min(row) == across[end] for row, end in zip(ends, (node.id, node.action.target), strict=True))
+        offset = BOX_WIDTH / 2 + BACK
+        sides[node.id] = min(across.values()) - offset if is_left else max(across.values()) + offset
+    return sides
+
+
+def _markers() -> Iterator[str]:
+    yield "<defs>"
+    for kind in ("plain", "error", "back"):
+        yield (
+            f'<marker id="{kind}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+            f'orient="auto-start-reverse"><path class="arrow {kind}" d="M0 0L8 4L0 8z"/></marker>'
+        )
+    yield "</defs>"
+
+
+def _heading(picture: Picture) -> Iterator[str]:
+    definition = picture.definition
+    version = f" {definition.version}" if definition.version else ""
+    columns = (picture.width - 2 * MARGIN) // 8
+    title = escape(shorten(f"{definition.name}{version}", columns))
+    yield f'<text class="title" x="{MARGIN}" y="{MARGIN + 8}">{title}</text>'
+    if picture.key:
+        key = escape(shorten(picture.key, (picture.width - 2 * MARGIN) // 7))
+        yield f'<text class="key" x="{MARGIN}" y="{MARGIN + 24}">{key}</text>'
+
+
+def _place(picture: Picture, node: str) -> tuple[float, int]:
+    """The middle of a box and its top."""
+    return picture.layout.middles[node] + picture.shift, picture.tops[picture.layout.layers[node]]
+
+
+def _box(picture: Picture, node: Node) -> Iterator[str]:
+    middle, top = _place(picture, node.id)
+    left = middle - BOX_WIDTH / 2
+    digit = picture.digits.get(node.id, "")
+    state = state_of(digit)
+    detail = detail_of(node.action)
+    composite = " ".join(f"1{child}2" for child in picture.children.get(node.id, ()))
+    said = ", ".join(part for part in (f"{node.id}: {detail}", state and f"{digit} {state}", composite) if part)
+    corner = BOX_HEIGHT / 2 if kind_of(node.action) == "trigger" else 7
+    yield f'<g class="{kind_of(node.action)}{f" d{digit}" if state else ""}"><title>{escape(safe(said))}</title>'
+    border = f' style="stroke:var(--d{digit});stroke-width:2.5"' if state else ""
+    size = f'width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{corner:g}"'
+    yield f'<rect class="box" x="{left:.1f}" y="{top}" {size}{border}/>'
+    if kind_of(node.action) == "flow":
+        yield (
+            f'<rect class="inner" x="{left + 3.5:.1f}" y="{top + 3.5}" width="{BOX_WIDTH - 7}" '
+            f'height="{BOX_HEIGHT - 7}" rx="4"/>'
+        )
+    yield _text("name", middle, top + 20, shorten(node.id, ID_COLUMNS))
+    yield _text("detail", middle, top + 36, shorten(_below(detail, state, composite), DETAIL_COLUMNS))
+    if state:
+        yield f'<circle cx="{left + BOX_WIDTH - 4:.1f}" cy="{top + 4}" r="9" style="fill:var(--d{digit})"/>'
+        yield _text("digit", left + BOX_WIDTH - 4, top + 8, digit)
+    yield "</g>"
+
+
+def _below(detail: str, state: str, composite: str) -> str:
+    """The second line of a box: what has become of it, if that is known, and what it does otherwise."""
+    if composite:
+        return f"{state} {composite}".strip()
+    return f"{state} \u00b7 {detail}" if state else detail
+
+
+def _text(kind: str, x: float, y: float, text: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:g}" text-anchor="middle">{escape(text)}</text>'
+
+
+def _edge(picture: Picture, target: str, edge: After) -> Iterator[str]:
+    """An edge as a curve from box to box, through the points it passes."""
+    layout, shift = picture.layout, picture.shift
+    from_x, from_top = _place(picture, edge.source)
+    to_x, to_top = _place(picture, target)
+    x, y = from_x, float(from_top + BOX_HEIGHT)
+    curve = [f"M{x:.1f} {y:g}"]
+    first = layout.layers[edge.source] + 1
+    for number, point in enumerate(layout.ways.get((edge.source, target), ())):
+        top = picture.tops[first + number]
+        curve += [_bend(x, y, point + shift, top), f"V{top + BOX_HEIGHT}"]
+        x, y = point + shift, float(top + BOX_HEIGHT)
+    curve.append(_bend(x, y, to_x, to_top - 2))
+    kind = "plain" if edge.catch is None else "error"
+    title = escape(safe(f"{edge.source} -> {target} {edge_label(edge)}".strip()))
+    yield f'<path class="edge {kind}" marker-end="url(#{kind})" d="{"".join(curve)}"><title>{title}</title></path>'
+
+
+def _bend(x: float, y: float, to_x: float, to_y: float) -> str:
+    half = (to_y - y) / 2
+    return f"C{x:.1f} {y + half:g} {to_x:.1f} {to_y - half:g} {to_x:.1f} {to_y:g}"
+
+
+def _way_back(picture: Picture, node: Node) -> Iterator[str]:
+    """A cycle: from the side of its box back up to the side of what it runs again."""
+    if not isinstance(node.action, Cycle) or node.id not in picture.sides:
+        return
+    side = picture.sides[node.id] + picture.shift
+    from_x, from_top = _place(picture, node.id)
+    to_x, to_top = _place(picture, node.action.target)
+    out = 1 if side > from_x else -1
+    start, end, turn = from_x + out * BOX_WIDTH / 2, to_x + out * (BOX_WIDTH / 2 + 2), side - out * 8
+    from_y, to_y = from_top + BOX_HEIGHT / 2, to_top + BOX_HEIGHT / 2
+    yield (
+        f'<path class="edge back" marker-end="url(#back)" d="M{start:.1f} {from_y:g}H{turn:.1f}'
+        f"Q{side:.1f} {from_y:g} {side:.1f} {from_y - 8:g}V{to_y + 8:g}Q{side:.1f} {to_y:g} {turn:.1f} {to_y:g}"
+        f'H{end:.1f}"/>'
+    )
+
+
+def _labels(picture: Picture, node: Node) -> Iterator[str]:
+    """What the edges into a box say, above it, and how they are joined."""
+    middle, top = _place(picture, node.id)
+    lines = [(edge_label(edge), edge.catch is not None) for edge in node.after if edge_label(edge)]
+    if node.join is Join.ANY:
+        lines.insert(0, ("any of them", False))
+    if node.when:
+        lines.insert(0, (f"if {node.when}", False))
+    for number, (label, is_error) in enumerate(lines):
+        kind = "label error" if is_error else "label"
+        yield _text(kind, middle, top - 11 - LINE * number, shorten(label, LABEL_COLUMNS))

@@ -1,0 +1,119 @@
+"""How activities and edges of a flow are called in a drawing, and what the digits of an instance are called there."""
+
+import unicodedata
+from typing import Final, assert_never
+
+from holdfast.core.collation.digits import Digit
+from holdfast.core.flow.definition import (
+    After,
+    AnyAction,
+    Child,
+    Cycle,
+    Each,
+    Interrupt,
+    Raise,
+    Run,
+    Span,
+    Trigger,
+    Wait,
+)
+from holdfast.flows.spans import show_span
+
+ELLIPSIS: Final = "\u2026"
+_WIDE: Final = frozenset("WF")
+_STATES: Final = {
+    Digit.PENDING: "pending",
+    Digit.STARTED: "started",
+    Digit.ERRORED: "failed",
+    Digit.COMPLETED: "completed",
+    Digit.PAUSED: "waiting",
+    Digit.RELEASED: "released",
+    Digit.SKIPPED: "skipped",
+}
+
+
+def kind_of(action: AnyAction) -> str:
+    """The word of YAML for what it does."""
+    match action:
+        case Trigger():
+            return "trigger"
+        case Run():
+            return "run"
+        case Child():
+            return "flow"
+        case Wait():
+            return "wait"
+        case Cycle():
+            return "cycle"
+        case Raise():
+            return "raise"
+        case Interrupt():
+            return "interrupt"
+        case _:
+            assert_never(action)
+
+
+def detail_of(action: AnyAction) -> str:
+    """What it does, in a few words."""
+    match action:
+        case Trigger():
+            return "trigger"
+        case Run():
+            return f"{_each(action.each)}{action.activity}"
+        case Child():
+            return f"{_each(action.each)}flow {action.workflow}{' (detached)' if action.detached else ''}"
+        case Wait(event="", timeout=timeout):
+            return f"wait {_span(timeout)}"
+        case Wait(event=event, timeout=timeout):
+            return f"event {event}{'' if timeout is None else f', at most {_span(timeout)}'}"
+        case Cycle():
+            return f"again from {action.target}{f', after {_span(action.delay)}' if action.delay else ''}"
+        case Raise():
+            return f"raise {action.event}"
+        case Interrupt():
+            return f"interrupt {action.target or 'self'}"
+        case _:
+            assert_never(action)
+
+
+def _each(each: Each | None) -> str:
+    if each is None:
+        return ""
+    return "each: " if each.limit is None else f"each, {each.limit} at a time: "
+
+
+def _span(span: Span | None) -> str:
+    return span if isinstance(span, str) else str(show_span(span or 0))
+
+
+def edge_label(edge: After) -> str:
+    """What is written beside an edge."""
+    caught = "" if edge.catch is None else f"on {', '.join(edge.catch)}"
+    return " and ".join(part for part in (caught, edge.when, "otherwise" if edge.otherwise else "") if part)
+
+
+def state_of(digit: str) -> str:
+    """What a digit of the key says about an activity; nothing if it is no such digit."""
+    return _STATES.get(Digit(int(digit)), "") if digit.isdecimal() and len(digit) == 1 else ""
+
+
+def safe(text: str) -> str:
+    """A text on one line, without characters that cannot be drawn."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text.replace("\n", " "))
+
+
+def shorten(text: str, columns: int) -> str:
+    """As much of a text as fits; wide characters take two columns."""
+    text = safe(text)
+    if sum(map(_columns, text)) <= columns:
+        return text
+    used = 0
+    for place, character in enumerate(text):
+        used += _columns(character)
+        if used >= columns:
+            return text[:place] + ELLIPSIS
+    return text
+
+
+def _columns(character: str) -> int:
+    return 1 + (unicodedata.east_asian_width(character) in _WIDE)

@@ -1,0 +1,61 @@
+"""A flow as the text of a Mermaid flowchart, which GitHub and many editors draw."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from holdfast.core.collation.graph import Join
+from holdfast.core.flow.definition import Cycle, FlowDefinition, Node
+from holdfast.flows.labels import detail_of, edge_label, kind_of, safe, state_of
+
+_SHAPES: Final = {
+    "trigger": ("([", "])"),
+    "run": ("[", "]"),
+    "flow": ("[[", "]]"),
+    "wait": ("{{", "}}"),
+    "cycle": ("(", ")"),
+    "raise": (">", "]"),
+    "interrupt": ("[/", "/]"),
+}
+_COLOURS: Final = {
+    "9": "#7b8794", "8": "#1f6fd6", "7": "#c62f2f", "6": "#1d8348", "5": "#b36b00", "4": "#0b7d83", "3": "#a3acb8",
+}  # fmt: skip
+
+
+def draw_mermaid(definition: FlowDefinition, *, digits: Mapping[str, str] | None = None) -> str:
+    """The flow as Mermaid text. Its nodes are numbered, because Mermaid has words that no node may be called."""
+    numbers = {node.id: f"n{number}" for number, node in enumerate(definition.nodes)}
+    lines = ["flowchart TD"]
+    lines += [f"  {_node(node, numbers[node.id], (digits or {}).get(node.id, ''))}" for node in definition.nodes]
+    for node in definition.nodes:
+        lines += [f"  {line}" for line in _edges(node, numbers)]
+    for digit, colour in _COLOURS.items():
+        several = [numbers[name] for name, its in (digits or {}).items() if its == digit and name in numbers]
+        if several:
+            lines += [f"  classDef d{digit} stroke:{colour},stroke-width:3px", f"  class {','.join(several)} d{digit}"]
+    return "\n".join(lines) + "\n"
+
+
+def _node(node: Node, number: str, digit: str) -> str:
+    opens, closes = _SHAPES[kind_of(node.action)]
+    state = f"<br/>{digit} {state_of(digit)}" if state_of(digit) else ""
+    join = "<br/>any of them" if node.join is Join.ANY else ""
+    when = f"<br/>if {_escaped(node.when)}" if node.when else ""
+    return f'{number}{opens}"{_escaped(node.id)}<br/>{_escaped(detail_of(node.action))}{join}{when}{state}"{closes}'
+
+
+def _edges(node: Node, numbers: Mapping[str, str]) -> Iterator[str]:
+    for edge in node.after:
+        arrow = "-->" if edge.catch is None else "-.->"
+        label = edge_label(edge)
+        said = f'|"{_escaped(label)}"|' if label else ""
+        yield f"{numbers[edge.source]} {arrow}{said} {numbers[node.id]}"
+    if isinstance(node.action, Cycle) and node.action.target in numbers:
+        yield f'{numbers[node.id]} -.->|"again"| {numbers[node.action.target]}'
+
+
+def _escaped(text: str) -> str:
+    """A text inside quotes: everything that Mermaid or HTML would read as something else is written as a number."""
+    return "".join(
+        character if character.isalnum() or character in " _.,:-+=?!" else f"#{ord(character)};"
+        for character in safe(text)
+    )
