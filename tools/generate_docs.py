@@ -1,14 +1,16 @@
 """Writes the parts of the documentation that the code's own tables say. A test keeps them in step."""
 
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
 from holdfast import errors
-from holdfast.core.collation.digits import LEGAL_MOVES, MEANING, Digit
+from holdfast.core.collation.digits import LEGAL_MOVES, MEANING, WORD, Digit
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read
 from holdfast.core.lifecycle import ATTEMPT_TABLE, INSTANCE_TABLE
+from holdfast.flows.flow import Flow
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
 NOTE = "<!-- Written by `make docs` from the tables in the code. Do not edit. -->\n"
@@ -125,6 +127,25 @@ def _table(table: Mapping[State, Mapping[Event, State]]) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {"lifecycle.md": lifecycle, "digits.md": digits, "errors.md": error_tree}
 
+GUIDE = Path(__file__).parents[1] / "docs" / "guide"
+WAITING = "5636366"
+"""The digits of the fox flow while it waits for dinner."""
+
+
+def drawings() -> dict[str, str]:
+    """The drawings of the guide to flows, each made from the flow of its name on that page."""
+    page = (GUIDE / "flows.md").read_text(encoding="utf-8")
+    blocks = [Flow.parse(block) for block in re.findall(r"```yaml\n(flow: .*?)```", page, re.DOTALL)]
+    flows = {flow.name: flow for flow in blocks}
+    fox = flows["fox"]
+    digits = dict(zip([node.id for node in fox.definition.nodes], WAITING, strict=True))
+    key = WAITING.ljust(WORD, Digit.NOT_USED.character)
+    return {
+        "fox.svg": fox.to_svg(),
+        "fox-waiting.svg": fox.to_svg(digits=digits, key=key),
+        "order.svg": flows["order"].to_svg(),
+    }
+
 
 def main() -> None:
     """Write every page."""
@@ -132,6 +153,9 @@ def main() -> None:
     for name, page in PAGES.items():
         (DOCS / name).write_text(page(), encoding="utf-8")
         print(f"docs/reference/{name}")
+    for name, drawing in drawings().items():
+        (GUIDE / "drawings" / name).write_text(drawing, encoding="utf-8")
+        print(f"docs/guide/drawings/{name}")
 
 
 if __name__ == "__main__":
