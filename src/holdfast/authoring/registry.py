@@ -44,6 +44,8 @@ class Registry:
             if not getattr(flow, "is_flow", False):
                 raise UsageError(f"flows= takes flows, such as hf.Flow.load('order.yaml'), not {flow!r}")
             self._add(self.workflows, flow, Workflow)
+        for workflow in list(self.workflows.values()):
+            self._add_what_is_brought(workflow)
         # Annotations that cannot be stored are found now, not at the first call.
         self.signatures = [workflow.signature for workflow in self.workflows.values()]
         self.signatures += [activity.signature for activity in self.activities.values()]
@@ -69,11 +71,12 @@ class Registry:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """What is served where nobody says which queues: the default one, and those of the activities here.
+        """What is served where nobody says which queues: the default one, and those of the activities and flows here.
 
         So no activity that is known here waits for a worker that never comes.
         """
-        return tuple(sorted({DEFAULT_QUEUE, *(activity.options.queue for activity in self.activities.values())}))
+        named = {queue for workflow in self.workflows.values() for queue in workflow.queues}
+        return tuple(sorted({DEFAULT_QUEUE, *named, *(one.options.queue for one in self.activities.values())}))
 
     def workflow(self, name: str) -> Workflow[..., Any]:
         """The workflow of that name."""
@@ -114,6 +117,18 @@ class Registry:
                 self._add(self.workflows, cast(Workflow[..., Any], value), Workflow)
             elif isinstance(value, Activity):
                 self._add(self.activities, cast(Activity[..., Any], value), Activity)
+
+    def _add_what_is_brought(self, workflow: Workflow[..., Any]) -> None:
+        """The activities and workflows that a flow was built from, and those that these were."""
+        for brought in workflow.brings:
+            if isinstance(brought, Activity):
+                self._add(self.activities, cast(Activity[..., Any], brought), Activity)
+            elif isinstance(brought, Workflow):
+                child = cast(Workflow[..., Any], brought)
+                is_new = child.name not in self.workflows
+                self._add(self.workflows, child, Workflow)
+                if is_new:
+                    self._add_what_is_brought(child)
 
     def _add(self, known: dict[str, Definition], definition: Definition, expected: type[Any]) -> None:
         if not isinstance(definition, expected):

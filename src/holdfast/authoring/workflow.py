@@ -61,6 +61,16 @@ class Workflow(Definition, Generic[P, R]):
         """What tells one version of a graph from another; code is told apart by itself."""
         return ""
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that a graph names for its activities; code leaves that to the activities."""
+        return ()
+
+    @property
+    def brings(self) -> tuple[Definition, ...]:
+        """What a graph was built from: whoever registers it has those, too."""
+        return ()
+
     def check_against(self, activity: Callable[[str], Any]) -> None:
         """Whether everything that it names is there; code names nothing. `activity` finds one by name, or raises."""
 

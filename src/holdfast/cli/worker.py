@@ -174,7 +174,7 @@ def _count(number: int, word: str) -> str:
 
 def _warn_of_idle_queues(wish: Wish) -> None:
     """A name that was misspelt would wait for ever, and nobody would know why."""
-    theirs = {activity.options.queue for activity in wish.registry.activities.values()}
+    theirs = {*wish.registry.queues} - {DEFAULT_QUEUE}
     for queue in wish.queues:
         if queue not in theirs and queue != DEFAULT_QUEUE:
             known = ", ".join(sorted(theirs)) or "none"

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias, TypedDict, cast
 
 from holdfast.authoring.activity import Activity
+from holdfast.authoring.definition import Definition
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.retry import Retry
 from holdfast.authoring.workflow import Workflow
@@ -51,13 +52,17 @@ class FlowBuilder(FlowWorkflow):
 
     @property
     def activities(self) -> tuple[Activity[..., Any], ...]:
-        """The activities that were given themselves and not by name: whoever runs the flow can register them."""
+        """The activities that were given themselves and not by name: an engine with the flow has them, too."""
         return tuple(self._activities.values())
 
     @property
     def workflows(self) -> tuple[Workflow[..., Any], ...]:
         """The flows and workflows that were given themselves and not by name."""
         return tuple(self._workflows.values())
+
+    @property
+    def brings(self) -> tuple[Definition, ...]:
+        return (*self.activities, *self.workflows)
 
     def __getitem__(self, node_id: str) -> Step:
         """A step that was added before."""

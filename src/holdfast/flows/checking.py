@@ -18,6 +18,8 @@ from holdfast.flows.references import BESIDE_NODES, check_expressions
 from holdfast.flows.scanner import KEYWORDS, RESERVED, TYPES
 
 LONGEST_ID: Final = 100
+SHOWN_CIRCLE: Final = 12
+"""As many activities of a circle are named in a message."""
 RESERVED_IDS: Final = KEYWORDS | RESERVED | TYPES | BESIDE_NODES
 _ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -150,7 +152,8 @@ class _Checker:
         for circle in circles(self.nodes, ancestry.tangled):
             for node in circle:
                 start = circle.index(node)
-                way = " -> ".join([*circle[start:], *circle[:start], node][:12])
+                names = [*circle[start:], *circle[:start], node]
+                way = " -> ".join(names if len(names) <= SHOWN_CIRCLE else [*names[:SHOWN_CIRCLE], "..."])
                 self.wrong(
                     node,
                     "after",

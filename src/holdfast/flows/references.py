@@ -11,6 +11,8 @@ from holdfast.flows.forms import Places
 from holdfast.flows.occurrences import Found, expressions_of, expressions_of_output
 from holdfast.flows.problems import Problems, quoted
 
+MOST_EXPRESSIONS: Final = 10_000
+"""Ten for each activity of the largest flow. Each takes up to a tenth of a millisecond to compile."""
 ITEM_NAMES: Final = frozenset({"item", "index"})
 BESIDE_NODES: Final = ITEM_NAMES | {"flow"}
 """What an expression can name beside activities."""
@@ -30,11 +32,14 @@ def check_expressions(
 ) -> None:
     """Add what is wrong with the expressions of a flow."""
     checker = _References(problems, definition, nodes=nodes, ancestry=ancestry, places=places, unreadable=unreadable)
-    for node in definition.nodes:
-        for found in expressions_of(node):
-            checker.check(node.id, found)
-    for found in expressions_of_output(definition):
-        checker.check("", found)
+    several = [(node.id, found) for node in definition.nodes for found in expressions_of(node)]
+    several += [("", found) for found in expressions_of_output(definition)]
+    if len(several) > MOST_EXPRESSIONS:
+        line = places.get(("", "activities"), 0)
+        problems.add(line, f"a flow has at most {MOST_EXPRESSIONS:,} expressions, not {len(several):,}")
+        return
+    for node_id, found in several:
+        checker.check(node_id, found)
 
 
 class _References:

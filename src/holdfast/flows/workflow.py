@@ -33,6 +33,11 @@ class FlowWorkflow(Workflow[..., Any]):
         return hash_of(self.definition)
 
     @property
+    def queues(self) -> tuple[str, ...]:
+        runs = [node.action for node in self.definition.nodes if isinstance(node.action, Run)]
+        return tuple(sorted({action.rules.queue for action in runs if action.rules.queue is not None}))
+
+    @property
     def fingerprint(self) -> str:
         return self.hash
 

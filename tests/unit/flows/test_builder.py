@@ -8,6 +8,7 @@ import pytest
 from tests.unit.flows.writing import SAMPLES
 
 import holdfast as hf
+from holdfast.authoring.registry import Registry
 from holdfast.errors import FlowError, InvalidOption
 
 
@@ -149,6 +150,21 @@ def test_names_of_activities_are_checked_where_they_are_known() -> None:
     named = text.replace("tasks.fxo", f"{__name__.rpartition('.')[2]}.fox")
     assert hf.Flow.parse(named, modules=[sys.modules[__name__]]).name == "f"
     assert hf.Flow.parse(text).name == "f"
+
+
+def test_an_engine_has_what_a_flow_was_built_from_and_serves_the_queues_it_names() -> None:
+    inner = hf.Flow("inner")
+    inner.run("one", brown, after=inner.trigger("start"), queue="slow")
+    outer = hf.Flow("outer")
+    begin = outer.trigger("start")
+    outer.run("fox", fox, after=begin, input=[1], queue="payments")
+    outer.child("inner", inner, after=begin)
+    outer.child("ship", shipping, after=begin)
+    registry = Registry(flows=[outer])
+    registry.check()
+    assert sorted(registry.activities) == ["tasks.brown", "tasks.fox"]
+    assert sorted(registry.workflows) == ["inner", "outer", "shipping"]
+    assert registry.queues == ("default", "payments", "slow")
 
 
 def test_importing_holdfast_loads_neither_flows_nor_yaml_nor_cel() -> None:

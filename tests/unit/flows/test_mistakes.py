@@ -191,6 +191,13 @@ def test_a_flow_has_at_most_1000_activities() -> None:
     load(text[: text.rindex("  n999")])
 
 
+def test_a_flow_has_at_most_10000_expressions() -> None:
+    inputs = ", ".join(f'"{number}"' for number in range(10_001))
+    assert "at most 10,000 expressions, not 10,001" in problem_of(
+        with_nodes(f"a: {{run: x, after: start, input: [{inputs}]}}")
+    )
+
+
 def test_very_many_problems_are_counted() -> None:
     text = HEAD + "".join(f"  n{number}: {{run: x, after: strat}}\n" for number in range(500))
     with pytest.raises(FlowError, match="and 400 more"):
