@@ -1,13 +1,14 @@
 """Expressions of flows: CEL, compiled once, bounded, never `eval`.
 
-Most expressions of a flow are a path such as ``quick.input.speed`` or a literal; those are read here, and give what
-the library gives. Everything else is CEL by the library (decision 22).
+Most expressions of a flow are a path such as ``quick.input.speed``, a literal, or a comparison of the two; those are
+read here, and give what the library gives. Everything else is CEL by the library (decision 22).
 
 Values are those of JSON, in and out. Beyond them, a duration comes out as seconds and a timestamp as text.
 """
 
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -28,7 +29,17 @@ _NO_VARIABLES: Final = RESERVED | TYPES
 _WORDS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _DECIMAL: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,18}")
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
+}  # fmt: skip
+_NUMBERS: Final = frozenset({int, float})
+_ORDERED: Final = frozenset({int, float, str, bool})
+_EXACT: Final = 2**53
+"""Up to here a float holds every whole number, so nobody can disagree about how the two compare."""
 _TEXT: Final = re.compile(r""""[^"\\\n\r]*"|'[^'\\\n\r]*'""")
+_COMPARISON: Final = re.compile(
+    rf"{_PATH.pattern} *(?P<operator>==|!=|<=|>=|<|>) *(?P<literal>[A-Za-z0-9.-]+|{_TEXT.pattern})"
+)
 
 
 class Expression:
@@ -93,6 +104,31 @@ class Path(Expression):
         return value
 
 
+class Comparison(Expression):
+    """A path, an operator and a literal: what most conditions are. What is not plain is left to the library."""
+
+    __slots__ = ("_compare", "_is_equality", "_path", "_program", "_value")
+
+    def __init__(self, text: str, path: Path, word: str, value: Any) -> None:
+        super().__init__(text, path.paths)
+        self._path = path
+        self._compare = _OPERATORS[word]
+        self._is_equality = word in {"==", "!="}
+        self._value = value
+        self._program: Computed | None = None
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        found, value = self._path.evaluate(variables), self._value
+        kind, other = cast(type[object], type(found)), cast(type[object], type(value))
+        if kind is other and (self._is_equality or kind in _ORDERED):
+            return self._compare(found, value)
+        if kind in _NUMBERS and other in _NUMBERS and -_EXACT <= found <= _EXACT and -_EXACT <= value <= _EXACT:
+            return self._compare(found, value)
+        if self._program is None:
+            self._program = Computed(self.text, compile_program(self.text), scan(self.text))
+        return self._program.evaluate(variables)
+
+
 class Computed(Expression):
     """Anything else: a program of the library."""
 
@@ -118,13 +154,24 @@ def compile_expression(text: str) -> Expression:
     if len(text) > LONGEST_CHARACTERS:
         raise ExpressionError(f"an expression has at most {LONGEST_CHARACTERS:,} characters, not {len(text):,}")
     bare = text.strip(" ")
-    match = _PATH.fullmatch(bare)
-    if match is None and (literal := _literal(text, bare)) is not None:
-        return literal
-    if match and match["root"] not in _NO_VARIABLES:
-        return Path(text, match["root"], tuple(map(_step, _STEP.findall(match["steps"]))))
+    if (plain := _literal(text, bare) or _path(text, _PATH.fullmatch(bare)) or _comparison(text, bare)) is not None:
+        return plain
     program = compile_program(text)
     return Computed(text, program, scan(text))
+
+
+def _path(text: str, match: re.Match[str] | None) -> Path | None:
+    if match is None or match["root"] in _NO_VARIABLES:
+        return None
+    return Path(text, match["root"], tuple(map(_step, _STEP.findall(match["steps"]))))
+
+
+def _comparison(text: str, bare: str) -> Comparison | None:
+    match = _COMPARISON.fullmatch(bare)
+    if match is None:
+        return None
+    path, literal = _path(text, match), _literal(text, match["literal"])
+    return None if path is None or literal is None else Comparison(text, path, match["operator"], literal.evaluate({}))
 
 
 def _as_paths(root: str, steps: tuple[str | int, ...]) -> Paths:
