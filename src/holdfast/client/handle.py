@@ -11,6 +11,7 @@ from holdfast.authoring.events import Event
 from holdfast.authoring.handlers import Query, Update
 from holdfast.authoring.options import whole_number
 from holdfast.client.asking import QUERY_SECONDS, Asking
+from holdfast.client.flow_views import with_nodes
 from holdfast.client.histories import export
 from holdfast.client.pages import NEWEST, check_page
 from holdfast.client.views import Description, HistoryEntry, Summary, description, moment, summary
@@ -251,7 +252,8 @@ class Handle(Generic[R_co]):
         events = [event for _, event in await self._events(record)]
         store = self._client.store
         status = (await store.read_kept(record.number)).get("")
-        described = description(record, events, await store.read_attempts(record.number, record.execution))
+        attempts = await store.read_attempts(record.number, record.execution)
+        described = await with_nodes(store, description(record, events, attempts), record, events, attempts)
         limit = await store.read_deadline(record.number)
         family = await store.read_family(record.number)
         return msgspec.structs.replace(

@@ -25,6 +25,12 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: dt.datetime | None
     closed_at: dt.datetime | None
     failure: str | None
+    node: str = ""
+    """Of a flow: whose attempt it is, and in which round and for which item (K8).
+
+    A node that waits for others has one that is REQUESTED, whose `number` is -1: it is shown, and nowhere stored (A3).
+    """
+    dimension: str = ""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +56,11 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """The instance whose code started it, if one did."""
     children: dict[InstanceState, int] = {}
     """How many children it has started, in all its executions, by their state."""
+    composite_key: str | None = None
+    """Its key without the padding and, for a flow, with the keys of the children that it awaits inside (K6).
+
+    None if these are more than a thousand.
+    """
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +148,7 @@ def description(record: InstanceRecord, events: list[HistoryEvent], attempts: li
         execution=record.execution,
         turn=record.turn,
         collation_key=key,
+        composite_key=key,
         waiting_for=waiting if record.closed_at_ms is None else [],
         attempts=[attempt_view(attempt) for attempt in attempts],
         blocked=record.blocked,
@@ -148,10 +160,11 @@ def description(record: InstanceRecord, events: list[HistoryEvent], attempts: li
 def read_key(events: list[HistoryEvent]) -> tuple[str, list[str]]:
     """K9: the key, and what is still waited for."""
     steps = read_steps(events)
-    return key_of(steps), [_waits_for(step) for step in steps if step.is_open]
+    return key_of(steps), [waits_for(step) for step in steps if step.is_open]
 
 
-def _waits_for(step: Step) -> str:
+def waits_for(step: Step) -> str:
+    """A step that is open, in words."""
     if step.due_at_ms is not None:
         return f"timer {step.number}, due {moment(step.due_at_ms):%Y-%m-%d %H:%M:%S} UTC"
     return f"{step.kind} {step.name} {step.id}".rstrip()

@@ -53,6 +53,10 @@ class Step:
     ended_at_ms: int | None = None
     id: str = ""
     """The instance, of a child."""
+    node: str = ""
+    """Of a flow: whose step it is, for which item of its list, and in which round (see `core.flow.reading`)."""
+    item: int = -1
+    dimension: str = ""
 
     @property
     def is_open(self) -> bool:

@@ -1,0 +1,182 @@
+"""A flow for people: its nodes with what they did, what they wait for, and the keys of its children inside its own.
+
+Read from the store as of one moment. `describe`, `holdfast show` and `holdfast flow draw` share it.
+"""
+
+import datetime as dt
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from holdfast.client.pages import LONGEST_PAGE, NEWEST
+from holdfast.client.views import AttemptView, Description, attempt_view, waits_for
+from holdfast.core.collation.composite import MAX_DEPTH, PADDING, compose
+from holdfast.core.collation.digits import Digit
+from holdfast.core.events import HistoryEvent, decode_events
+from holdfast.core.flow.definition import Child, Run, decode_definition
+from holdfast.core.flow.reading import FlowReading, NodeReading, version_of
+from holdfast.core.ledger import SEED
+from holdfast.core.lifecycle import AttemptState
+from holdfast.core.steps import Step, key_of, read_steps
+from holdfast.errors import StoreError
+from holdfast.storage.contract import AttemptRecord, InstanceId, InstanceNumber, InstanceRecord, Store
+
+MOST_IN_COMPOSITE: Final = 1_000
+"""Children, with theirs, whose keys are read for one composite."""
+NOT_SCHEDULED: Final = -1
+"""The number of an activity that waits for its dependencies."""
+
+
+async def with_nodes(
+    store: Store,
+    described: Description,
+    record: InstanceRecord,
+    events: list[HistoryEvent],
+    attempts: list[AttemptRecord],
+) -> Description:
+    """What is told about an instance, with what is to be told about a flow. Code stays as it is."""
+    key = await store.read_key(record.number)
+    reading = None if key is None else await read_flow(store, record, events)
+    if key is None or reading is None:
+        return described
+    return msgspec.structs.replace(
+        described,
+        collation_key=key,
+        composite_key=await read_composite(store, record, reading, key),
+        waiting_for=node_waits(reading) if record.closed_at_ms is None else [],
+        attempts=node_attempts(reading, record, attempts),
+    )
+
+
+async def read_flow(store: Store, record: InstanceRecord, events: list[HistoryEvent]) -> FlowReading | None:
+    """The flow of an instance as its history tells it; None for code, and before its first turn."""
+    digest = version_of(events)
+    if not digest:
+        return None
+    stored = await store.read_flow(digest)
+    if stored is None:
+        raise StoreError(
+            f"the flow {record.workflow!r} of version {digest}, which {record.id!r} stays with, is not in the store; "
+            "run holdfast verify"
+        )
+    return FlowReading(decode_definition(stored), events)
+
+
+def node_attempts(reading: FlowReading, record: InstanceRecord, attempts: Iterable[AttemptRecord]) -> list[AttemptView]:
+    """The attempts with their nodes; behind them what waits for its dependencies (A3), which is nowhere stored."""
+    places = {step.number: step for step in reading.steps if step.kind == "activity"}
+    views: list[AttemptView] = []
+    for attempt in attempts:
+        view, step = attempt_view(attempt), places.get(attempt.key.activity)
+        if step is not None:
+            view = msgspec.structs.replace(view, node=step.node, dimension=step.dimension)
+        views.append(view)
+    if record.closed_at_ms is None:
+        views += [requested for node in reading.in_order() if (requested := _requested(node, record)) is not None]
+    return views
+
+
+def _requested(node: NodeReading, record: InstanceRecord) -> AttemptView | None:
+    action = node.node.action
+    if node.digit is not Digit.PENDING or not isinstance(action, Run):
+        return None
+    return AttemptView(
+        activity=action.activity,
+        number=NOT_SCHEDULED,
+        attempt=1,
+        state=AttemptState.REQUESTED,
+        ledger=SEED,
+        queue=action.rules.queue or "",
+        worker=None,
+        scheduled_at=dt.datetime.fromtimestamp(record.created_at_ms / 1000, dt.UTC),
+        started_at=None,
+        closed_at=None,
+        failure=None,
+        node=node.node.id,
+        dimension=node.dimension,
+    )
+
+
+def node_waits(reading: FlowReading) -> list[str]:
+    """What its nodes wait for."""
+    steps = (step for step in reading.steps if step.is_open and not _is_detached(reading, step))
+    return [f"{waits_for(step)} ({place_of(step)})" for step in steps]
+
+
+def place_of(step: Step) -> str:
+    """Where in a flow a step belongs."""
+    return f"node {step.node}" if step.item < 0 else f"node {step.node}, item {step.item}"
+
+
+def _is_detached(reading: FlowReading, step: Step) -> bool:
+    action = reading.nodes[step.node].node.action
+    return isinstance(action, Child) and action.detached
+
+
+# ---------------------------------------------------------------- the composite
+
+
+async def read_composite(store: Store, record: InstanceRecord, reading: FlowReading | None, key: str) -> str | None:
+    """K6: the key with those of the children that its nodes await in their present round, and of theirs.
+
+    A child that is code has its derived key (K9). None if there are more than `MOST_IN_COMPOSITE`.
+    """
+    return await _Composites(store).of(record.number, reading, key, depth=0)
+
+
+class _Composites:
+    """Reads one composite. `_left`: how many children may still be read for it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._left = MOST_IN_COMPOSITE
+
+    async def of(self, number: InstanceNumber, reading: FlowReading | None, key: str, *, depth: int) -> str | None:
+        plain = key.rstrip(PADDING)
+        awaited = [] if reading is None or depth >= MAX_DEPTH else [*awaited_children(reading)]
+        if not awaited or reading is None:
+            return plain
+        self._left -= len(awaited)
+        if self._left < 0:
+            return None
+        found = await self._store.list_instances(before=NEWEST, limit=LONGEST_PAGE, parent=number)
+        records = {child.id: child for child in reversed(found)}
+        children: dict[int, list[str]] = {}
+        positions = reading.book.progress.roster.positions
+        for step in awaited:
+            child = records.get(InstanceId(step.id))  # one that was refused is not there
+            text = "" if child is None else await self._of_child(child, depth)
+            if text is None:
+                return None
+            if text:
+                children.setdefault(positions[step.node], []).append(text)
+        return compose(plain, children)
+
+    async def _of_child(self, child: InstanceRecord, depth: int) -> str | None:
+        """Empty for one that has not begun."""
+        events = await read_events(self._store, child)
+        key = await self._store.read_key(child.number)
+        if key is None:
+            return key_of(read_steps(events))
+        return await self.of(child.number, await read_flow(self._store, child, events), key, depth=depth + 1)
+
+
+def awaited_children(reading: FlowReading) -> Iterable[Step]:
+    """The children that nodes wait for, or have waited for, in the round in which they are."""
+    for node in reading.nodes.values():
+        if isinstance(node.node.action, Child) and not node.node.action.detached:
+            yield from (step for step in node.current if step.kind == "child")
+
+
+async def read_events(store: Store, record: InstanceRecord) -> list[HistoryEvent]:
+    """The history of the current execution. One that cannot be decoded is a `StoreError`."""
+    events: list[HistoryEvent] = []
+    for row in await store.read_history(record.number, record.execution):
+        try:
+            events += decode_events(row.events)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StoreError(
+                f"turn {row.turn} of {record.id!r} cannot be decoded: {error}; run holdfast verify"
+            ) from error
+    return events
