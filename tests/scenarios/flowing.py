@@ -4,9 +4,6 @@ import asyncio
 from typing import Any
 
 import holdfast as hf
-from holdfast.core.flow.definition import FlowDefinition
-from holdfast.flows.loading import load_text
-from holdfast.flows.workflow import FlowWorkflow
 
 FOX = """
 flow: fox
@@ -23,20 +20,8 @@ output: "fox.output"
 """Its key: ate, brown, fox, jumped, quick, slept."""
 
 
-class LoadedFlow(FlowWorkflow):
-    """A flow from text."""
-
-    def __init__(self, definition: FlowDefinition) -> None:
-        super().__init__(definition.name, definition.version)
-        self._definition = definition
-
-    @property
-    def definition(self) -> FlowDefinition:
-        return self._definition
-
-
-def flow_of(text: str) -> LoadedFlow:
-    return LoadedFlow(load_text(text, "flow.yaml").definition)
+def flow_of(text: str) -> hf.Flow:
+    return hf.Flow.parse(text)
 
 
 class TooTired(Exception):
@@ -80,11 +65,6 @@ async def nap() -> str:
 
 
 FOXES: list[hf.Activity[..., Any]] = [brown, see_fox, jump, nap]
-
-
-def fox() -> LoadedFlow:
-    return flow_of(FOX)
-
 
 PARENT = """
 flow: parent

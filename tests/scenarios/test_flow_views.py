@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from tests.scenarios.flowing import FOX, FOXES, PARENT, ROUNDS, Counter, LoadedFlow, double, flow_of, gates, twice
+from tests.scenarios.flowing import FOX, FOXES, PARENT, ROUNDS, Counter, double, flow_of, gates, twice
 from tests.scenarios.support import together
 
 import holdfast as hf
@@ -14,8 +14,8 @@ from holdfast.core.lifecycle import AttemptState
 from holdfast.testing import Environment
 
 
-def env_of(*flows: LoadedFlow, more: tuple[hf.Activity[..., object], ...] = ()) -> Environment:
-    return Environment(flows=flows, workflows=[twice], activities=[*FOXES, double, *more])
+def env_of(*flows: hf.Flow) -> Environment:
+    return Environment(flows=flows, workflows=[twice], activities=[*FOXES, double])
 
 
 def skipping(scenario: Coroutine[Any, Any, None]) -> None:

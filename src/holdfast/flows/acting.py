@@ -122,7 +122,6 @@ def stop_child(run: "FlowRun", number: int, reason: str) -> None:
     """Ask a child to end. What comes of it is not waited for."""
     run.output.children_asked = with_one_more(run.output.children_asked, AskedChild(number, reason))
     run.do(ev.ChildAskedToEnd(child=number, reason=reason))
-    del run.book.children[number]
 
 
 def end_timer(run: "FlowRun", timer: int) -> None:

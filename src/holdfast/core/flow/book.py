@@ -212,6 +212,11 @@ def _child_scheduled(book: Book, event: ev.ChildScheduled) -> None:
             book.completed(Place(event.node, event.item), Payload(msgspec.Raw(msgspec.json.encode(event.id))))
 
 
+def _child_asked_to_end(book: Book, event: ev.ChildAskedToEnd) -> None:
+    """What comes of it is not waited for."""
+    book.children.pop(event.child, None)
+
+
 def _child_ended(book: Book, event: ev.ChildEnd) -> Place | None:
     """Its result is noted here; what it means that there is none, whoever reads this decides."""
     child = book.children.pop(event.child, None)
@@ -262,6 +267,7 @@ _HOW: Final[dict[type[Event], Handler]] = {
     ev.EventWaitEnded: _wait_ended,
     ev.EventReceived: _received,
     ev.ChildScheduled: _child_scheduled,
+    ev.ChildAskedToEnd: _child_asked_to_end,
     ev.ChildCompleted: _child_ended,
     ev.ChildFailed: _child_ended,
     ev.ChildStopped: _child_ended,
