@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.authoring.names import checked_name
+from holdfast.cli.flow_nodes import RIGHT, Nodes, key_text, node_fields, node_rows, read_nodes
 from holdfast.cli.steps import (
     Picture,
     Step,
     StepState,
+    attempt_fields,
     attempt_seconds,
     failure_of_attempt,
     short_failure,
@@ -31,10 +33,13 @@ from holdfast.cli.texts import (
     state_text,
     status_line,
 )
+from holdfast.client.flow_views import node_waits, read_composite
 from holdfast.client.pages import NEWEST
 from holdfast.client.views import moment, read_key
+from holdfast.core.collation.composite import PADDING
 from holdfast.core.collation.digits import MEANING, Digit
 from holdfast.core.events import InstanceCancelled, Payload, WorkflowCancelled, WorkflowTerminated
+from holdfast.core.flow.reading import version_of
 from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound
@@ -63,6 +68,9 @@ class Shown:
     """What its code said last."""
     deadline_at_ms: int | None = None
     family: Family = NO_FAMILY
+    nodes: Nodes | None = None
+    """Of a flow."""
+    composite: str | None = None
 
     @property
     def failure(self) -> Failure | None:
@@ -92,21 +100,26 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one instance: its steps with their attempts and ledgers, and what it waits for or how it ended."""
-    shown = asyncio.run(_read(instance_id, number, store))
+    shown = asyncio.run(_read(instance_id, number, store, with_outputs=as_json))
     if as_json:
         typer.echo(json_text(_fields(shown)))
     else:
         _print(shown, Console(highlight=False))
 
 
-async def _read(instance_id: str, number: int | None, store: str | None) -> Shown:
+async def _read(instance_id: str, number: int | None, store: str | None, *, with_outputs: bool) -> Shown:
     named = InstanceId(checked_name(instance_id, "an instance"))
     opened = look_into(store)
     try:
         record = await _find(opened, named, number)
         earlier = 0 if record.superseded_at_ms is not None else await opened.count_earlier(named)
         picture = await take_picture(opened, record)
+        nodes = await read_nodes(opened, picture, with_outputs=with_outputs)
         key, waiting_for = read_key(picture.events)
+        composite: str | None = key
+        if nodes is not None:
+            key, waiting_for = await opened.read_key(record.number) or "", node_waits(nodes.reading)
+            composite = await read_composite(opened, record, nodes.reading, key)
         outcome: bytes | None = None
         if record.outcome is not None:
             payload = _payload.decode(record.outcome)
@@ -118,7 +131,8 @@ async def _read(instance_id: str, number: int | None, store: str | None) -> Show
         limit = await opened.read_deadline(record.number)
         deadline_at_ms = None if limit is None else limit.at_ms
         family = await opened.read_family(record.number)
-        return Shown(picture, key, waiting, outcome, opened.now_ms(), earlier, status, deadline_at_ms, family)
+        now_ms = opened.now_ms()
+        return Shown(picture, key, waiting, outcome, now_ms, earlier, status, deadline_at_ms, family, nodes, composite)
     finally:
         await opened.close()
 
@@ -150,10 +164,7 @@ def _print(shown: Shown, console: Console) -> None:
         console.print(Text(relatives, "dim"), soft_wrap=True)
     if shown.custom_status is not None:
         console.print(Text.assemble(("says ", "cyan"), status_line(shown.custom_status)), soft_wrap=True)
-    if shown.key:
-        console.print(Text.assemble(("key ", "dim"), shown.key, (f"  {_key_words(shown.key)}", "dim")), soft_wrap=True)
-    if shown.picture.steps:
-        print_aligned(console, _timeline(shown), right=(0, 2, 5))
+    _print_steps(shown, console)
     for waiting in shown.waiting_for:
         console.print(Text.assemble(("waits for ", "yellow"), safe(waiting)), soft_wrap=True)
     if record.blocked is not None and record.state is InstanceState.BLOCKED:
@@ -167,6 +178,21 @@ def _print(shown: Shown, console: Console) -> None:
     elif shown.outcome is not None:
         text = safe(shown.outcome.decode(errors="replace"), LONGEST_RESULT)
         console.print(Text.assemble(("result ", "bold green"), text), soft_wrap=True)
+
+
+def _print_steps(shown: Shown, console: Console) -> None:
+    """The key, and what its digits stand for: the nodes of a flow, or the steps of code."""
+    nodes = shown.nodes
+    if shown.key:
+        key = Text(shown.key) if nodes is None else key_text(nodes.reading, shown.key)
+        console.print(Text.assemble(("key ", "dim"), key, (f"  {_key_words(shown.key)}", "dim")), soft_wrap=True)
+    if nodes is not None:
+        if shown.composite != shown.key.rstrip(PADDING):
+            composite = "of more children than are read here" if shown.composite is None else shown.composite
+            console.print(Text.assemble(("with children ", "dim"), composite), soft_wrap=True)
+        print_aligned(console, node_rows(nodes), right=RIGHT)
+    elif shown.picture.steps:
+        print_aligned(console, _timeline(shown), right=(0, 2, 5))
 
 
 def _times(shown: Shown) -> str:
@@ -204,7 +230,7 @@ def _family_lines(family: Family) -> Iterator[str]:
 
 def _key_words(key: str) -> str:
     """The key in words: how many steps are at which digit."""
-    counts = {digit: key.count(digit.character) for digit in Digit}
+    counts = {digit: key.count(digit.character) for digit in Digit if digit is not Digit.NOT_USED}
     return ", ".join(f"{count} {MEANING[digit]}" for digit, count in counts.items() if count)
 
 
@@ -296,6 +322,7 @@ def _fields(shown: Shown) -> dict[str, Any]:
         "execution": record.execution,
         "turn": record.turn,
         "collation_key": shown.key,
+        "composite_key": shown.composite,
         "created_at": moment(record.created_at_ms),
         "closed_at": moment(record.closed_at_ms),
         "deadline": moment(shown.deadline_at_ms),
@@ -306,6 +333,9 @@ def _fields(shown: Shown) -> dict[str, Any]:
         "children": dict(shown.family.children),
         "steps": [_step_fields(step) for step in shown.picture.steps],
     }
+    if shown.nodes is not None:
+        fields["flow"] = version_of(shown.picture.events)
+        fields["nodes"] = node_fields(shown.nodes)
     if (failure := shown.failure) is not None:
         fields["failure"] = msgspec.to_builtins(failure)
     elif record.state in (InstanceState.TERMINATED, InstanceState.CANCELLED):
@@ -316,7 +346,9 @@ def _fields(shown: Shown) -> dict[str, Any]:
 
 
 def _step_fields(step: Step) -> dict[str, Any]:
-    fields = {"kind": step.kind, "number": step.number}
+    fields: dict[str, Any] = {"kind": step.kind, "number": step.number}
+    if step.node:
+        fields |= {"node": step.node, "dimension": step.dimension}
     if step.kind == "timer":
         return {**fields, "state": step.said, "due_at": moment(step.due_at_ms)}
     if step.kind == "child":
@@ -328,19 +360,5 @@ def _step_fields(step: Step) -> dict[str, Any]:
         **fields,
         "name": step.name,
         "state": step.state,
-        "attempts": [
-            {
-                "attempt": attempt.key.attempt,
-                "state": attempt.state,
-                "ledger": f"{attempt.ledger:0{DIGITS}d}",
-                "queue": attempt.queue,
-                "worker": attempt.owner,
-                "scheduled_at": moment(attempt.scheduled_at_ms),
-                "started_at": moment(attempt.started_at_ms),
-                "closed_at": moment(attempt.closed_at_ms),
-                "failure": None if failure is None else short_failure(failure),
-            }
-            for attempt in step.attempts
-            for failure in [failure_of_attempt(attempt)]
-        ],
+        "attempts": [attempt_fields(attempt) for attempt in step.attempts],
     }

@@ -1,18 +1,23 @@
 """The steps of an instance, as ``run`` and ``show`` tell them: activities with their attempts, and timers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from holdfast.client.flow_views import read_events, read_flow
 from holdfast.client.pages import LONGEST_PAGE, NEWEST
+from holdfast.client.views import moment
 from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent, decode_events
+from holdfast.core.collation.dimensions import FIRST
+from holdfast.core.events import HistoryEvent
+from holdfast.core.flow.reading import FlowReading
+from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import AttemptState
 from holdfast.core.steps import Step as RecordedStep
 from holdfast.core.steps import read_steps
-from holdfast.errors import StoreError
 from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import AttemptRecord, InstanceId, InstanceRecord, Store
 
@@ -46,13 +51,27 @@ class Step:
     id: str = ""
     """The instance, of a child."""
     child: InstanceRecord | None = None
+    node: str = ""
+    """Of a flow: whose step it is, for which item, and in which round."""
+    item: int = -1
+    dimension: str = ""
 
     @property
     def title(self) -> str:
         """What the step is called in a list of steps."""
+        if self.node:
+            return self._title_in_flow
         if self.kind == "activity":
             return self.name
         return f"{self.kind} {self.number if self.kind == 'timer' else self.name}"
+
+    @property
+    def _title_in_flow(self) -> str:
+        """The node with its round and item, and what it does if that is not the same word."""
+        where = self.node if self.dimension in ("", FIRST) else f"{self.node} {self.dimension}"
+        if self.kind == "timer":
+            return f"{where} (timer)"
+        return where if self.name == self.node else f"{where} ({self.name})"
 
     @property
     def said(self) -> str:
@@ -75,22 +94,17 @@ class Picture:
     record: InstanceRecord
     events: list[HistoryEvent]
     steps: list[Step]
+    flow: FlowReading | None = None
 
 
 async def take_picture(store: Store, record: InstanceRecord) -> Picture:
     """Read the steps of the current execution."""
     attempts = await store.read_attempts(record.number, record.execution)
-    events: list[HistoryEvent] = []
-    for row in await store.read_history(record.number, record.execution):
-        try:
-            events += decode_events(row.events)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise StoreError(
-                f"turn {row.turn} of {record.id!r} cannot be decoded: {error}; run holdfast verify"
-            ) from error
-    steps = steps_of(events, attempts)
+    events = await read_events(store, record)
+    flow = await read_flow(store, record, events)
+    steps = steps_of(read_steps(events) if flow is None else flow.steps, attempts)
     await _find_children(store, record, [step for step in steps if step.kind == "child"])
-    return Picture(record, events, steps)
+    return Picture(record, events, steps, flow)
 
 
 async def _find_children(store: Store, record: InstanceRecord, steps: list[Step]) -> None:
@@ -102,18 +116,17 @@ async def _find_children(store: Store, record: InstanceRecord, steps: list[Step]
             step.child = by_id.get(InstanceId(step.id))
 
 
-def steps_of(events: list[HistoryEvent], attempts: list[AttemptRecord]) -> list[Step]:
-    """In the order in which they were first scheduled (K9)."""
-    steps = {
-        (step.kind, step.number): Step(
-            step.kind, step.number, step.name, _state(step), step.due_at_ms, step.ended_at_ms, id=step.id
-        )
-        for step in read_steps(events)
-    }
+def steps_of(recorded: Iterable[RecordedStep], attempts: list[AttemptRecord]) -> list[Step]:
+    """In the order in which they were first scheduled (K9), with their attempts."""
+    steps: dict[tuple[str, int], Step] = {}
+    for each in recorded:
+        step = Step(each.kind, each.number, each.name, _state(each), each.due_at_ms, each.ended_at_ms, id=each.id)
+        step.node, step.item, step.dimension = each.node, each.item, each.dimension
+        steps[each.kind, each.number] = step
     for attempt in attempts:
-        step = steps.get(("activity", attempt.key.activity))
-        if step is not None:
-            step.attempts.append(attempt)
+        owner = steps.get(("activity", attempt.key.activity))
+        if owner is not None:
+            owner.attempts.append(attempt)
     return list(steps.values())
 
 
@@ -161,3 +174,19 @@ def attempt_seconds(attempt: AttemptRecord, now_ms: int) -> float | None:
             return None
         end_ms = now_ms
     return max(0, end_ms - attempt.started_at_ms) / 1000
+
+
+def attempt_fields(attempt: AttemptRecord) -> dict[str, Any]:
+    """An attempt, for programs."""
+    failure = failure_of_attempt(attempt)
+    return {
+        "attempt": attempt.key.attempt,
+        "state": attempt.state,
+        "ledger": f"{attempt.ledger:0{DIGITS}d}",
+        "queue": attempt.queue,
+        "worker": attempt.owner,
+        "scheduled_at": moment(attempt.scheduled_at_ms),
+        "started_at": moment(attempt.started_at_ms),
+        "closed_at": moment(attempt.closed_at_ms),
+        "failure": None if failure is None else short_failure(failure),
+    }

@@ -13,6 +13,7 @@ from holdfast.cli.texts import moment_text, safe, safe_lines, seconds_text
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.core.steps import read_steps
 from holdfast.storage.contract import AttemptKey, AttemptRecord, Fence, InstanceId, InstanceNumber, InstanceRecord
 
 NUMBER = InstanceNumber(1)
@@ -54,7 +55,7 @@ def attempt(activity: int, number: int, state: AttemptState, **fields: object) -
 
 
 def picture(events: list[HistoryEvent], *attempts: AttemptRecord) -> Picture:
-    return Picture(RECORD, events, steps_of(events, list(attempts)))
+    return Picture(RECORD, events, steps_of(read_steps(events), list(attempts)))
 
 
 def shown(*pictures: Picture, resumes: bool = False, now_ms: int = 2_000) -> str:

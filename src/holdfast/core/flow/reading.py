@@ -37,7 +37,7 @@ class NodeReading:
     @property
     def current(self) -> list[Step]:
         """What it did in this round."""
-        return [step for step in self.steps if is_in(step, self.dimension)]
+        return [step for step in self.steps if is_in(step.dimension, self.dimension)]
 
 
 class FlowReading:
@@ -88,9 +88,9 @@ def version_of(events: Iterable[HistoryEvent]) -> str:
     return first.flow if isinstance(first, Started) else ""
 
 
-def is_in(step: Step, dimension: str) -> bool:
-    """Whether a step belongs to this round of its node; an item of a fan-out is one level further in."""
-    return step.dimension == dimension or step.dimension.startswith(f"{dimension}:")
+def is_in(inner: str, dimension: str) -> bool:
+    """Whether the dimension of a step belongs to this round of its node: an item of a fan-out is one level further."""
+    return inner == dimension or inner.startswith(f"{dimension}:")
 
 
 def in_order(graph: Graph, definition: FlowDefinition) -> list[str]:
