@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.scenarios import stores
 from tests.scenarios.damage import CHILD_DAMAGE, DAMAGE
+from tests.scenarios.flow_damage import FLOW_DAMAGE
 from tests.unit.cli.commands import sql
 
 import holdfast as hf
@@ -64,7 +65,7 @@ def test_every_rule_has_a_line_in_the_reference() -> None:
 
 
 def test_every_rule_is_broken_by_a_test() -> None:
-    assert {rule for rule, *_ in (*DAMAGE, *EDITS, *CHILD_DAMAGE)} | {Rule.FILE_SOUND} == set(Rule)
+    assert {rule for rule, *_ in (*DAMAGE, *EDITS, *CHILD_DAMAGE, *FLOW_DAMAGE)} | {Rule.FILE_SOUND} == set(Rule)
 
 
 def number_of(store: Path, instance: str) -> int:

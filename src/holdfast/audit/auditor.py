@@ -80,6 +80,7 @@ class _Auditor:
             payloads=self._tables.payloads(number),
             children=self._readable(row.id, self._tables.children(number)),
             closings=self._tables.closings(number),
+            flow=self._tables.flow,
         )
         for rule, text in check_instance(tables, workers):
             self._add(row.id, rule, text)

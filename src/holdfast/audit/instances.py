@@ -1,6 +1,6 @@
 """One instance: its row against its history, its inbox, its timers and its attempts."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -9,6 +9,7 @@ from holdfast.audit.attempts import HELD, OPEN, Answer, check_attempts, shown
 from holdfast.audit.children import check_children
 from holdfast.audit.deadlines import check_deadline
 from holdfast.audit.executions import check_earlier
+from holdfast.audit.flows import check_flow
 from holdfast.audit.histories import (
     Finding,
     HistoryReading,
@@ -46,6 +47,10 @@ ENDS: Mapping[InstanceState, tuple[type[Terminal], ...]] = {
 _payload = msgspec.json.Decoder(Payload)
 
 
+def _no_flow(digest: str) -> bytes | None:
+    del digest
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceTables:
     """All rows of one instance."""
@@ -59,6 +64,8 @@ class InstanceTables:
     payloads: dict[str, bytes]
     children: Sequence[RawChild] = ()
     closings: Container[int] = ()
+    flow: Callable[[str], bytes | None] = _no_flow
+    """The definition under a hash."""
 
 
 def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Finding]:
@@ -83,14 +90,16 @@ def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Find
         for payload in payloads_of(event):
             findings += check_payload(payload, tables.payloads, "a message in the inbox")
     findings += _check_inputs(tables)
+    own = [attempt for attempt in tables.attempts if attempt.execution == row.execution]
     findings += check_attempts(
-        [attempt for attempt in tables.attempts if attempt.execution == row.execution],
+        own,
         reading,
         [event for event in inbox if isinstance(event, Answer)],
         tables.payloads,
         is_open=_is_open(row),
         yielded=[event for event in inbox if isinstance(event, ev.ActivityYielded)],
     )
+    findings += check_flow(row, reading, own, inbox, tables.flow)
     findings += check_updates(tables.turns, tables.updates, inbox, tables.payloads, is_open=_is_open(row))
     findings += _check_family(tables, inbox)
     findings += _check_pending(tables) if not _is_open(row) else _check_timers(tables, reading)

@@ -55,6 +55,12 @@ class Rule(StrEnum):
     """A child that has ended told the execution that started it, once, how; one that has not told nothing (G4, G5)."""
     CHILDREN_CLOSED = "children-closed"
     """An execution that has ended left no child behind, unless it was to, or the rest is being gone through (A9)."""
+    FLOW_KEPT = "flow-kept"
+    """The definition that the instance of a flow stays with is there, and is the one that its hash names."""
+    KEY_AGREES = "key-agrees"
+    """The stored key of a flow is what its history adds up to, and each digit what its node really did (K2, K3, K8)."""
+    KEY_COMPLETE = "key-complete"
+    """A flow that has ended by itself has a complete key, an open one has not; only caught failures complete (K5)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from holdfast.core.steps import Step, read_steps
 class NodeReading:
     """One node. `steps` are its activities, timers, waits and children, of all rounds, in their order."""
 
-    __slots__ = ("caught", "count", "digit", "dimension", "failure", "node", "output", "rounds", "steps")
+    __slots__ = ("caught", "count", "digit", "dimension", "failure", "node", "output", "rounds", "said", "steps")
 
     def __init__(self, node: Node, book: Book) -> None:
         self.node = node
@@ -32,6 +32,8 @@ class NodeReading:
         """Of a fan-out that has begun: its items."""
         self.rounds = book.rounds.get(node.id, 0)
         """Of a cycle: how often it went round."""
+        self.said: frozenset[type[HistoryEvent]] = frozenset()
+        """Which kinds of events of its own it has in this round: that it completed, failed, began its items."""
         self.steps: list[Step] = []
 
     @property
@@ -49,14 +51,14 @@ class FlowReading:
         self.book = book = Book(graph)
         events = list(events)
         places: dict[tuple[str, int], tuple[str, int, str]] = {}
-        counts: dict[str, int] = {}
+        said: dict[str, dict[type[HistoryEvent], HistoryEvent]] = {name: {} for name in graph.joins}
         for event in events:
             read(book, event)
-            if isinstance(event, fe.FanOutBegan):
-                counts[event.node] = event.count
-            elif isinstance(event, fe.CycleRestarted):
+            if isinstance(event, fe.CycleRestarted):
                 for behind in graph.reachable(event.target):
-                    counts.pop(behind, None)
+                    said[behind].clear()
+            elif isinstance(event, fe.FanOutBegan | fe.NodeCompleted | fe.NodeFailed):
+                said[event.node][type(event)] = event
             elif (found := _begun(event)) is not None:
                 kind, number, place = found
                 places[kind, number] = (place.node, place.item, book.dimension(place))
@@ -64,8 +66,10 @@ class FlowReading:
             name: NodeReading(node, book) for name, node in nodes_by_id(definition).items()
         }
         """By id, in the order of the key."""
-        for name, count in counts.items():
-            self.nodes[name].count = count
+        for name, own in said.items():
+            self.nodes[name].said = frozenset(own)
+            if isinstance(began := own.get(fe.FanOutBegan), fe.FanOutBegan):
+                self.nodes[name].count = began.count
         self.steps = read_steps(events)
         for step in self.steps:
             step.node, step.item, step.dimension = places[step.kind, step.number]

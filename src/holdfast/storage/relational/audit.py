@@ -43,6 +43,7 @@ class RawInstance(Raw, frozen=True):
     grace_ms: int | None
     expires_at_ms: int | None
     parent: int | None = None
+    collation_key: str | None = None
 
 
 class RawChild(Raw, frozen=True):
@@ -183,6 +184,11 @@ class RawTables(ABC):
 
     def payloads(self, number: int) -> dict[str, bytes]:
         return {str(reference): bytes(data) for reference, data in self._rows(self.sql.read_payloads, number)}
+
+    def flow(self, digest: str) -> bytes | None:
+        """The definition of a flow that is kept under this hash."""
+        rows = self._rows(self.sql.read_flow, digest)
+        return bytes(rows[0][0]) if rows else None
 
     def workers(self) -> list[RawWorker | Unreadable]:
         return list(self._read("workers", RawWorker, self.sql.audit_workers))

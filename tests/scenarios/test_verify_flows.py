@@ -1,0 +1,98 @@
+"""``holdfast verify`` of flows: their keys are added up again, and no digit can say what its node did not do."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.scenarios.flow_damage import FLOW_DAMAGE, make_flows
+from tests.unit.cli.commands import sql
+
+from holdfast.audit import Rule, audit, inspect
+from holdfast.core.collation.digits import STATUS, padded
+from holdfast.core.flow.definition import decode_definition
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("flows") / "flows.db"
+    asyncio.run(make_flows(path))
+    sql(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
+
+
+@pytest.fixture
+def store(sound: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "copy.db"
+    shutil.copy(sound, copy)
+    return copy
+
+
+def keys(store: Path) -> dict[str, tuple[str, str]]:
+    return {name: (state, key) for name, state, key in sql(store, "SELECT id, state, collation_key FROM instances")}
+
+
+def test_K5_flows_in_every_phase_are_sound(sound: Path) -> None:
+    assert inspect(sound).problems == ()
+    found = keys(sound)
+    assert found["awake"] == ("COMPLETED", "366663000000000")
+    assert found["bad"] == ("FAILED", "367363000000000")
+    assert found["cut"] == ("FAILED", "776300000000000")
+    assert found["caught"] == ("COMPLETED", "674366600000000")
+    assert found["hungry"] == ("RUNNING", "566366000000000")
+    assert found["ended"] == ("TERMINATED", "566366000000000")
+    assert found["stopped"] == ("CANCELLED", "766366000000000")
+    assert found["busy"] == ("RUNNING", "968969000000000")
+    assert found["wrong"] == ("FAILED", "333333000000000")
+    assert found["code"][1] is None
+
+
+@pytest.mark.parametrize(("rule", "instance", "statement"), FLOW_DAMAGE)
+def test_damage_of_a_flow_is_found_and_named(store: Path, rule: Rule, instance: str, statement: str) -> None:
+    (number,) = sql(store, "SELECT number FROM instances WHERE id = ?", instance)[0]
+    sql(store, statement, *([number] if "?1" in statement else []))
+    problems = audit(store)
+    assert (instance, rule) in {(problem.instance, problem.rule) for problem in problems}, problems
+
+
+def lie(store: Path, instance: str, node: str, digit: str, position: int) -> None:
+    """Let the last progress and the key of an instance say something else of one node."""
+    number, key = sql(store, "SELECT number, collation_key FROM instances WHERE id = ?", instance)[0]
+    rows = sql(store, "SELECT turn, events FROM history WHERE number = ? ORDER BY turn DESC", number)
+    for turn, data in rows:
+        events = json.loads(data)
+        told = [event for event in events if event["event"] == "flow_advanced"]
+        if told:
+            told[-1]["digits"][node] = digit
+            encoded = json.dumps(events).encode()
+            sql(store, "UPDATE history SET events = ? WHERE number = ? AND turn = ?", encoded, number, turn)
+            break
+    changed = padded(f"{key[:position]}{digit}{key[position + 1 :]}")
+    sql(store, "UPDATE instances SET collation_key = ? WHERE number = ?", changed, number)
+
+
+CANNOT_BE_TOLD = {("round", "again", "3", "8"), ("stopped", "jumped", "3", "7")}
+"""Conditions are not asked again: a cycle may wait until what it runs again is at rest; what was about to begin when
+the flow was cancelled has left no trace.
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "instance", ["awake", "caught", "bad", "cut", "hungry", "ended", "stopped", "busy", "round", "all"]
+)
+def test_K2_no_digit_says_what_its_node_did_not_do(sound: Path, tmp_path: Path, instance: str) -> None:
+    (workflow, key), *_ = sql(sound, "SELECT workflow, collation_key FROM instances WHERE id = ?", instance)
+    (stored,), *_ = sql(sound, "SELECT definition FROM flows WHERE name = ?", workflow)
+    believed: set[tuple[str, str, str, str]] = set()
+    for position, node in enumerate(decode_definition(bytes(stored)).nodes):
+        for status in sorted(STATUS):
+            if str(status) != key[position]:
+                copy = tmp_path / "copy.db"
+                shutil.copy(sound, copy)
+                lie(copy, instance, node.id, str(status), position)
+                rules = {problem.rule for problem in audit(copy) if problem.instance == instance}
+                if not rules & {Rule.KEY_AGREES, Rule.KEY_COMPLETE}:
+                    believed.add((instance, node.id, key[position], str(status)))
+    assert believed <= CANNOT_BE_TOLD
