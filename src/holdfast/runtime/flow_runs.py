@@ -7,7 +7,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.core.events import Started, decode_events
 from holdfast.core.flow.definition import decode_definition, encode_definition
-from holdfast.errors import StoreError
+from holdfast.errors import FlowError
 from holdfast.replay.calls import Identity
 from holdfast.storage.contract import HistoryRow, SaveFlow, Store
 
@@ -37,7 +37,10 @@ class FlowRuns:
         return FlowRun(compiled, identity, self._registry.resolve, payloads)
 
     async def fetch(self, store: Store, workflow: str, history: Sequence[HistoryRow]) -> str:
-        """The version that an instance stays with, ready to run; empty if its first turn is yet to choose it."""
+        """The version that an instance stays with, ready to run; empty if its first turn is yet to choose it.
+
+        What is raised besides a `StoreError` says why that version cannot run here.
+        """
         if not history or not self._registry.workflow(workflow).is_flow:
             return ""
         first = decode_events(history[0].events)[0]
@@ -45,7 +48,7 @@ class FlowRuns:
         if digest and digest not in self._compiled:
             definition = await store.read_flow(digest)
             if definition is None:
-                raise StoreError(f"the flow {workflow!r} of version {digest} is not in the store")
+                raise FlowError(f"the flow {workflow!r} of version {digest} is not in the store")
             self._add(digest, definition)
         return digest
 

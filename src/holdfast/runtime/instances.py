@@ -11,9 +11,8 @@ from typing import Final
 
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import Started
-from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
 from holdfast.core.liveness import WorkerKey
-from holdfast.errors import HoldfastError, StoreError, WorkerFenced
+from holdfast.errors import HoldfastError, StoreError, WorkerFenced, WorkflowBlocked
 from holdfast.replay.output import Output, ScheduledActivity
 from holdfast.replay.running import OneAfterTheOther
 from holdfast.runtime.attempts import AttemptRunner
@@ -128,12 +127,11 @@ class InstanceOwner:
 
     async def wake(self, record: InstanceRecord) -> None:
         """Bring a claimed instance to life: replay its history, then take in what waits for it (G8)."""
-        if record.losses >= MAX_LOST_OWNERS:
-            self._keeper.park(record, TOOK_DOWN_ITS_OWNERS)
+        try:
+            run, loaded = await self._runs.revive(self._store, record)
+        except WorkflowBlocked as blocked:
+            self._keeper.park(record, str(blocked))
             return
-        loaded = await self._store.load(record.number, record.execution)
-        flow = await self._runs.flows.fetch(self._store, record.workflow, loaded.history)
-        run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads, flow)
         live = LiveInstance.of(record, run)
         self._make_room(max(self._live.size, 1) - 1)
         self._live.add(live)

@@ -73,7 +73,12 @@ async def ask_history(store: Store, runs: RunMaker, record: InstanceRecord, name
     if never_ran:
         return refused(InstanceClosed(f"{record.id!r} was ended before any of its code ran: nobody can be asked"))
     payloads = await store.read_payloads(record.number, references_in(row.events for row in history))
-    flow = await runs.flows.fetch(store, record.workflow, history)
+    try:
+        flow = await runs.flows.fetch(store, record.workflow, history)
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 - its version of the flow cannot run here, and whoever asked is told
+        return _unreadable(record, error)
     run = runs.new_run(record.id, record.workflow, record.execution, payloads, flow)
     try:
         runs.replay(record.number, run, history)

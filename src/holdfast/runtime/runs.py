@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import decode_events
+from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
+from holdfast.errors import StoreError, WorkflowBlocked
 from holdfast.replay.calls import Identity
 from holdfast.replay.guard import Guard
 from holdfast.replay.run import WorkflowRun
@@ -14,7 +16,7 @@ from holdfast.runtime.flow_runs import AnyRun, FlowRuns
 from holdfast.runtime.last_words import NOBODY, LastWords
 from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.runtime.watchdog import Watchdog
-from holdfast.storage.contract import HistoryRow, InstanceNumber
+from holdfast.storage.contract import HistoryRow, InstanceNumber, InstanceRecord, Loaded, Store
 
 STRICT_TURNS: Final = 20
 """Of every workflow the first so many turns in this process are watched for clocks and randomness, too."""
@@ -55,6 +57,19 @@ class RunMaker:
             new_deadline=self._new_deadline if self._watchdog is None else None,
             watch=None if self._watchdog is None else self._watchdog.watch(workflow),
         )
+
+    async def revive(self, store: Store, record: InstanceRecord) -> tuple[AnyRun, Loaded]:
+        """A run of a claimed instance, and what it has in the store. `WorkflowBlocked`: it is not to run here (G12)."""
+        if record.losses >= MAX_LOST_OWNERS:
+            raise WorkflowBlocked(TOOK_DOWN_ITS_OWNERS)
+        loaded = await store.load(record.number, record.execution)
+        try:
+            flow = await self.flows.fetch(store, record.workflow, loaded.history)
+        except StoreError:
+            raise
+        except Exception as error:  # its version of the flow, or its history, is nothing for this build
+            raise WorkflowBlocked(f"{type(error).__name__}: {error}") from error
+        return self.new_run(record.id, record.workflow, record.execution, loaded.payloads, flow), loaded
 
     def replay(self, number: InstanceNumber, run: AnyRun, history: Iterable[HistoryRow]) -> None:
         """Rebuild a run from its history. Its code runs, and may take the worker down, as in a turn (G12)."""
