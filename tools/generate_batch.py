@@ -18,6 +18,7 @@ TARGET: Final = Path("src/holdfast/storage/postgres/migrations/0002_changes.sql"
 HEAD: Final = """-- Written by tools/generate_batch.py from the statements of the store, see `batching.py`.
 -- Makes many changes in one call, and fails if one of them does not meet the row it is for.
 -- oldest: 1
+-- optional
 
 """
 

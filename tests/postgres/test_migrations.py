@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 from tests.postgres import programs
 from tests.postgres.processes import ENVIRONMENT, ROOT, told_by, verify, watched, words
 from tests.postgres.server import Place
@@ -267,6 +268,41 @@ def test_an_index_that_somebody_else_is_building_is_waited_for(
         upgrade(postgres, INDEXED, pause)
     assert len(seconds) == 1
     assert index_is_valid(postgres)
+
+
+# ---------------------------------------------------------------- databases that know less
+
+
+def test_a_database_without_pl_pgsql_is_used_answer_by_answer(
+    postgres: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The function cannot be made there; that is said once, and everything else works."""
+    name = f"without_{postgres.schema}"
+    with postgres.connect() as connection:
+        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        address, mark, options = postgres.server.partition("?")
+        plain = Place(f"{address.rpartition('/')[0]}/{name}{mark}{options}", "shop")
+        try:
+            with plain.connect() as beside:
+                beside.execute("DROP EXTENSION plpgsql")
+
+            async def case(store: PostgresStore) -> None:
+                outcomes = await store.commit(CommitId(1), [start("a"), start("b")])
+                assert [type(outcome) for outcome in outcomes] == [StartedInstance, StartedInstance]
+                [outcome] = await store.commit(CommitId(2), [start("a")])
+                assert isinstance(outcome, StartedInstance)
+                assert not outcome.created
+
+            on_a_store(plain, case, clock=ManualClock())
+            on_a_store(plain, case_again, clock=ManualClock())
+        finally:
+            connection.execute(SQL("DROP DATABASE {}").format(Identifier(name)))
+    assert len([text for text in caplog.messages if "cannot be made" in text]) == 1
+
+
+async def case_again(store: PostgresStore) -> None:
+    [outcome] = await store.commit(CommitId(3), [start("c")])
+    assert isinstance(outcome, StartedInstance)
 
 
 # ---------------------------------------------------------------- processes, scripts

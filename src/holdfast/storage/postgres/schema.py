@@ -48,6 +48,8 @@ _PATIENCE: Final = """
 _RACES: Final = (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.InternalError)
 """What PostgreSQL says when two make the same thing at once, also with IF NOT EXISTS."""
 _IN_THE_WAY: Final = (errors.LockNotAvailable, errors.DeadlockDetected, errors.QueryCanceled)
+_UNKNOWN: Final = (errors.UndefinedObject, errors.FeatureNotSupported, errors.SyntaxError)
+"""What is said where there is no PL/pgSQL, or not all of it."""
 
 Pause = Callable[[float], bool]
 """Waits for so many seconds; the answer is whether to give up."""
@@ -166,13 +168,31 @@ def _next(connection: Connection, address: Address, known: Sequence[Migration]) 
                 connection.execute(_PATIENCE)
                 _build_beside(address, migration)
             else:
-                connection.execute(migration.script.encode())
+                _apply(connection, address, migration)
             connection.execute(record.encode())
         connection.execute("COMMIT")
     except BaseException:
         if not connection.closed:
             connection.execute("ROLLBACK")
         raise
+
+
+def _apply(connection: Connection, address: Address, migration: Migration) -> None:
+    """Run a script. One that the store can do without is left out where the database does not know how."""
+    if not migration.is_optional:
+        connection.execute(migration.script.encode())
+        return
+    connection.execute("SAVEPOINT optional")
+    try:
+        connection.execute(migration.script.encode())
+    except _UNKNOWN as error:
+        connection.execute("ROLLBACK TO SAVEPOINT optional")
+        logger.warning(
+            "%s: the function of migration %d cannot be made, and groups are written more slowly without it: %s",
+            address,
+            migration.number,
+            error.diag.message_primary,
+        )
 
 
 def _prepare(connection: Connection, schema: str) -> None:

@@ -37,6 +37,7 @@ TOMBSTONES_KEPT_MS: Final = 24 * 3_600_000
 """W5: how long the key of a dead worker is remembered, so that it is never revived."""
 FORGET_EVERY: Final = 10_000
 """Groups between two looks for commit ids that nobody needs any more."""
+NO_FUNCTION: Final = "42883"
 RELAXED: Final = "relaxed"
 LOCK_TIMEOUT: Final = "2s"
 IDLE_TIMEOUT: Final = "3s"
@@ -66,6 +67,8 @@ class PostgresWriter:
         self._part = 0
         self._numbers = Numbers()
         self._is_mistaken = False
+        self._has_function = True
+        """Where the function was not made, which is found out by the first group, each answer is waited for."""
         self._in_doubt: dict[CommitId, int] = {}
 
     def stop(self) -> None:
@@ -118,13 +121,15 @@ class PostgresWriter:
     ) -> list[Outcome]:
         """One transaction. Each has a number of its own under the group's id: any of them says "on disk"."""
         is_time_to_forget = self._groups % FORGET_EVERY == FORGET_EVERY - 1
-        if is_whole and not (self._is_mistaken or is_time_to_forget) and is_likely(members):
+        is_plain = self._has_function and not (self._is_mistaken or is_time_to_forget)
+        if is_whole and is_plain and is_likely(members):
             try:
                 return self._speculate(connection, commit_id, members)
             except (psycopg.Error, Mistaken) as error:
-                if isinstance(error, psycopg.Error) and error.sqlstate != MISSED:
+                if isinstance(error, psycopg.Error) and error.sqlstate not in (MISSED, NO_FUNCTION):
                     raise
                 self._is_mistaken = True
+                self._has_function &= not isinstance(error, psycopg.errors.UndefinedFunction)
                 self._part -= 1  # the server has refused it, so its number is free
                 connection.execute("ROLLBACK")
         part, self._part = self._part, self._part + 1

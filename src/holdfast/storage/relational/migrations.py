@@ -5,7 +5,8 @@ release is the oldest that works on tables that have it. For a migration that on
 null or has a constant default, an index) that is the number of the release that made the tables. It grows when
 something goes that older releases use; then those refuse the store, and have to be stopped before.
 
-A line ``-- outside of a transaction`` marks a file whose statements cannot run in one: ``CREATE INDEX CONCURRENTLY``.
+A line ``-- optional`` marks a file that not every database can run, and that the store can do without. A line
+``-- outside of a transaction`` marks a file whose statements cannot run in one: ``CREATE INDEX CONCURRENTLY``.
 """
 
 import re
@@ -18,6 +19,7 @@ from holdfast.errors import ReleaseTooOld
 
 _OLDEST: Final = re.compile(r"^-- oldest: (\d+)$", re.MULTILINE)
 _OUTSIDE: Final = re.compile(r"^-- outside of a transaction$", re.MULTILINE)
+_OPTIONAL: Final = re.compile(r"^-- optional$", re.MULTILINE)
 _NUMBER_DIGITS: Final = 4
 
 
@@ -30,6 +32,8 @@ class Migration(NamedTuple):
     """The oldest release, by its number, that works on tables that have this."""
     is_outside: bool = False
     """It runs outside of a transaction, and is begun again when it was interrupted."""
+    is_optional: bool = False
+    """The store can do without, where the database does not know how."""
 
 
 @lru_cache
@@ -46,7 +50,7 @@ def read(name: str, text: str) -> Migration:
     require(found is not None, f"the migration {name} does not say which release is the oldest that works with it")
     number, oldest = int(name[:_NUMBER_DIGITS]), int(found[1]) if found else 0
     require(1 <= oldest <= number, f"the migration {name} cannot need a release that knows {oldest}")
-    return Migration(number, text, oldest, is_outside=bool(_OUTSIDE.search(text)))
+    return Migration(number, text, oldest, bool(_OUTSIDE.search(text)), bool(_OPTIONAL.search(text)))
 
 
 def check_release(place: object, *, found: int, oldest: int, newest: int) -> None:

@@ -1,6 +1,7 @@
 -- Written by tools/generate_batch.py from the statements of the store, see `batching.py`.
 -- Makes many changes in one call, and fails if one of them does not meet the row it is for.
 -- oldest: 1
+-- optional
 
 CREATE FUNCTION apply_changes_1(_kinds SMALLINT[], _given TEXT[]) RETURNS VOID LANGUAGE plpgsql
 SET search_path FROM CURRENT AS $function$
