@@ -85,14 +85,7 @@ class PostgresStore(RelationalReads):
         self._is_open = True
         self._writer = PostgresWriter(self.address, self._clock, durability=self._durability)
         self._beater = PostgresBeater(self.address, self._clock)
-        try:
-            [(server_ms, mark_ms)] = await self._on_a_reader(self._migrate)
-        except BaseException:
-            self._is_open = False
-            for reader in self._readers:
-                reader.stop()
-            self._readers, self._of_thread = [], threading.local()
-            raise
+        [(server_ms, mark_ms)] = await self._on_a_reader(self._migrate)
         self._clock.read(server_ms, mark_ms)
 
     def _migrate(self, reader: Insisting) -> list[Row]:
@@ -101,6 +94,9 @@ class PostgresStore(RelationalReads):
             reader.run(lambda connection: migrate(connection, self.address, reader.pause))
             [rows] = reader.run(lambda connection: ask_all(connection, (self.sql.server_time,)))
         except BaseException:
+            self._of_thread.reader = None
+            if reader in self._readers:
+                self._readers.remove(reader)
             reader.close()
             raise
         return rows
