@@ -9,7 +9,7 @@ from holdfast.storage.contract import Turn
 
 USUAL = {
     *("number", "execution", "owner", "fence", "turn", "stamp_ms"),
-    *("events", "completions", "attempts", "release"),
+    *("events", "completions", "attempts", "release", "key"),
 }
 
 
