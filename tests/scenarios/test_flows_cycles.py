@@ -218,3 +218,42 @@ async def test_K8_many_rounds_cost_no_more_each(rounds: int) -> None:
     text = FIVE.replace("5", str(rounds))
     async with staged(text) as stage:
         assert await stage.run() == rounds
+
+
+@CACHES
+@played
+async def test_K8_what_leads_in_from_outside_counts_in_every_round(cache_size: int) -> None:
+    """Also where the flow was read from its history in between: those edges were decided before the first round."""
+    text = """
+activities:
+  start: {trigger: true}
+  other: {run: step, input: ["'other'"], after: start}
+  count: {run: tally, input: ["'count'"], after: start}
+  both:  {run: tally, input: ["'both'"], after: {count: {when: "count.output == 1"}, start: {}}}
+  none:  {run: tally, input: ["'none'"], after: {count: {when: "count.output == 7"}, start: {when: "false"}}}
+  first: {run: tally, input: ["'first'"], after: {count: {when: "false"}, start: {}}, join: any}
+  again: {cycle: count, after: [count, both], when: "count.output < 3"}
+output: ["count.output", "both.output", "none.output", "first.output"]
+"""
+    async with staged(text, cache_size=cache_size) as stage:
+        assert await stage.run() == [3, 3, None, 1]
+        assert stage.key() == "3663366"  # again both count first none other start
+
+
+@CACHES
+@played
+async def test_K8_what_an_outside_failure_bars_is_barred_in_every_round(cache_size: int) -> None:
+    text = """
+activities:
+  start:  {trigger: true}
+  bad:    {run: fail, input: ["'bad'"], after: start}
+  mended: {run: echo, after: {bad: {catch: ValueError}}}
+  count:  {run: tally, input: ["'count'"], after: mended}
+  barred: {run: tally, input: ["'barred'"], after: [count, bad]}
+  again:  {cycle: count, after: count, when: "count.output < 3"}
+output: "count.output"
+"""
+    async with staged(text, cache_size=cache_size) as stage:
+        assert await stage.run() == 3
+        assert stage.troupe.count("barred") == 0
+        assert stage.key() == "373666"  # again bad barred count mended start

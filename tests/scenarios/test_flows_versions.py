@@ -305,3 +305,24 @@ async def test_G3_the_same_flow_with_the_same_input_is_the_same_instance(cache_s
         assert await stage.run("f", given) == await stage.run("f", dict(reversed(given.items())))
         with pytest.raises(hf.InstanceConflict):
             await stage.start("f", {**given, "count": 2})
+
+
+@CACHES
+@played
+async def test_K4_a_condition_that_fails_is_remembered_until_its_node_starts(cache_size: int) -> None:
+    """Between the two parents of `bad` the flow may be read from its history."""
+    text = """
+activities:
+  start: {trigger: true}
+  soon:  {run: step, input: ["'soon'"], after: start}
+  late:  {run: held, input: ["'late'"], after: start}
+  bad:   {run: step, input: ["'bad'"], after: {soon: {when: "soon.output.missing == 1"}, late: {}}}
+"""
+    async with staged(text, cache_size=cache_size) as stage:
+        handle = await stage.start("f")
+        await stage.until_key("9866")  # bad late soon start
+        stage.troupe.gate("late").set()
+        with pytest.raises(hf.WorkflowFailed, match=r"node 'bad', line 7, of flow 'f': when: soon\.output"):
+            await handle.result()
+        assert stage.key() == "7666"
+        assert stage.troupe.count("bad") == 0

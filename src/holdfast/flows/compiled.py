@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from holdfast.core.collation.graph import Edge, Graph
 from holdfast.core.collation.key import Roster
 from holdfast.core.flow.definition import (
     Child,
@@ -23,9 +24,6 @@ from holdfast.core.options import ActivityOptions, encode_options
 from holdfast.core.retry import RetryPolicy
 from holdfast.flows.expressions import Expression, compile_expression
 from holdfast.flows.templates import Filled, compile_template
-
-if TYPE_CHECKING:
-    from holdfast.core.collation.graph import Edge
 
 
 class ActivityCode(Protocol):
@@ -74,7 +72,19 @@ class CompiledFlow:
                 edge = next(edges)
                 if after.when:
                     self.conditions[edge] = compile_expression(after.when)
+        self.lasting = _lasting(definition, self.graph)
+        """Edges into the reach of a cycle from outside."""
         self.output: Filled | None = None if definition.output is None else compile_template(definition.output)
+
+
+def _lasting(definition: FlowDefinition, graph: Graph) -> frozenset[int]:
+    found: set[int] = set()
+    for node in definition.nodes:
+        if isinstance(node.action, Cycle):
+            reach = graph.reachable(node.action.target)
+            inward = (at for member in reach for at in graph.incoming[member])
+            found.update(at for at in inward if graph.edges[at].source not in reach)
+    return frozenset(found)
 
 
 def _compiled(node: Node, activity: Callable[[str], ActivityCode]) -> CompiledNode:

@@ -32,14 +32,15 @@ from holdfast.replay.output import Ending
 class FlowRun(RunFace):
     """The books of one execution, and what it decides."""
 
-    __slots__ = ("_cycles", "_poisoned", "_starting", "items")
+    __slots__ = ("_cycles", "_starting", "_unclear_now", "items")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._starting: deque[str] = deque()
         self._cycles: list[str] = []
-        self._poisoned: dict[str, ExpressionError] = {}
-        """Nodes whose condition could not be evaluated: they fail when they start."""
+        self._unclear_now: dict[str, str] = {}
+        """What is new of `book.unclear`."""
+        self.progress.lasting = self.flow.lasting
         self.items: dict[str, list[Any]] = {}
         """The lists of fan-outs that run now."""
 
@@ -121,10 +122,11 @@ class FlowRun(RunFace):
             self._complete()
 
     def _start(self, node: str) -> None:
-        poisoned = self._poisoned.pop(node, None)
+        unclear = self.book.unclear.pop(node, None)
         try:
-            if poisoned is not None:
-                raise poisoned
+            if unclear is not None:
+                self._unclear_now.pop(node, None)
+                raise ExpressionError(unclear)
             begin(self, self.flow.nodes[node])
         except HoldfastError as error:
             self.failed(node, self._placed(node, error))
@@ -149,8 +151,18 @@ class FlowRun(RunFace):
     def _note_progress(self) -> None:
         changes = self.progress.take_changes()
         if changes is not None:
+            if self.book.unclear:
+                changes = self._with_unclear(changes)
             self.output.events.append(changes)
             self.output.key = self.progress.key
+
+    def _with_unclear(self, changes: fe.FlowAdvanced) -> fe.FlowAdvanced:
+        """What happened, with the conditions that could not be evaluated and whose nodes still wait."""
+        waiting = {node: why for node, why in self._unclear_now.items() if self.progress.digit(node) is Digit.PENDING}
+        self._unclear_now = {}
+        changes = msgspec.structs.replace(changes, unclear=waiting)
+        self.book.note(changes)
+        return changes
 
     def holds(self, edge: Edge) -> bool:
         """Evaluate the condition of an edge."""
@@ -166,12 +178,14 @@ class FlowRun(RunFace):
         try:
             value = evaluate(condition, self.values)
         except ExpressionError as error:
-            self._poisoned[node] = ExpressionError(f"when: {error}")
-            return True
-        if not isinstance(value, bool):
-            self._poisoned[node] = ExpressionError(f"when: {condition.text}: it must be true or false, not {value!r}")
-            return True
-        return value
+            why = f"when: {error}"
+        else:
+            if isinstance(value, bool):
+                return value
+            why = f"when: {condition.text}: it must be true or false, not {value!r}"
+        if self.progress.digit(node) is Digit.PENDING:  # else it has begun already: `join: any`
+            self.book.unclear[node] = self._unclear_now[node] = why
+        return True
 
     def _placed(self, node: str, error: HoldfastError) -> HoldfastError:
         """The error, with where in the flow it happened."""

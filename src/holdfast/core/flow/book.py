@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Never, TypeAlias, cast
 import msgspec
 
 from holdfast.core import events as ev
+from holdfast.core.collation.digits import Digit
 from holdfast.core.collation.dimensions import Dimension, item_dimension
 from holdfast.core.collation.graph import Graph
 from holdfast.core.collation.key import Roster
@@ -72,6 +73,7 @@ class Book:
         "sent",
         "started",
         "timers",
+        "unclear",
         "waits",
     )
 
@@ -92,6 +94,8 @@ class Book:
         self.next_activity = self.next_timer = self.next_wait = self.next_child = self.sent = 0
         self.cancel_reason: str | None = None
         self.is_overdue = False
+        self.unclear: dict[str, str] = {}
+        """Nodes that wait and whose condition could not be evaluated, with the reason why they will fail."""
 
     def dimension(self, place: Place) -> Dimension:
         """K8: the round in which a node is, and its item."""
@@ -243,6 +247,15 @@ def _node_failed(book: Book, event: fe.NodeFailed) -> None:
 
 def _cycle_restarted(book: Book, event: fe.CycleRestarted) -> None:
     book.rounds[event.node] = event.round
+    for node in book.progress.graph.reachable(event.target) & book.unclear.keys():
+        del book.unclear[node]
+
+
+def _advanced(book: Book, event: fe.FlowAdvanced) -> None:
+    book.unclear.update(event.unclear)
+    for node in book.unclear.keys() & event.digits.keys():
+        if event.digits[node] != Digit.PENDING.character:
+            del book.unclear[node]
 
 
 def _cancel_requested(book: Book, event: ev.CancelRequested) -> None:
@@ -276,6 +289,7 @@ _HOW: Final[dict[type[Event], Handler]] = {
     fe.NodeCompleted: _node_completed,
     fe.NodeFailed: _node_failed,
     fe.CycleRestarted: _cycle_restarted,
+    fe.FlowAdvanced: _advanced,
     ev.CancelRequested: _cancel_requested,
     ev.EventRaised: _raised,
 }

@@ -4,12 +4,17 @@ from holdfast.core.event import Event, Payload
 
 
 class FlowAdvanced(Event, frozen=True, tag="flow_advanced"):
-    """Digits that moved, with the edges that were decided and whose target still waits (K3). See `flow.progress`."""
+    """Digits that moved, with the edges that were decided and will be asked again (K3). See `flow.progress`.
+
+    `unclear` has nodes that still wait and whose condition could not be evaluated: they fail when they start, so.
+    """
 
     digits: dict[str, str]
     taken: tuple[int, ...] = ()
     dead: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
     caught: tuple[str, ...] = ()
+    unclear: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
 
 
 class NodeFailed(Event, frozen=True, tag="node_failed"):

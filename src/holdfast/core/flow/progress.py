@@ -102,6 +102,7 @@ class Progress:
         "_undecided",
         "caught",
         "graph",
+        "lasting",
         "roster",
         "rounds",
     )
@@ -122,6 +123,8 @@ class Progress:
         self._caught_now: list[str] = []
         self.caught: set[str] = set()
         self.rounds: dict[str, int] = {}
+        self.lasting: frozenset[int] = frozenset()
+        """Edges into the reach of a cycle from outside (K8): what they say counts again in every round."""
 
     # ------------------------------------------------------------ what there is
 
@@ -248,27 +251,34 @@ class Progress:
     # ------------------------------------------------------------ the record of it
 
     def take_changes(self) -> FlowAdvanced | None:
-        """What changed since the last call; None if nothing did. Edges count while their target still waits."""
+        """What changed since the last call; None if nothing did.
+
+        Edges count while their target still waits, and where a cycle may make it wait again.
+        """
         if not self._changed and not self._settled:
             return None
         digits, positions, edges = self._digits, self._positions, self.graph.edges
         taken: list[int] = []
         dead: list[int] = []
+        failed: list[int] = []
         for at in self._settled:
-            if digits[positions[edges[at].target]] == _PENDING and self._edges[at] is not _UNDECIDED:
-                (taken if self._edges[at] is _TAKEN else dead).append(at)
+            state = self._edges[at]
+            if state is not _UNDECIDED and (digits[positions[edges[at].target]] == _PENDING or at in self.lasting):
+                (taken if state is _TAKEN else dead if state is _DEAD else failed).append(at)
         changed, caught = self._changed, self._caught_now
         self._changed, self._settled = {}, []
-        if not taken and not dead and not caught:
+        if not taken and not dead and not failed and not caught:
             return FlowAdvanced(digits=changed)  # so it is in a chain
         self._caught_now = []
-        return FlowAdvanced(digits=changed, taken=tuple(taken), dead=tuple(dead), caught=tuple(caught))
+        return FlowAdvanced(
+            digits=changed, taken=tuple(taken), dead=tuple(dead), failed=tuple(failed), caught=tuple(caught)
+        )
 
     def restore(self, changes: FlowAdvanced) -> None:
         """Put changes back that were recorded. Nothing is decided and nothing follows."""
         for activity, digit in changes.digits.items():
             self._set(activity, ord(digit))
-        for states, now in ((changes.taken, _TAKEN), (changes.dead, _DEAD)):
+        for states, now in ((changes.taken, _TAKEN), (changes.dead, _DEAD), (changes.failed, _FAILED)):
             for at in states:
                 self._decide(at, now)
         self.caught.update(changes.caught)

@@ -1,0 +1,277 @@
+"""Random flows: what each activity and condition of one will say is decided beforehand, so that an oracle can know it.
+
+Nothing that a plan leaves to chance may depend on time: a node with `join: any` reads nothing of its parents, and what
+leads into the reach of a cycle from outside is decided before the cycle begins.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+import holdfast as hf
+
+START: Final = "n00"
+BASES: Final = {
+    "KeyError": {"KeyError", "LookupError", "Exception"},
+    "ValueError": {"ValueError", "Exception"},
+    "TimeoutError": {"TimeoutError", "OSError", "Exception"},
+    "ExpressionError": {"ExpressionError", "HoldfastError", "Exception"},
+    "CycleLimitExceeded": {"CycleLimitExceeded", "HoldfastError", "Exception"},
+}
+"""By which names each error can be caught."""
+ERRORS: Final[dict[str, type[Exception]]] = {"KeyError": KeyError, "ValueError": ValueError}
+CHILD = hf.Flow.parse("""
+flow: child
+activities:
+  start: {trigger: true}
+  work:  {run: work, input: {own: "start.input.own", values: [1], fails: "''"}, after: start}
+output: "work.output"
+""")
+
+
+def fold(own: int, values: list[Any]) -> int:
+    """What a node makes of what its parents gave."""
+    return (own + sum(at * _number(value) for at, value in enumerate(values, start=1))) % 97
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(_number(each) for each in value)  # pyright: ignore[reportUnknownVariableType] - JSON
+    return value if isinstance(value, int) else len(value or "")
+
+
+@hf.activity(name="work", retry=hf.Retry(attempts=1), max_losses=1_000)
+async def work(own: int, values: list[Any], fails: str) -> int:
+    await asyncio.sleep(own % 5 * 0.01)
+    if fails:
+        raise ERRORS[fails](f"broken {own}")
+    return fold(own, values)
+
+
+@dataclass(slots=True)
+class Arrow:
+    """An edge. `when` is True, False, "bad" (it cannot be evaluated), or "even" (of the number its source gave)."""
+
+    source: str
+    catch: str = ""
+    when: bool | str | None = None
+    otherwise: bool = False
+
+
+@dataclass(slots=True)
+class Step:
+    """One activity of a plan."""
+
+    name: str
+    kind: str
+    own: int = 0
+    after: list[Arrow] = field(default_factory=list[Arrow])
+    is_any: bool = False
+    when: bool | str | None = None
+    """Of the node itself, if it has several parents."""
+    fails: str = ""
+    fails_in: int = 0
+    """The round in which it fails, if not in all: by the number its cycle counts."""
+    items: int = 0
+    limit: int = 0
+    target: str = ""
+    until: int = 0
+    """A cycle goes round while its target has counted less."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """A whole flow, its steps in an order in which every one comes after its parents."""
+
+    steps: list[Step]
+    policy: str = "drain"
+
+    @property
+    def by_name(self) -> dict[str, Step]:
+        return {step.name: step for step in self.steps}
+
+    def reach(self, target: str) -> set[str]:
+        """A step and everything behind it."""
+        found = {target}
+        for step in self.steps:
+            if any(arrow.source in found for arrow in step.after):
+                found.add(step.name)
+        return found
+
+    def counter_of(self, name: str) -> str:
+        """The target of the cycle in whose reach a step is."""
+        targets = (step.target for step in self.steps if step.kind == "cycle")
+        return next((target for target in targets if name in self.reach(target)), "")
+
+
+# ---------------------------------------------------------------- as it is written
+
+
+def text_of(plan: Plan, name: str = "random") -> str:
+    """The plan as YAML."""
+    lines = [f"flow: {name}", f"policy: {plan.policy}", "activities:"]
+    lines += [f"  {step.name}: {{{', '.join(_parts(plan, step))}}}" for step in plan.steps]
+    lines += ["output:", *(f'  {step.name}: "{step.name}.output"' for step in plan.steps[1:])]
+    return "\n".join([*lines, "  n00: 0", ""])
+
+
+def _parts(plan: Plan, step: Step) -> Iterator[str]:
+    yield _action(plan, step)
+    if step.after:
+        arrows = (f"{arrow.source}: {{{', '.join(_of_arrow(arrow))}}}" for arrow in step.after)
+        yield f"after: {{{', '.join(arrows)}}}"
+    if step.is_any:
+        yield "join: any"
+    if step.when is not None:
+        yield f'when: "{_condition(step.when, "")}"'
+
+
+def _action(plan: Plan, step: Step) -> str:
+    counter = plan.counter_of(step.name)
+    failing = f"'{step.fails}'"
+    if step.fails_in and counter:
+        failing = f"{counter}.output == {step.fails_in} ? {failing} : ''"
+    match step.kind:
+        case "trigger":
+            return "trigger: true"
+        case "work":
+            return f'run: work, input: {{own: {step.own}, values: [{_values(step)}], fails: "{failing}"}}'
+        case "count":
+            own = f"{step.name}.output == null ? 1 : {step.name}.output + 1"
+            return f'run: work, input: {{own: "{own}", values: [], fails: "\'\'"}}'
+        case "each":
+            at_once = f", limit: {step.limit}" if step.limit else ""
+            fails = f"item == 1 ? '{step.fails}' : ''"
+            items = f"[{', '.join(map(str, range(step.items)))}]"
+            given = f'own: "item + {step.own}", values: [], fails: "{fails}"'
+            return f'each: "{items}", run: work, input: {{{given}}}{at_once}'
+        case "child":
+            return f"flow: child, input: {{own: {step.own}}}"
+        case "event":
+            return f"wait: {{event: {step.name}, timeout: 12h}}"
+        case "late":
+            return "wait: {event: never, timeout: 20ms}"
+        case "timer":
+            return "wait: {timer: 15ms}"
+        case "raise":
+            return 'raise: {event: told, to: "flow.id"}'
+        case _:
+            return f"cycle: {step.target}, limit: {step.limit}"
+
+
+def _values(step: Step) -> str:
+    if step.is_any:
+        return ""
+    texts: list[str] = []
+    for arrow in step.after:
+        error = f"{arrow.source}.error == null ? '' : {arrow.source}.error.type"
+        texts.append(f'"{error}"' if arrow.catch else f'"{arrow.source}.output"')
+    return ", ".join(texts)
+
+
+def _of_arrow(arrow: Arrow) -> Iterator[str]:
+    if arrow.catch:
+        yield f"catch: [{arrow.catch}]"
+    if arrow.when is not None:
+        yield f'when: "{_condition(arrow.when, arrow.source)}"'
+    if arrow.otherwise:
+        yield "otherwise: true"
+
+
+def _condition(when: bool | str, source: str) -> str:
+    if isinstance(when, str) and when.startswith("below "):
+        _, counter, limit = when.split()
+        return f"({counter}.output == null ? 0 : {counter}.output) < {limit}"
+    return {"even": f"{source}.output % 2 == 0", "bad": "n00.input.nothing > 1"}.get(str(when), str(when).lower())
+
+
+# ---------------------------------------------------------------- how plans are drawn
+
+KINDS: Final = ("work", "work", "work", "work", "each", "child", "event", "late", "timer", "raise")
+FAILURES: Final = ("", "", "", "KeyError", "ValueError")
+CATCHES: Final = ("LookupError", "KeyError", "ValueError", "Exception", "TimeoutError", "ExpressionError")
+
+
+@st.composite
+def plans(draw: st.DrawFn, most: int = 10) -> Plan:
+    """Random plans: conditions, failures, joins, default branches, error edges, waits, fan-outs, children, cycles."""
+    steps = [Step(START, "trigger")]
+    for number in range(1, draw(st.integers(2, most))):
+        steps.append(draw(_steps(f"n{number:02}", steps)))
+    plan = Plan(steps)
+    _draw_defaults(draw, plan)
+    for _ in range(draw(st.integers(0, 2))):
+        _draw_cycle(draw, plan)
+    if not any(step.kind == "cycle" for step in plan.steps):
+        plan.policy = draw(st.sampled_from(["drain", "drain", "fail_fast"]))
+    return plan
+
+
+@st.composite
+def _steps(draw: st.DrawFn, name: str, before: list[Step]) -> Step:
+    parents = draw(st.lists(st.sampled_from(before), min_size=1, max_size=3, unique_by=lambda step: step.name))
+    kind = draw(st.sampled_from(KINDS))
+    step = Step(name, kind, own=draw(st.integers(1, 40)))
+    step.is_any = len(parents) > 1 and draw(st.booleans())
+    for parent in parents:
+        catch = draw(st.sampled_from(("", "", "", *CATCHES))) if parent.kind != "trigger" else ""
+        whens: list[bool | str | None] = [None, None, True, False]
+        if parent.kind in ("work", "child", "event") and not catch:
+            whens += ["even", "even"]
+        if not step.is_any:
+            whens += ["bad"]
+        step.after.append(Arrow(parent.name, catch, draw(st.sampled_from(whens))))
+    if len(parents) > 1 and draw(st.integers(0, 4)) == 0:
+        step.when = draw(st.sampled_from([True, False, "bad"]))
+    if kind in ("work", "each"):
+        step.fails = draw(st.sampled_from(FAILURES))
+        step.fails_in = draw(st.integers(0, 2))
+    if kind == "each":
+        step.items, step.limit = draw(st.integers(0, 4)), draw(st.integers(0, 2))
+    return step
+
+
+def _draw_defaults(draw: st.DrawFn, plan: Plan) -> None:
+    """Make some edges default branches, where their source has others with a condition."""
+    for step in plan.steps:
+        leaving = [(at, arrow) for at in plan.steps for arrow in at.after if arrow.source == step.name]
+        plain = [(at, arrow) for at, arrow in leaving if not arrow.catch]
+        if sum(arrow.when is not None for _, arrow in plain) and draw(st.booleans()):
+            for at, arrow in plain:
+                if arrow.when is None and len(at.after) == 1:
+                    arrow.otherwise = True
+                    break
+
+
+def _draw_cycle(draw: st.DrawFn, plan: Plan) -> None:
+    taken = {name for step in plan.steps if step.kind == "cycle" for name in plan.reach(step.target)}
+    targets = [step for step in plan.steps if step.kind == "work" and not step.is_any and _is_closed(plan, step, taken)]
+    if not targets:
+        return
+    target = draw(st.sampled_from(targets))
+    target.kind, target.fails = "count", ""
+    for arrow in target.after:
+        arrow.when = None if arrow.when == "bad" else arrow.when
+    target.when = None if target.when == "bad" else target.when
+    inside = sorted(plan.reach(target.name))
+    sources = draw(st.lists(st.sampled_from(inside), min_size=1, max_size=2, unique=True))
+    condition = f"below {target.name} {draw(st.integers(1, 4))}"
+    cycle = Step(f"z{len(plan.steps)}", "cycle", target=target.name, limit=draw(st.integers(1, 4)))
+    if len(sources) == 1:
+        cycle.after = [Arrow(sources[0], when=condition)]
+    else:
+        cycle.after, cycle.when = [Arrow(source) for source in sources], condition
+    plan.steps.append(cycle)
+    if draw(st.booleans()):
+        catch = draw(st.sampled_from(["CycleLimitExceeded", "Exception", "ValueError"]))
+        plan.steps.append(Step(f"z{len(plan.steps)}", "work", own=7, after=[Arrow(cycle.name, catch)]))
+
+
+def _is_closed(plan: Plan, target: Step, taken: set[str]) -> bool:
+    """Whether what leads into its reach from outside is decided when it first begins, and no other cycle is near."""
+    reach, parents = plan.reach(target.name), {arrow.source for arrow in target.after}
+    outside = {arrow.source for step in plan.steps if step.name in reach for arrow in step.after} - reach
+    return not reach & taken and outside <= parents

@@ -1,0 +1,161 @@
+"""The books of a flow: those that are read from the history are those of the flow that wrote it, after every event.
+
+Random flows are run without a store: commands are answered in a random order, and after each answer a second run, which
+only read the history, must have the same books and go on in the same way.
+"""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.simulation.flow_oracle import foretell
+from tests.simulation.flow_plans import ERRORS, Plan, Step, fold, plans, text_of, work
+
+import holdfast as hf
+from holdfast.core import events as ev
+from holdfast.core.collation.digits import Digit
+from holdfast.core.event import Payload
+from holdfast.core.flow.book import Book, read
+from holdfast.core.flow.outcomes import EdgeState
+from holdfast.core.flow.progress import Progress
+from holdfast.flows.compiled import CompiledFlow
+from holdfast.flows.failing import failure_payload
+from holdfast.flows.run import FlowRun
+from holdfast.payloads.failures import resolve_builtin
+from holdfast.replay.calls import Identity
+
+MOST_STEPS = 400
+SLOTS = [name for name in Book.__slots__ if name != "progress"]
+
+
+def payload(value: Any) -> Payload:
+    return Payload(msgspec.Raw(msgspec.json.encode(value)))
+
+
+class Play:
+    """One run of a flow, and what it waits for."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        flow = hf.Flow.parse(text_of(plan))
+        self._compiled = CompiledFlow(flow.definition, flow.hash, lambda _: work)
+        self.run = self._fresh()
+        self.history: list[ev.HistoryEvent] = []
+        self.time_ms = 1
+        self._inputs: dict[int, dict[str, Any]] = {}
+        self._children: dict[int, dict[str, Any]] = {}
+
+    def _fresh(self) -> FlowRun:
+        return FlowRun(self._compiled, Identity("it", "random", 1), resolve_builtin, {})
+
+    def apply(self, event: ev.Input) -> None:
+        self.run.apply(event)
+        output = self.run.take_output()
+        self.history += output.events
+        for call in output.scheduled:
+            self._inputs[call.activity] = msgspec.json.decode(call.input)
+        for child in output.children:
+            self._children[child.child] = msgspec.json.decode(child.call.encoded)
+
+    def replayed(self) -> FlowRun:
+        """A run that read the history; it takes the place of the one that wrote it half of the time."""
+        fresh = self._fresh()
+        fresh.replay(self.history)
+        return fresh
+
+    def answers(self) -> list[ev.Input]:
+        """What could happen next."""
+        book = self.run.book
+        found: list[ev.Input] = [self._activity(number) for number in book.activities]
+        found += [
+            ev.ChildCompleted(
+                time_ms=self.time_ms, child=number, result=payload(fold(self._children[number]["own"], [1]))
+            )
+            for number, child in book.children.items()
+            if not child.detached
+        ]
+        for timer, node in book.timers.items():
+            if self._step(node).kind in ("late", "timer"):
+                found.append(ev.TimerFired(time_ms=self.time_ms, timer=timer))
+        for name in book.waits:
+            if name != "never":
+                found.append(ev.EventReceived(time_ms=self.time_ms, name=name, value=payload(self._step(name).own)))
+        return found
+
+    def _activity(self, number: int) -> ev.Input:
+        given = self._inputs[number]
+        if given["fails"]:
+            error = ERRORS[given["fails"]](f"broken {given['own']}")
+            return ev.ActivityFailed(time_ms=self.time_ms, activity=number, failure=failure_payload(error))
+        result = payload(fold(given["own"], given["values"]))
+        return ev.ActivityCompleted(time_ms=self.time_ms, activity=number, result=result)
+
+    def _step(self, node: str) -> Step:
+        return self.plan.by_name[node]
+
+
+def books_of(run: FlowRun) -> dict[str, Any]:
+    found: dict[str, Any] = {name: getattr(run.book, name) for name in SLOTS}
+    found["fan_outs"] = {name: (each.count, each.begun, each.results) for name, each in run.book.fan_outs.items()}
+    return found
+
+
+def edges_of(progress: Progress) -> dict[int, EdgeState]:
+    """Of edges whose target waits, or may be made to wait again."""
+    found: dict[int, EdgeState] = {}
+    for at, edge in enumerate(progress.graph.edges):
+        if progress.digit(edge.target) is Digit.PENDING or at in progress.lasting:
+            found[at] = progress.edge(at)
+    return found
+
+
+def started() -> ev.Started:
+    return ev.Started(time_ms=1, workflow="random", version="", seed=1, input=payload({}))
+
+
+@given(plans(), st.data())
+def test_K8_books_that_are_read_are_those_that_were_written_after_every_event(plan: Plan, data: st.DataObject) -> None:
+    told = foretell(plan)
+    play = Play(plan)
+    play.apply(started())
+    while True:
+        assert play.time_ms < MOST_STEPS
+        other = play.replayed()
+        assert books_of(other) == books_of(play.run)
+        live, there = play.run.progress, other.progress
+        assert (there.key, there.outcome, there.caught, there.rounds) == (
+            live.key,
+            live.outcome,
+            live.caught,
+            live.rounds,
+        )
+        assert edges_of(there) == edges_of(live)
+        assert other.is_done == play.run.is_done
+        if play.run.is_done:
+            break
+        if data.draw(st.booleans(), label="read again"):
+            play.run = other
+        answers = play.answers()
+        assert answers, f"nothing can happen any more: {play.run.progress.key}"
+        play.time_ms += 1
+        play.apply(data.draw(st.sampled_from(answers), label="next"))
+    if plan.policy == "drain" or not told.uncaught:
+        assert play.run.progress.key.rstrip("0") == told.key
+    assert (play.run.progress.outcome.value == "error") == bool(told.uncaught)
+
+
+@given(plans(), st.data())
+def test_K5_a_book_alone_is_enough_to_read_a_history(plan: Plan, data: st.DataObject) -> None:
+    """Whoever looks at a flow from outside needs its graph and its history only."""
+    play = Play(plan)
+    play.apply(started())
+    while not play.run.is_done:
+        assert play.time_ms < MOST_STEPS
+        play.time_ms += 1
+        play.apply(data.draw(st.sampled_from(play.answers())))
+    book = Book(play.run.flow.graph)
+    for event in play.history:
+        read(book, event)
+    assert book.progress.key == play.run.progress.key
+    assert (book.outputs, book.errors) == (play.run.book.outputs, play.run.book.errors)
