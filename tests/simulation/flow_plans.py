@@ -225,7 +225,8 @@ def _steps(draw: st.DrawFn, name: str, before: list[Step]) -> Step:
             whens += ["bad"]
         step.after.append(Arrow(parent.name, catch, draw(st.sampled_from(whens))))
     if len(parents) > 1 and draw(st.integers(0, 4)) == 0:
-        step.when = draw(st.sampled_from([True, False, "bad"]))
+        conditions: list[bool | str] = [True, False, "bad"]
+        step.when = draw(st.sampled_from(conditions))
     if kind in ("work", "each"):
         step.fails = draw(st.sampled_from(FAILURES))
         step.fails_in = draw(st.integers(0, 2))

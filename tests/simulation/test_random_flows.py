@@ -104,7 +104,7 @@ def _calls(kind: str, items: int) -> int:
     return items if kind == "each" else int(kind in ("work", "count", "child"))
 
 
-EXAMPLES = {50: 25, 300: 60}.get(settings.get_current_profile_name() and settings().max_examples, 1_000)
+EXAMPLES = {50: 20, 300: 50}.get(settings().max_examples, 1_000)
 """Each is two simulated runs: few on every save, more on every landing, and many at night."""
 
 
