@@ -319,6 +319,26 @@ async def works(client: hf.Client) -> None:
     hf.Worker(client, workflows=[listens], max_activities="many")  # type: ignore[arg-type]
 
 
+def builds() -> None:
+    flow = hf.Flow("order", version="2")
+    start = flow.trigger("start", input={"cents": "integer"})
+    paid = flow.run(
+        "paid", charge, after=start, input={"card": start.input.card}, retry={"attempts": 3, "initial": "1s"}
+    )
+    flow.run("told", "shop.tell", after=[paid, paid.failed(ValueError, "Declined")], when=paid.output.cents > 3)
+    flow.wait("dinner", event="dinner", timeout=timedelta(hours=1), after="told")
+    flow.child("checkout", checkout, after=paid.otherwise(), each=start.input.items, limit=2)
+    flow.output({"paid": paid.output})
+    assert_type(flow.hash, str)
+    assert_type(hf.Flow.load("order.yaml", activities=[charge]), hf.Flow)
+    flow.run("a", checkout, after=start)  # type: ignore[arg-type]
+    flow.run("b", charge)  # type: ignore[call-arg]
+    flow.run("c", charge, after=3)  # type: ignore[arg-type]
+    flow.run("d", charge, after=start, retry={"atempts": 3})  # type: ignore[arg-type]
+    flow.child("e", charge, after=start)  # type: ignore[arg-type]
+    flow.wait("f", after=start, timeout=[1])  # type: ignore[arg-type]
+
+
 @hf.workflow  # type: ignore[arg-type]
 def not_async(order: Order) -> str:
     return order.card
