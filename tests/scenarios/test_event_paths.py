@@ -304,3 +304,23 @@ def test_W7_an_event_needs_no_lease(tmp_path: Path) -> None:
         check(tmp_path / "a.db")
 
     together(scenario())
+
+
+def test_G12_events_of_a_turn_that_cannot_be_taken_are_kept_each_once(tmp_path: Path) -> None:
+    @hf.workflow
+    async def spins() -> None:
+        await hf.event("go")
+        while True:  # noqa: ASYNC110 - a turn without an end
+            await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "a.db", spins) as engine:
+            handle = await engine.start(spins, id="it")
+            assert await asyncio.gather(*(handle.raise_event(name) for name in ("early", "go", "late"))) == [True] * 3
+            with pytest.raises(hf.WorkflowBlocked):
+                await handle.result()
+        kept = rows(tmp_path / "a.db", "SELECT name FROM inbox ORDER BY row")
+        assert [name for (name,) in kept] == ["early", "go", "late"]
+        check(tmp_path / "a.db")
+
+    together(scenario())

@@ -60,7 +60,7 @@ async def waits_a_moment() -> str:
 
 @hf.workflow
 async def sleeps_first() -> list[str]:
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.5)
     return [await hf.event("b", str), await hf.event("a", str)]
 
 

@@ -177,7 +177,8 @@ class InstanceOwner:
         if isinstance(ended, Completion) and ended.event is not None:
             live = self._live.ready_for(ended.key, ended.values)
             if live is not None:
-                self.put(live, Message(ended.event, ended))
+                live.queue.append(Message(ended.event, ended))
+                self._ready.append(live)
                 return
         self._keeper.keep(ended)
 
@@ -189,16 +190,11 @@ class InstanceOwner:
             self._go_on(live)
         return live is not None
 
-    def put(self, live: LiveInstance, message: Message) -> None:
-        """Something for an instance that is live here; see `take_turns`."""
-        live.queue.append(message)
-        self._ready.append(live)
-
     # ------------------------------------------------------------ turns
 
-    def take_turns(self) -> None:
-        """Take the turns of all instances to which something was answered."""
-        ready, self._ready = self._ready, []
+    def take_turns(self, told: Sequence[LiveInstance] = ()) -> None:
+        """Take the turns of all instances to which something was answered, and of those that were told something."""
+        ready, self._ready = [*self._ready, *told], []
         with OneAfterTheOther():
             for live in ready:
                 if self._live.get(live.number) is not live:
@@ -222,7 +218,7 @@ class InstanceOwner:
         try:
             for at, message in enumerate(messages):
                 live.apply(message, done)
-                if live.run.is_done:
+                if len(messages) > 1 and live.run.is_done:
                     live.queue.extend(messages[at + 1 :])
                     break
         except Exception as error:  # noqa: BLE001 - an engine reason parks the instance (G12)
@@ -231,6 +227,8 @@ class InstanceOwner:
             return
         finally:
             self._runs.words.slot[0] = NO_NUMBER
+        if live.alone:
+            live.send_alone()
         if not done:  # events that nobody waits for yet
             live.busy = False
             self._rest(live)

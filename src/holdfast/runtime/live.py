@@ -141,8 +141,8 @@ class LiveInstance:
         self.stamp_ms = stamp_ms
         self.run = run
         self.busy = False
-        self.alone = False
-        """An event of the turn that is being taken went to the store alone: those behind it follow (G10)."""
+        self.alone: Sequence[Raised] = ()
+        """Events that the turn which is being taken leaves to the store: those behind them follow (G10)."""
         self.asked: list[Callable[[], None]] | None = None
         """Who waits to ask it something, until no turn of it is on its way to disk (G11)."""
         self.armed_ms: int | None = None
@@ -195,7 +195,6 @@ class LiveInstance:
         """Everything that can be applied now, in the order and with the times of G10."""
         waiting = list(self.queue)
         self.queue.clear()
-        self.alone = False
         if len(waiting) == 1 and not self.timers and waiting[0].event.time_ms >= self.stamp_ms:
             self.stamp_ms = waiting[0].event.time_ms
             return waiting  # so it is most of the time
@@ -225,17 +224,24 @@ class LiveInstance:
     def apply(self, message: Message, done: list[Message]) -> None:
         """Apply a message, and then every kept event for which somebody waits by now (G6)."""
         run, event = self.run, message.event
-        if isinstance(event, TimerFired) and not run.waits_for(event.timer):
-            return  # a message before it ended the wait
-        if isinstance(event, EventReceived) and not self.takes_event(message, event, done):
-            return
-        if isinstance(event, UpdateAccepted) and not self.takes(message, event, done):
-            return
+        if message.completion is None:  # the answer of an activity is always taken, and comes most often
+            if isinstance(event, TimerFired) and not run.waits_for(event.timer):
+                return  # a message before it ended the wait
+            if isinstance(event, EventReceived) and not self.takes_event(message, event, done):
+                return
+            if isinstance(event, UpdateAccepted) and not self.takes(message, event, done):
+                return
         run.apply(event)
         done.append(message)
         while self.mail and not run.is_done and (mail := self.next_mail()) is not None:
             run.apply(mail.event)
             done.append(mail)
+
+    def send_alone(self) -> None:
+        """The turn was taken: what it left to the store goes there now, each once."""
+        alone, self.alone = self.alone, ()
+        for raised in alone:
+            raised.go_alone()
 
     def takes_event(self, message: Message, event: EventReceived, done: list[Message]) -> bool:
         """Whether the code takes an event now. One that nobody waits for is kept in the store, or dropped (G6)."""
@@ -243,8 +249,7 @@ class LiveInstance:
         is_waited_for = self.run.waits_for_event(event.name)
         if type(raised) is Raised:
             if self.alone or not is_waited_for:
-                self.alone = True
-                raised.go_alone()
+                self.alone = (*self.alone, raised)
                 return False
         elif not is_waited_for:
             if self.run.drops_events:

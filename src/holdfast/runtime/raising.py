@@ -16,7 +16,7 @@ from holdfast.core.events import EventReceived
 from holdfast.runtime.committer import Committer, Done
 from holdfast.runtime.entries import Raised
 from holdfast.runtime.instances import InstanceOwner
-from holdfast.runtime.live import Message
+from holdfast.runtime.live import LiveInstance, Message
 from holdfast.runtime.telling import tell_trouble
 from holdfast.storage.contract import Deliver, InstanceId, Outcome
 
@@ -45,12 +45,19 @@ class Raising:
 
     def send(self, message: Deliver, done: Done) -> None:
         """Bring a message on its way. `done` hears `Applied` if it was taken by a turn, else what the store says."""
-        if self._handing is None and self._instances.live.find(message.id, message.number) is None:
+        if self._handing is None and not self._may_ride(message):
             self._send_alone(message, done)
             return
         self._line.append(_Waiting(message, done, message.id in self._alone))
         if self._handing is None:
             self._handing = asyncio.get_running_loop().create_task(self._hand_over(), name="holdfast-events")
+
+    def _may_ride(self, message: Deliver) -> bool:
+        """Whether a turn here would take it along now."""
+        event, live = message.event, self._instances.live.find(message.id, message.number)
+        if live is None or type(event) is not EventReceived or message.message_id:
+            return False
+        return live.run.waits_for_event(event.name)
 
     async def settle(self) -> None:
         """Wait until nothing is left in the line."""
@@ -72,14 +79,16 @@ class Raising:
             self._handing = None
 
     def _bring(self, line: list[_Waiting], *, rides: bool) -> None:
+        told: list[LiveInstance] = []
         for message, done, behind in line:
             event, live = message.event, self._instances.live.find(message.id, message.number)
             is_plain = type(event) is EventReceived and not message.message_id
             if live is None or not is_plain or not rides or behind or message.id in self._alone:
                 self._send_alone(message, done)
             else:
-                self._instances.put(live, Message(event, response=Raised(message, done, self._send_alone)))
-        self._instances.take_turns()
+                live.queue.append(Message(event, response=Raised(message, done, self._send_alone)))
+                told.append(live)
+        self._instances.take_turns(told)
 
     def _send_alone(self, message: Deliver, done: Done) -> None:
         alone, instance_id = self._alone, message.id
