@@ -8,6 +8,7 @@ A row of the history has the events of one turn, as JSON, which never change: fi
 nothing may be taken away or renamed. A large payload lives in a table of its own and is named here by its reference.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -353,9 +354,8 @@ _decoder: Final = msgspec.json.Decoder(list[HistoryEvent])
 _one: Final[msgspec.json.Decoder[HistoryEvent]] = msgspec.json.Decoder(HistoryEvent)
 
 
-def encode_events(events: list[HistoryEvent]) -> bytes:
-    """The events of one turn as they are stored."""
-    return _encoder.encode(events)
+encode_events: Final[Callable[[list[HistoryEvent]], bytes]] = _encoder.encode
+"""The events of one turn as they are stored."""
 
 
 def decode_events(data: bytes) -> list[HistoryEvent]:

@@ -180,17 +180,19 @@ class AttemptRunner:
         except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
             error = raised
         try:  # here nothing is being handled: what workflow code raises next gets no context that is not its own
-            self._finish(running, data, error)
+            if self._generation != generation():
+                leave_if_forked(self._generation, error)
+            if error is None:
+                self._finish_completed(running, data)
+            else:
+                self._finish(running, error)
         finally:
             error = None
             self.running.pop(running.attempt.key, None)
             running.task = None  # it knows the body, which knows `running`: a circle that only the collector could open
 
-    def _finish(self, running: RunningAttempt, data: bytes, error: BaseException | None) -> None:
-        leave_if_forked(self._generation, error)
-        if error is None:
-            self._finish_completed(running, data)
-        elif running.is_abandoned:
+    def _finish(self, running: RunningAttempt, error: BaseException) -> None:
+        if running.is_abandoned:
             self.give_back()  # an error, too, came most likely because it was told to stop: it runs again elsewhere
         elif isinstance(error, asyncio.CancelledError):
             self._finish_cancelled(running, error)

@@ -126,7 +126,10 @@ class Committer:
                 self._waiting = self._waiting[MAX_GROUP:]
                 outcomes = await self._commit_group([member for member, _ in group])
                 for (member, done), outcome in zip(group, outcomes, strict=True):
-                    _tell(member, done, outcome)
+                    try:
+                        done(outcome)
+                    except Exception:  # one who cannot take its outcome must not keep the others from theirs
+                        logger.exception("the outcome %r of %s was not taken", outcome, type(member).__name__)
                 self.told += 1
                 if self._waiting:
                     await asyncio.sleep(0)  # let what the outcomes started become ready, and join this group
@@ -171,11 +174,3 @@ class Committer:
 def _is_of_a_client(member: Member) -> bool:
     """In nobody's name: no lease is needed for it."""
     return isinstance(member, Terminate | Deliver | Ask) or (isinstance(member, Start) and member.first is None)
-
-
-def _tell(member: Member, done: Done, outcome: Outcome) -> None:
-    """One who cannot take its outcome must not keep the others from theirs."""
-    try:
-        done(outcome)
-    except Exception:
-        logger.exception("the outcome %r of %s was not taken", outcome, type(member).__name__)

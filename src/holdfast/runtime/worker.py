@@ -333,7 +333,7 @@ class Worker:
         self._tell_ended(instance_id, number, None)
 
     def _attempt_ended(self, ended: Completion | Retry) -> None:
-        self.runner.give_back()
+        self.runner.free += 1
         if self._is_stopping:  # whoever goes on with the instance takes its turn
             self.committer.insist(ended, _ignore)
             return

@@ -86,7 +86,7 @@ class SpeculativeTransaction:
     looks_first = False
 
     def __init__(self, connection: Connection, schema: str, now_ms: int, *, asked: list[Ask], numbers: Numbers) -> None:
-        self.sql = statements_of(schema)
+        self.sql = self.steps = statements_of(schema)
         self.now_ms = now_ms
         self._connection = connection
         self._schema = schema

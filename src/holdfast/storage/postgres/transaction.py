@@ -26,12 +26,12 @@ def ask_all(connection: Connection, *asked: Ask) -> list[list[Row]]:
 class PostgresTransaction:
     """Statements of one group, between its BEGIN and its COMMIT. Each is one round trip."""
 
-    __slots__ = ("_cursor", "now_ms", "sql")
+    __slots__ = ("_cursor", "now_ms", "sql", "steps")
     looks_first = True
 
     def __init__(self, connection: Connection, sql: Statements, now_ms: int) -> None:
         self._cursor: Any = RawCursor(connection)
-        self.sql = sql
+        self.sql = self.steps = sql
         self.now_ms = now_ms
 
     def change(self, statement: str, *bindings: Any) -> int:

@@ -40,7 +40,7 @@ def leave_nothing_pending(transaction: Transaction, number: InstanceNumber) -> N
     spares.
     """
     sql, do = transaction.sql, transaction.do
-    if transaction.looks_first and not transaction.rows(sql.has_pending, number)[0][0]:
+    if transaction.looks_first and not transaction.rows(transaction.steps.has_pending, number)[0][0]:
         return
     do(sql.exit_responses, number)
     do(sql.clear_inbox, number)
@@ -66,7 +66,7 @@ def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: Fro
     outcome = _encode(why)
     changed = transaction.change(transaction.sql.terminate_instance, state, outcome, now_ms, number, found.state)
     require(changed == 1, f"instance {number} was not {found.state} any more inside one transaction")
-    transaction.change(transaction.sql.append_history, number, found.execution, found.turn, encode_events(events))
+    transaction.change(transaction.steps.append_history, number, found.execution, found.turn, encode_events(events))
     leave_nothing_pending(transaction, number)
     answer_parent(transaction, number, state, outcome)
     how = ParentEnd.CANCELLED if isinstance(ended, InstanceCancelled) else ParentEnd.TERMINATED

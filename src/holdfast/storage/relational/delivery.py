@@ -53,7 +53,7 @@ def write_mail(transaction: Transaction, turn: Turn, number: InstanceNumber) -> 
     """What a turn changes about events: its waits, how many it took, and those it raises to others."""
     if turn.waits is not None or turn.mail_taken:
         waits = None if turn.waits is None else _text_of(turn.waits)
-        transaction.change(transaction.sql.change_waits, waits, turn.mail_taken, number)
+        transaction.change(transaction.steps.change_waits, waits, turn.mail_taken, number)
     if turn.mailbox is not None:
         transaction.change(transaction.sql.set_mailbox, turn.mailbox.policy, turn.mailbox.limit, number)
     for message in turn.sent:

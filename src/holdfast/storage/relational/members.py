@@ -138,7 +138,7 @@ def _advance(transaction: Transaction, turn: Turn) -> bool:
         return bool(transaction.change(transaction.sql.commit_flow_turn, *advanced))
     return bool(
         transaction.change(
-            transaction.sql.commit_turn, after, turn.stamp_ms, turn.number, turn.fence, turn.owner, turn.turn
+            transaction.steps.commit_turn, after, turn.stamp_ms, turn.number, turn.fence, turn.owner, turn.turn
         )
     )
 
@@ -149,7 +149,7 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
     ended: tuple[EndedInstance, ...] = ()
     change = transaction.change
     if turn.events:
-        change(transaction.sql.append_history, number, execution, turn.turn, turn.events)
+        change(transaction.steps.append_history, number, execution, turn.turn, turn.events)
     if turn.payloads:
         attempts.insert_payloads(transaction, number, turn.payloads)
     for row in turn.consumed:
@@ -166,8 +166,9 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
         change(transaction.sql.end_timer, number, execution, fired)
     if turn.has_mail or turn.family:
         ended = _tell_others(transaction, turn, number)
-    keep(transaction, number, turn.kept)
-    write_answers(transaction, number, turn.answers)
+    if turn.kept or turn.answers:
+        keep(transaction, number, turn.kept)
+        write_answers(transaction, number, turn.answers)
     if turn.close is not None or turn.next is not None or turn.release:
         ended += _leave(transaction, turn, number)
     return ended
@@ -186,7 +187,7 @@ def _leave(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tupl
     if turn.close is not None:
         leave_nothing_pending(transaction, number)
         close = turn.close
-        transaction.change(transaction.sql.close_instance, close.state, close.outcome, transaction.now_ms, number)
+        transaction.change(transaction.steps.close_instance, close.state, close.outcome, transaction.now_ms, number)
     elif turn.next is not None:
         begin_next(transaction, turn, number, turn.next)
     else:
@@ -274,7 +275,7 @@ def _stored_input(start: Start) -> bytes:
 def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber | None:
     first = start.first
     number = transaction.create(
-        transaction.sql.start_instance,
+        transaction.steps.start_instance,
         start.id,
         start.workflow,
         start.version,

@@ -33,3 +33,32 @@ class Statements:
         text = self._translate(" ".join(line.strip() for line in lines if not line.lstrip().startswith("--")))
         setattr(self, name, text)
         return text
+
+
+class StepStatements:
+    """The statements of every step and every event, read when they are put together.
+
+    Python leaves its fast path for every attribute of a class that has `__getattr__`, as `Statements` has: such a look
+    costs more than binding the values of the statement.
+    """
+
+    __slots__ = (
+        "append_history",
+        "change_waits",
+        "close_instance",
+        "commit_turn",
+        "has_pending",
+        "insert_attempt",
+        "move_attempt",
+        "start_instance",
+    )
+
+    def __init__(self, statements: Statements) -> None:
+        self.append_history = statements.append_history
+        self.change_waits = statements.change_waits
+        self.close_instance = statements.close_instance
+        self.commit_turn = statements.commit_turn
+        self.has_pending = statements.has_pending
+        self.insert_attempt = statements.insert_attempt
+        self.move_attempt = statements.move_attempt
+        self.start_instance = statements.start_instance

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from holdfast.storage.relational.statements import Statements
+from holdfast.storage.relational.statements import Statements, StepStatements
 
 Row = tuple[Any, ...]
 
@@ -22,6 +22,11 @@ class Transaction(Protocol):
     @property
     def sql(self) -> Statements:
         """The statements of this database."""
+        ...
+
+    @property
+    def steps(self) -> StepStatements | Statements:
+        """Those of them that every step needs, where they are found fastest."""
         ...
 
     @property

@@ -1,5 +1,6 @@
 """The statements and migrations of the SQLite store."""
 
+from functools import lru_cache
 from typing import Final
 
 from holdfast.storage.relational import migrations as history
@@ -9,6 +10,12 @@ from holdfast.storage.relational.migrations import Migration
 PACKAGE: Final = "holdfast.storage.sqlite"
 
 statements: Final = shared.Statements(PACKAGE)
+
+
+@lru_cache
+def step_statements() -> shared.StepStatements:
+    """The statements of every step."""
+    return shared.StepStatements(statements)
 
 
 def migrations() -> tuple[Migration, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdfast.storage.relational.transaction import Row
-from holdfast.storage.sqlite.statements import statements
+from holdfast.storage.sqlite.statements import statements, step_statements
 
 
 class Cursor(Protocol):
@@ -30,7 +30,7 @@ class Connection(Protocol):
 class SqliteTransaction:
     """Statements of one group, between its BEGIN and its COMMIT."""
 
-    __slots__ = ("_changes", "_execute", "_fetch", "now_ms", "sql")
+    __slots__ = ("_changes", "_execute", "_fetch", "now_ms", "sql", "steps")
     looks_first = True
 
     def __init__(self, connection: Connection, cursor: Cursor, now_ms: int) -> None:
@@ -39,6 +39,7 @@ class SqliteTransaction:
         self._changes = connection.changes
         self.now_ms = now_ms
         self.sql = statements
+        self.steps = step_statements()
 
     def change(self, statement: str, *bindings: Any) -> int:
         """Run a statement that changes rows; the answer is how many."""
