@@ -231,6 +231,19 @@ activities:
         assert stage.keys() == [f"{digits}{'0' * 13}" for digits in ("86", "76")], "a retry decides nothing (A4)"
 
 
+@pytest.mark.parametrize("name", ["ValueError", "builtins.ValueError", "Exception"])
+@played
+async def test_G13_an_error_that_is_not_to_be_retried_is_named_as_one_that_is_caught(name: str) -> None:
+    text = f"""
+activities:
+  start: {{trigger: true}}
+  bad:   {{run: fail, input: ["'bad'"], after: start, retry: {{attempts: 3, initial: 1ms, non_retryable: [{name}]}}}}
+"""
+    async with staged(text) as stage:
+        assert str(await stage.failure()) == "bad"
+        assert stage.troupe.count("bad") == 1
+
+
 @CACHES
 @played
 async def test_A5_a_node_that_takes_too_long_fails_with_a_time_out_that_can_be_caught(cache_size: int) -> None:

@@ -394,7 +394,7 @@ def payload_of(event: HistoryEvent) -> Payload | None:
             return event.failure
         case SideEffectRecorded() | EventReceived() | ActivityYielded():
             return event.value
-        case flow.NodeCompleted():
-            return event.output
+        case flow.NodeCompleted(output=payload) | flow.FanOutBegan(items=payload):
+            return payload
         case _:
             return None

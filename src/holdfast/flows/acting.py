@@ -44,6 +44,7 @@ NO_ARGUMENTS: Final = b"{}"
 INTERRUPTED: Final = "interrupted by a flow"
 
 _encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(list[Any]).decode
 
 
 def begin(run: "FlowRun", compiled: CompiledNode) -> None:
@@ -187,10 +188,12 @@ def _start_child(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own)
 
 def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
     node = compiled.node.id
-    count = len(_items(run, compiled))
-    run.do(fe.FanOutBegan(node=node, count=count))
+    items = run.items[node] = _evaluated_items(run, compiled)
+    count = len(items)
     action: Any = compiled.node.action
     limit = count if action.each.limit is None else min(action.each.limit, count)
+    later = None if limit == count else Payload(msgspec.Raw(_encode(items)))
+    run.do(fe.FanOutBegan(node=node, count=count, items=later))
     for item in range(limit):
         _begin_item(run, compiled, item)
     _finish_if_all_are_there(run, compiled)
@@ -209,7 +212,7 @@ def _finish_if_all_are_there(run: "FlowRun", compiled: CompiledNode) -> None:
 
 
 def _begin_item(run: "FlowRun", compiled: CompiledNode, item: int) -> None:
-    own = {ITEM: _items(run, compiled)[item], INDEX: item}
+    own = {ITEM: _items(run, compiled.node.id)[item], INDEX: item}
     place = Place(compiled.node.id, item)
     if compiled.activity is not None:
         _call(run, compiled, place, own)
@@ -217,19 +220,21 @@ def _begin_item(run: "FlowRun", compiled: CompiledNode, item: int) -> None:
         _start_child(run, compiled, place, own)
 
 
-def _items(run: "FlowRun", compiled: CompiledNode) -> list[Any]:
-    """The list of a fan-out. What it is made of does not change while the fan-out runs, so it is the same each time."""
-    node, items = compiled.node.id, compiled.items
+def _items(run: "FlowRun", node: str) -> list[Any]:
+    """The list of a fan-out that runs: as it was, also after the flow was read from its history."""
     known = run.items.get(node)
-    fan_out = run.book.fan_outs.get(node)
-    if known is not None and fan_out is not None:
-        return known
-    value: object = None if items is None else evaluate(items, run.values)
+    if known is None:
+        items = run.book.fan_outs[node].items
+        known = run.items[node] = [] if items is None else _decode(run.data_of(items))
+    return known
+
+
+def _evaluated_items(run: "FlowRun", compiled: CompiledNode) -> list[Any]:
+    value: object = None if compiled.items is None else evaluate(compiled.items, run.values)
     if not is_list(value):
         raise ExpressionError(f"each: a list is needed, not {type(value).__name__}")
     if len(value) > MOST_ITEMS:
         raise ExpressionError(f"each: a list has at most {MOST_ITEMS:,} items here, not {len(value):,}")
-    run.items[node] = value
     return value
 
 

@@ -34,7 +34,7 @@ def end_by_failure(
     decision = after_failure(
         options.retry,
         failures=attempt.failures + 1,
-        error_types=error_types,
+        error_types=(*error_types, *(name.rpartition(".")[2] for name in error_types)),  # flows may name them short
         random_number=random_number,
         left_ms=None if close_at is None else close_at - now_ms,
         asked_delay_ms=None if asked is None else round(asked * 1000),

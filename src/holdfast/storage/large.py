@@ -31,7 +31,7 @@ from holdfast.core.events import (
     payload_of,
     payloads_of,
 )
-from holdfast.core.flow.events import NodeCompleted, NodeFailed
+from holdfast.core.flow.events import FanOutBegan, NodeCompleted, NodeFailed
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.records import LargePayload
 
@@ -61,6 +61,7 @@ _PAYLOAD_FIELD: Final[dict[type[object], str]] = {
     UpdateFailed: "failure",
     NodeFailed: "failure",
     NodeCompleted: "output",
+    FanOutBegan: "items",
 }
 
 

@@ -45,10 +45,12 @@ Handler: TypeAlias = Callable[["Book", Never], "Place | None"]
 class FanOut:
     """A node that runs once for each item of a list."""
 
-    __slots__ = ("begun", "count", "results")
+    __slots__ = ("begun", "count", "items", "results")
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, items: Payload | None = None) -> None:
         self.count = count
+        self.items = items
+        """The list, where not all of it began at once."""
         self.begun = 0
         self.results: dict[int, Payload] = {}
 
@@ -233,7 +235,7 @@ def _child_ended(book: Book, event: ev.ChildEnd) -> Place | None:
 
 
 def _fan_out_began(book: Book, event: fe.FanOutBegan) -> None:
-    book.fan_outs[event.node] = FanOut(event.count)
+    book.fan_outs[event.node] = FanOut(event.count, event.items)
 
 
 def _node_completed(book: Book, event: fe.NodeCompleted) -> None:

@@ -32,10 +32,11 @@ class NodeCompleted(Event, frozen=True, tag="node_completed"):
 
 
 class FanOutBegan(Event, frozen=True, tag="fan_out_began"):
-    """A node runs once for each of so many items."""
+    """A node runs once for each of so many items. `items` are there where they do not all begin at once."""
 
     node: str
     count: int
+    items: Payload | None = None
 
 
 class CycleRestarted(Event, frozen=True, tag="cycle_restarted"):
