@@ -16,10 +16,12 @@ from holdfast.errors import HoldfastError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """A module, and the workflow of it that was asked for."""
+    """Modules, and the workflow that was asked for: one of theirs, or a flow from a file of its own."""
 
-    module: ModuleType
+    modules: tuple[ModuleType, ...]
     workflow: Workflow[..., Any]
+    flows: tuple[Workflow[..., Any], ...] = ()
+    """What the modules do not bring."""
 
 
 def load_application(target: str) -> Application:
@@ -30,7 +32,7 @@ def load_application(target: str) -> Application:
     if not source or "\0" in target:
         raise UsageError(f"{target!r} names no workflow; write FILE.py:WORKFLOW or MODULE:WORKFLOW")
     module = _import(source)
-    return Application(module, _find_workflow(module, source, wanted))
+    return Application((module,), _find_workflow(module, source, wanted))
 
 
 def load_module(source: str) -> ModuleType:

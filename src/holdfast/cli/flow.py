@@ -1,4 +1,4 @@
-"""``holdfast flow``: check a flow, and draw it. Nothing of it runs, and no store is needed."""
+"""``holdfast flow``: check a flow, run it, and draw it."""
 
 import importlib.util
 import sys
@@ -13,11 +13,14 @@ from rich.text import Text
 
 from holdfast.cli.applications import load_module
 from holdfast.cli.exits import EXIT_BAD_NEWS
-from holdfast.cli.stores import JsonOption
+from holdfast.cli.flow_instances import draw_instance, run
+from holdfast.cli.stores import JsonOption, StoreOption
 from holdfast.cli.texts import safe
 from holdfast.errors import FlowError, FlowProblem, UsageError
 
-flow = typer.Typer(name="flow", no_args_is_help=True, help="Check and draw flows: workflows as graphs.")
+flow = typer.Typer(name="flow", no_args_is_help=True, help="Check, run and draw flows: workflows as graphs.")
+
+flow.command()(run)
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A flow in YAML.")]
 STYLES: Final = {"error": "bold red", "warning": "yellow"}
@@ -101,12 +104,19 @@ def draw(
         str | None, typer.Option("--output", "-o", metavar="PATH", help="Where to write; else it is printed.")
     ] = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Mermaid text instead of SVG.")] = False,
+    instance_id: Annotated[
+        str | None, typer.Option("--instance", metavar="ID", help="Draw it with the digits of this instance.")
+    ] = None,
+    store: StoreOption = None,
 ) -> None:
-    """Draw a flow as SVG, or as Mermaid text."""
+    """Draw a flow as SVG, or as Mermaid text; with --instance how far that has come, on the version it stays with."""
     from holdfast.flows.flow import Flow  # noqa: PLC0415 - reading flows needs libraries that nothing else does
 
     loaded = Flow.load(file)
-    drawn = loaded.to_mermaid() if mermaid else loaded.to_svg()
+    if instance_id is not None:
+        drawn = draw_instance(loaded, instance_id, store, mermaid=mermaid)
+    else:
+        drawn = loaded.to_mermaid() if mermaid else loaded.to_svg()
     if output is None:
         typer.echo(drawn, nl=False)
         return

@@ -30,11 +30,29 @@ MOST_OF_THE_TIME: Final = 5
 """Looking at a long history takes time; the pauses are this many times longer."""
 
 
+InputOption = Annotated[
+    str | None,
+    typer.Option("--input", "-i", metavar="JSON", help="Arguments: an object by name, or an array by position."),
+]
+IdOption = Annotated[
+    str | None, typer.Option("--id", metavar="ID", help="The instance; the same id again goes on with it.")
+]
+PolicyOption = Annotated[
+    str,
+    typer.Option(
+        "--policy",
+        metavar="POLICY",
+        help="If the id is taken: idempotent, reuse (a new one once the old one is closed) or terminate_existing.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What was asked for."""
 
-    target: str
+    command: tuple[str, ...]
+    """What was typed, without options: it is shown to those who go on with it."""
     application: Application
     input: str | None
     id: str
@@ -51,7 +69,7 @@ class Wish:
     @property
     def again(self) -> str:
         """The command that goes on with it."""
-        words = ["holdfast", "run", self.target, "--id", self.id]  # without the policy: it goes on with this instance
+        words = ["holdfast", *self.command, "--id", self.id]  # without the policy: it goes on with this instance
         if self.store is not None:
             words += ["--store", shown(self.path)]
         return shlex.join(words)
@@ -60,21 +78,9 @@ class Wish:
 def run(
     target: Annotated[str, typer.Argument(metavar="APP:WORKFLOW", help="FILE.py:WORKFLOW or MODULE:WORKFLOW.")],
     *,
-    input_json: Annotated[
-        str | None,
-        typer.Option("--input", "-i", metavar="JSON", help="Arguments: an object by name, or an array by position."),
-    ] = None,
-    instance_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The instance; the same id again goes on with it.")
-    ] = None,
-    policy: Annotated[
-        str,
-        typer.Option(
-            "--policy",
-            metavar="POLICY",
-            help="If the id is taken: idempotent, reuse (a new one once the old one is closed) or terminate_existing.",
-        ),
-    ] = IdPolicy.IDEMPOTENT.value,
+    input_json: InputOption = None,
+    instance_id: IdOption = None,
+    policy: PolicyOption = IdPolicy.IDEMPOTENT.value,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -84,12 +90,33 @@ def run(
     holdfast run shop.py:checkout --input '{"card": "4242", "cents": 300}' --id order-42
     """
     application = load_application(target)
+    wish = wish_of(
+        ("run", target), application, input_json=input_json, instance_id=instance_id, policy=policy, store=store
+    )
+    fulfil(wish, as_json=as_json)
+
+
+def wish_of(
+    command: tuple[str, ...],
+    application: Application,
+    *,
+    input_json: str | None,
+    instance_id: str | None,
+    policy: str,
+    store: str | None,
+) -> Wish:
+    """What was asked for, checked. What does not fit is told before a store is made."""
     named = SystemProviders().unique_text() if instance_id is None else checked_name(instance_id, "an instance")
     taken = word(IdPolicy, policy, "policy for ids")
-    wish = Wish(target, application, input_json, named, store_path(store), store, taken)
+    wish = Wish(command, application, input_json, named, store_path(store), store, taken)
     is_new = instance_id is None or input_json is not None or taken is IdPolicy.TERMINATE_EXISTING
     if is_new or not is_there(wish.path):
-        bind_input(application.workflow, input_json)  # what does not fit is told before a store is made
+        bind_input(application.workflow, input_json)
+    return wish
+
+
+def fulfil(wish: Wish, *, as_json: bool) -> None:
+    """Run it here, with its steps on screen, and print the result."""
     console = Console(highlight=False)
     try:
         result = asyncio.run(_run(wish, console, as_json=as_json))
@@ -98,7 +125,7 @@ def run(
             Text(f"Stopped. Everything up to here is recorded; go on with: {safe(wish.again)}"), soft_wrap=True
         )
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    encoded = application.workflow.signature.encode_result(result)
+    encoded = wish.application.workflow.signature.encode_result(result)
     if as_json:
         typer.echo(visible_json(encoded.decode()))
     else:
@@ -106,7 +133,8 @@ def run(
 
 
 async def _run(wish: Wish, console: Console, *, as_json: bool) -> Any:
-    async with Engine(wish.path, modules=[wish.application.module]) as engine:
+    application = wish.application
+    async with Engine(wish.path, modules=application.modules, flows=application.flows) as engine:
         before = await engine.store.find(InstanceId(wish.id))
         handle = await _begin(engine, wish, before)
         store = engine.store

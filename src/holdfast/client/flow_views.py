@@ -4,7 +4,7 @@ Read from the store as of one moment. `describe`, `holdfast show` and `holdfast 
 """
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -125,6 +125,11 @@ async def read_composite(store: Store, record: InstanceRecord, reading: FlowRead
     return await _Composites(store).of(record.number, reading, key, depth=0)
 
 
+async def read_child_keys(store: Store, record: InstanceRecord, reading: FlowReading) -> Mapping[str, Sequence[str]]:
+    """By node, the composites of the children that it awaits; none if there are more than `MOST_IN_COMPOSITE`."""
+    return await _Composites(store).by_node(record.number, reading, depth=0) or {}
+
+
 class _Composites:
     """Reads one composite. `_left`: how many children may still be read for it."""
 
@@ -134,24 +139,31 @@ class _Composites:
 
     async def of(self, number: InstanceNumber, reading: FlowReading | None, key: str, *, depth: int) -> str | None:
         plain = key.rstrip(PADDING)
-        awaited = [] if reading is None or depth >= MAX_DEPTH else [*awaited_children(reading)]
-        if not awaited or reading is None:
+        if reading is None or depth >= MAX_DEPTH:
             return plain
+        children = await self.by_node(number, reading, depth=depth)
+        if children is None:
+            return None
+        positions = reading.book.progress.roster.positions
+        return compose(plain, {positions[node]: several for node, several in children.items()}) if children else plain
+
+    async def by_node(self, number: InstanceNumber, reading: FlowReading, *, depth: int) -> dict[str, list[str]] | None:
+        """The composites of the children of each node; None if these are too many."""
+        awaited = [*awaited_children(reading)]
         self._left -= len(awaited)
         if self._left < 0:
             return None
-        found = await self._store.list_instances(before=NEWEST, limit=LONGEST_PAGE, parent=number)
+        children: dict[str, list[str]] = {}
+        found = await self._store.list_instances(before=NEWEST, limit=LONGEST_PAGE, parent=number) if awaited else []
         records = {child.id: child for child in reversed(found)}
-        children: dict[int, list[str]] = {}
-        positions = reading.book.progress.roster.positions
         for step in awaited:
             child = records.get(InstanceId(step.id))  # one that was refused is not there
             text = "" if child is None else await self._of_child(child, depth)
             if text is None:
                 return None
             if text:
-                children.setdefault(positions[step.node], []).append(text)
-        return compose(plain, children)
+                children.setdefault(step.node, []).append(text)
+        return children
 
     async def _of_child(self, child: InstanceRecord, depth: int) -> str | None:
         """Empty for one that has not begun."""
