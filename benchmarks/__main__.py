@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks import bare, bare_flows, crash, expiry, flows, imports, workloads
+from benchmarks import bare, bare_flows, crash, expiry, flows, graphs, imports, workloads
 from benchmarks.measure import Sample
 from benchmarks.report import BENCHES
 from benchmarks.running import run_benches
@@ -45,6 +45,15 @@ MEASURES: Final[dict[str, Measure]] = {
     "EVENTS": lambda folder, scale: asyncio.run(flows.events(folder, scale)),
     "TOKENS": lambda folder, scale: asyncio.run(flows.stream(folder, scale)),
     "TOKENS bare": lambda folder, scale: bare_flows.stream(folder, count=max(1_000, int(100_000 * scale))),
+    "GRAPH": lambda folder, scale: asyncio.run(graphs.graph(folder / "engine.db", scale)),
+    "GRAPH code": lambda folder, scale: asyncio.run(graphs.graph(folder / "engine.db", scale, as_code=True)),
+    "LATTICE": lambda folder, _scale: asyncio.run(
+        graphs.lattice(folder / "engine.db", nodes=graphs.NODES, width=graphs.WIDTH)
+    ),
+    "LATTICE small": lambda folder, _scale: asyncio.run(
+        graphs.lattice(folder / "engine.db", nodes=graphs.SMALL, width=graphs.SMALL // 2)
+    ),
+    "LOAD": lambda _folder, _scale: graphs.load(),
     "B6": lambda folder, scale: asyncio.run(workloads.b6(folder, scale)),
     "B7": crash.b7,
     "EXPIRY": expiry.expiry,

@@ -177,6 +177,48 @@ BENCHES: Final = (
             Target("tokens per commit", "", of("TOKENS", "tokens_per_commit")),
         ),
     ),
+    Bench(
+        "GRAPH",
+        ("GRAPH", "GRAPH code"),
+        7,
+        (
+            Target(
+                "steps/s of the same in code",
+                "x",
+                ratio(("GRAPH", "steps_per_s"), ("GRAPH code", "steps_per_s")),
+                0.95,
+                True,
+            ),
+            Target("steps", "/s", of("GRAPH", "steps_per_s")),
+            Target(
+                "processor time over that of code",
+                "x",
+                ratio(("GRAPH", "cpu_us_per_step"), ("GRAPH code", "cpu_us_per_step")),
+            ),
+        ),
+    ),
+    Bench(
+        "LATTICE",
+        ("LATTICE", "LATTICE small"),
+        5,
+        (
+            Target(
+                "a node of 1,000 over one of 10",
+                "x",
+                ratio(("LATTICE", "cpu_us_per_node"), ("LATTICE small", "cpu_us_per_node")),
+                1.5,
+            ),
+            Target("processor time per node", "us", of("LATTICE", "cpu_us_per_node")),
+            Target("wall time per node", "us", of("LATTICE", "us_per_node")),
+            Target("of 10", "us", of("LATTICE small", "us_per_node")),
+        ),
+    ),
+    Bench(
+        "LOAD",
+        ("LOAD",),
+        5,
+        (Target("loading and checking 1,000 nodes", "ms", of("LOAD", "cpu_ms"), 300.0),),
+    ),
     Bench("B6", ("B6",), 3, (Target("all done after the last start", "s", of("B6", "seconds_after_last_start"), 1.5),)),
     Bench(
         "B7",

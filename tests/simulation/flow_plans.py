@@ -255,7 +255,7 @@ def _draw_cycle(draw: st.DrawFn, plan: Plan) -> None:
     target = draw(st.sampled_from(targets))
     target.kind, target.fails = "count", ""
     for arrow in target.after:
-        arrow.when = None if arrow.when == "bad" else arrow.when
+        arrow.when = True if arrow.when == "bad" else arrow.when
     target.when = None if target.when == "bad" else target.when
     inside = sorted(plan.reach(target.name))
     sources = draw(st.lists(st.sampled_from(inside), min_size=1, max_size=2, unique=True))

@@ -38,6 +38,11 @@ VALUES = MAX_TOGETHER + 7
         "EVENTS",
         "TOKENS",
         "EXPIRY",
+        "GRAPH",
+        "GRAPH code",
+        "LATTICE",
+        "LATTICE small",
+        "LOAD",
     ],
 )
 def test_a_small_sample_of_a_benchmark_runs(sample: str) -> None:

@@ -1,0 +1,84 @@
+"""The workloads of flows as graphs: as fast as code (GRAPH), cheap when large (LATTICE), quick to load (LOAD)."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+from benchmarks.measure import Sample, gather_bounded, processor_seconds
+from benchmarks.programs import sequence, step
+from benchmarks.workloads import IN_FLIGHT, STEPS
+from holdfast import Engine, Flow
+
+NODES: Final = 1_000
+WIDTH: Final = 10
+SMALL: Final = 10
+NO_INPUT: Final[dict[str, int]] = {}
+MILLISECONDS: Final = 1_000
+MICROSECONDS: Final = 1_000_000
+
+
+def chain() -> Flow:
+    """The five steps of B1, as a graph."""
+    lines = ["flow: chain", "activities:", "  n0: {trigger: true}"]
+    for at in range(1, STEPS + 1):
+        given = f'"n{at - 1}.output"' if at > 1 else "0"
+        lines.append(f"  n{at}: {{run: step, input: {{number: {given}}}, after: n{at - 1}}}")
+    return Flow.parse("\n".join([*lines, f'output: "n{STEPS}.output"']))
+
+
+def lattice_text(nodes: int, width: int) -> str:
+    """A trigger and layers of so many nodes, each after two of the layer before; it adds one to what the first gave."""
+    lines = [f"flow: lattice-{nodes}", "activities:", "  start: {trigger: true}"]
+    for at in range(nodes - 1):
+        layer, place = divmod(at, width)
+        above = [f"n{layer - 1}_{(place + shift) % width}" for shift in (0, 1)]
+        given, after = (f'"{above[0]}.output"', f"[{', '.join(above)}]") if layer else ("0", "start")
+        lines.append(f"  n{layer}_{place}: {{run: step, input: {{number: {given}}}, after: {after}}}")
+    return "\n".join([*lines, f'output: "n{(nodes - 2) // width}_0.output"'])
+
+
+async def graph(store: Path, scale: float, *, as_code: bool = False) -> Sample:
+    """B1 once as a graph, and once as code beside it."""
+    count = max(IN_FLIGHT, int(500 * scale))
+    flow = chain()
+    async with Engine(store, workflows=[sequence], activities=[step], flows=[flow]) as engine:
+
+        async def one(number: int) -> None:
+            name = f"it-{number}"
+            result = await (engine.run(sequence, STEPS, id=name) if as_code else engine.run(flow, NO_INPUT, id=name))
+            if result != STEPS:
+                raise AssertionError(number)
+
+        await gather_bounded(one, IN_FLIGHT, IN_FLIGHT, first=count)
+        cpu, before = processor_seconds(), time.perf_counter()
+        await gather_bounded(one, count, IN_FLIGHT)
+        seconds, steps = time.perf_counter() - before, count * STEPS
+        return {
+            "steps_per_s": steps / seconds,
+            "cpu_us_per_step": (processor_seconds() - cpu) / steps * MICROSECONDS,
+        }
+
+
+async def lattice(store: Path, *, nodes: int, width: int) -> Sample:
+    """So many nodes in all, in instances of one size, one instance after the other: what a node costs."""
+    flow = Flow.parse(lattice_text(nodes, width))
+    layers = (nodes - 2) // width + 1
+    async with Engine(store, activities=[step], flows=[flow]) as engine:
+        await engine.run(flow, NO_INPUT, id="warm-up")
+        cpu, before = processor_seconds(), time.perf_counter()
+        for number in range(NODES // nodes):
+            if await engine.run(flow, NO_INPUT, id=f"it-{number}") != layers:
+                raise AssertionError(number)
+        return {
+            "us_per_node": (time.perf_counter() - before) / NODES * MICROSECONDS,
+            "cpu_us_per_node": (processor_seconds() - cpu) / NODES * MICROSECONDS,
+        }
+
+
+def load() -> Sample:
+    """Loading and checking a flow of 1,000 nodes, once everything that takes part has been imported."""
+    text = lattice_text(NODES, WIDTH)
+    Flow.parse(lattice_text(SMALL, SMALL))
+    before = processor_seconds()
+    Flow.parse(text)
+    return {"cpu_ms": (processor_seconds() - before) * MILLISECONDS}
