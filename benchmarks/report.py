@@ -138,17 +138,17 @@ BENCHES: Final = (
             Target(
                 "events/s of the bare limit",
                 "x",
-                ratio(("B5", "events_per_s"), ("B5 bare", "events_per_s")),
+                ratio(("B5", "events_per_s"), ("B5 bare stored first", "events_per_s")),
                 0.35,
                 True,
             ),
             Target("events", "/s", of("B5", "events_per_s")),
+            Target("bare limit", "/s", of("B5 bare stored first", "events_per_s")),
             Target(
-                "of one that stores each event first",
+                "of a limit that stores no event before its turn",
                 "x",
-                ratio(("B5", "events_per_s"), ("B5 bare stored first", "events_per_s")),
+                ratio(("B5", "events_per_s"), ("B5 bare", "events_per_s")),
             ),
-            Target("bare limit", "/s", of("B5 bare", "events_per_s")),
         ),
     ),
     Bench(
