@@ -47,7 +47,7 @@ test: lint types layers  ## everything continuous integration runs
 
 test-postgres: $(READY)  ## the scenarios and crashes on PostgreSQL instead of SQLite
 	@HOLDFAST_TEST_STORE=postgres HYPOTHESIS_PROFILE=dev $(BIN)/pytest -q -n $(PYTEST_JOBS) tests/scenarios tests/postgres tests/workers \
-		tests/crash/test_processes.py tests/crash/test_every_commit.py
+		tests/crash/test_processes.py tests/crash/test_every_commit.py tests/crash/test_flows_every_commit.py
 
 nightly: $(READY)  ## the tests with far more random examples
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS)

@@ -35,6 +35,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_flows_cycles",
         "test_flows_each",
         "test_flows_families",
+        "test_flows_random",
         "test_flows_versions",
         "test_flows_waits",
         "test_leases",
