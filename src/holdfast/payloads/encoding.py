@@ -100,9 +100,10 @@ class _Typed:
         """See `PayloadType`."""
         try:
             data = _encode_json(value)
-            if type(value) is int is self._plain and len(data) < SHORTEST_SUSPECT_BYTES:
+            kind: type[Any] = type(value)
+            if kind is self._plain and len(data) < SHORTEST_SUSPECT_BYTES and (kind is int or ESCAPED_NUL not in data):
                 return data
-            if (type(value) is self._plain or self._decode_json(data) == value) and (
+            if (kind is self._plain or self._decode_json(data) == value) and (
                 (len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data) or is_within_bounds(data)
             ):
                 return data

@@ -52,6 +52,8 @@ class StreamSender:
         self._bytes = self._bytes_in_flight = 0
         self._most = MAX_AHEAD
         """How many values may wait; those in flight count, too."""
+        self._ahead = 0
+        """With fewer than this waiting, another one may simply join them."""
         self._is_idle = True
         """Nothing is in flight, and nobody was called to send what waits."""
         self._error: BaseException | None = None
@@ -63,7 +65,12 @@ class StreamSender:
         try:
             async with aclosing(values) as generator:
                 async for value in generator:
-                    if self._put(encode(value)):
+                    data = encode(value)
+                    waiting = self._waiting
+                    if waiting and len(waiting) < self._ahead and self._bytes < MAX_AHEAD_BYTES and self._error is None:
+                        waiting.append(data)  # as `_put` does where nothing has to be decided: most values come so
+                        self._bytes += len(data)
+                    elif self._put(data):
                         await self._until_nearer()
             await self._flush()
         except Exception:
@@ -140,6 +147,7 @@ class StreamSender:
         attempt, now_ms = self._running.attempt, self._now_ms()
         self._in_flight, self._bytes_in_flight = len(values), sum(map(len, values))
         self._most, self._room = MAX_AHEAD - len(values), self._room - len(values)
+        self._ahead = min(self._most, self._room) - 1
         expires = self._options.expires_at_running_ms(
             scheduled_at_ms=attempt.scheduled_at_ms,
             started_at_ms=attempt.started_at_ms or attempt.scheduled_at_ms,
