@@ -101,10 +101,18 @@ class Plan:
                 found.add(step.name)
         return found
 
+    def certain(self, target: str) -> set[str]:
+        """A step and those that never begin before it is decided: the way to them leads through no `any`."""
+        found = {target}
+        for step in self.steps:
+            if not step.is_any and any(arrow.source in found for arrow in step.after):
+                found.add(step.name)
+        return found
+
     def counter_of(self, name: str) -> str:
-        """The target of the cycle in whose reach a step is."""
+        """The target of the cycle whose rounds a step can count."""
         targets = (step.target for step in self.steps if step.kind == "cycle")
-        return next((target for target in targets if name in self.reach(target)), "")
+        return next((target for target in targets if name in self.certain(target)), "")
 
 
 # ---------------------------------------------------------------- as it is written
@@ -257,7 +265,7 @@ def _draw_cycle(draw: st.DrawFn, plan: Plan) -> None:
     for arrow in target.after:
         arrow.when = True if arrow.when == "bad" else arrow.when
     target.when = None if target.when == "bad" else target.when
-    inside = sorted(plan.reach(target.name))
+    inside = sorted(plan.certain(target.name))
     sources = draw(st.lists(st.sampled_from(inside), min_size=1, max_size=2, unique=True))
     condition = f"below {target.name} {draw(st.integers(1, 4))}"
     cycle = Step(f"z{len(plan.steps)}", "cycle", target=target.name, limit=draw(st.integers(1, 4)))
