@@ -329,3 +329,52 @@ activities:
             await handle.result()
         assert stage.key() == "776"
         assert await stage.until_closed("it/1/0") in ("CANCELLED", "TERMINATED")
+
+
+@pytest.mark.parametrize("who", ["self", "other"])
+@pytest.mark.parametrize("descendants", [True, False])
+@CACHES
+@played
+async def test_interrupt_with_descendants_ends_all_that_flows_below_started(
+    cache_size: int, who: str, descendants: bool
+) -> None:
+    """Also a detached grandchild."""
+    above = """
+flow: above
+activities:
+  start: {trigger: true}
+  call:  {flow: middle, after: start}
+  loose: {flow: child, detached: true, id: "'loose'", input: {name: "'a'"}, after: start}
+  go:    {wait: {event: go}, after: start}
+  stop:  {interrupt: self, descendants: DESCENDANTS, after: go}
+"""
+    middle = """
+flow: middle
+activities:
+  start: {trigger: true}
+  loose: {flow: child, detached: true, id: "'far'", input: {name: "'b'"}, after: start}
+  call:  {flow: child, input: {name: "'c'"}, after: loose}
+"""
+    stops = """
+flow: stops
+activities:
+  start: {trigger: true}
+  stop:  {interrupt: "'it'", descendants: DESCENDANTS, after: start}
+"""
+    said = str(descendants).lower()
+    texts = [text.replace("DESCENDANTS", said) for text in (above, middle, stops)]
+    async with staged(*texts, CHILD, cache_size=cache_size) as stage:
+        handle = await stage.start("above")
+        await stage.troupe.began("a", "b", "c")
+        if who == "self":
+            await handle.raise_event("go")
+        else:
+            await stage.run("stops", id="stops")
+        with pytest.raises(hf.WorkflowCancelled):
+            await handle.result()
+        assert await stage.until_closed("it/1/0") == "CANCELLED"
+        assert await stage.until_closed("it/1/0/1/1") in ("CANCELLED", "TERMINATED")
+        if descendants:
+            assert [await stage.until_closed(name) for name in ("loose", "far")] == ["CANCELLED"] * 2
+        else:
+            assert (stage.states()["loose"], stage.states()["far"]) == ("RUNNING", "RUNNING")

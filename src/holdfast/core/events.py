@@ -73,11 +73,12 @@ class EventReceived(Event, frozen=True, tag="event_received"):
 
 
 class CancelRequested(Event, frozen=True, tag="cancel_requested"):
-    """Somebody wants the workflow to end, or its deadline does; its code is told, and may clean up."""
+    """Somebody wants it to end, or its deadline does; it is told. `descendants`: all children of a flow, too."""
 
     time_ms: int
     reason: str = ""
     by_deadline: bool = False
+    descendants: bool = False
 
 
 class ActivityYielded(Event, frozen=True, tag="activity_yielded"):
@@ -253,13 +254,12 @@ class ContinuedAsNew(Event, frozen=True, tag="continued_as_new"):
 
 
 class ChildScheduled(Event, frozen=True, tag="child_scheduled"):
-    """The code started another workflow. Its input is kept with its own instance."""
+    """The code started another workflow, which has its input itself. `named`: the code chose the id."""
 
     child: int
     name: str
     id: str
     named: bool = False
-    """Whether the code chose the id."""
     node: str = ""
     item: int = -1
     detached: bool = False

@@ -119,9 +119,10 @@ def stop(run: "FlowRun", node: str) -> None:
             stop_child(run, number, NOT_WAITED_FOR)
 
 
-def stop_child(run: "FlowRun", number: int, reason: str) -> None:
+def stop_child(run: "FlowRun", number: int, reason: str, *, descendants: bool = False) -> None:
     """Ask a child to end. What comes of it is not waited for."""
-    run.output.children_asked = with_one_more(run.output.children_asked, AskedChild(number, reason))
+    asked = AskedChild(number, reason, descendants)
+    run.output.children_asked = with_one_more(run.output.children_asked, asked)
     run.do(ev.ChildAskedToEnd(child=number, reason=reason))
 
 
@@ -268,7 +269,7 @@ def _interrupt(run: "FlowRun", compiled: CompiledNode, action: Interrupt) -> Non
         run.interrupt(reason, descendants=action.descendants)
         return
     target = _id(run, compiled.target, None)
-    run.output.interrupted = with_one_more(run.output.interrupted, (target, reason))
+    run.output.interrupted = with_one_more(run.output.interrupted, (target, reason, action.descendants))
     _complete(run, node, b"null")
     run.finished(node, COMPLETED)
 

@@ -102,10 +102,10 @@ class FlowRun(RunFace):
 
     def interrupt(self, reason: str, *, descendants: bool) -> None:
         """End this instance: nothing that is open goes on, and with `descendants` no child either."""
-        self._stop(self.progress.cancel().cancelled)
-        if descendants:
+        if descendants:  # before the others: what a child has below it ends, too
             for number in list(self.book.children):
-                stop_child(self, number, reason)
+                stop_child(self, number, reason, descendants=True)
+        self._stop(self.progress.cancel().cancelled)
         self._end(ev.WorkflowCancelled(reason=reason))
 
     # ------------------------------------------------------------ deciding
@@ -265,7 +265,7 @@ class FlowRun(RunFace):
             self._stop(self.progress.cancel().cancelled)
             self._fail(failure_payload(DeadlineExceeded(event.reason)))
         else:
-            self.interrupt(event.reason, descendants=False)
+            self.interrupt(event.reason, descendants=event.descendants)
 
     def _unmoved(self, _: ev.Input, __: Place | None) -> None:
         """Nothing in a flow hangs on it."""

@@ -69,6 +69,7 @@ class AskedChild(NamedTuple):
 
     child: int
     reason: str
+    descendants: bool = False
 
 
 class Above(NamedTuple):

@@ -83,7 +83,7 @@ class Output:
         self.children_asked: Sequence[AskedChild] = ()
         self.answers: dict[str, Answer | None] | None = None
         self.outcome: Ending | None = None
-        self.interrupted: Sequence[tuple[str, str]] = ()
+        self.interrupted: Sequence[tuple[str, str, bool]] = ()
         """Of a flow: other instances that are asked to end, each with the reason."""
         self.key: str | None = None
         """Of a flow: its collation key from here on."""

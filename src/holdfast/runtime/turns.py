@@ -221,7 +221,9 @@ def _add_done(unusual: Unusual, live: LiveInstance, output: Output, fired: Seque
     if output.children:
         unusual["children"], unusual["family"] = new_children(live, output.children), True
     if output.children_asked:
-        asked = tuple(AskChild(child=child, reason=why) for child, why in output.children_asked)
+        asked = tuple(
+            AskChild(child=asked[0], reason=asked[1], descendants=asked[2]) for asked in output.children_asked
+        )
         unusual["children_asked"], unusual["family"] = asked, True
 
 
@@ -255,9 +257,10 @@ def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver
         )
 
 
-def _interruptions(live: LiveInstance, interrupted: Iterable[tuple[str, str]]) -> Iterator[Deliver]:
-    for target, reason in interrupted:
-        yield Deliver(id=InstanceId(target), event=CancelRequested(time_ms=live.stamp_ms, reason=reason))
+def _interruptions(live: LiveInstance, interrupted: Iterable[tuple[str, str, bool]]) -> Iterator[Deliver]:
+    for target, reason, descendants in interrupted:
+        request = CancelRequested(time_ms=live.stamp_ms, reason=reason, descendants=descendants)
+        yield Deliver(id=InstanceId(target), event=request)
 
 
 def _ending(

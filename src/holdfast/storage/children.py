@@ -30,6 +30,7 @@ class AskChild(Record, frozen=True):
 
     child: int
     reason: str = ""
+    descendants: bool = False
 
 
 class CloseChildren(Record, frozen=True):

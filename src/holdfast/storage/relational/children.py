@@ -22,7 +22,8 @@ def write_children(transaction: Transaction, turn: Turn, number: InstanceNumber)
     for asked in turn.children_asked:
         for row in transaction.rows(transaction.sql.find_child, number, turn.execution, asked.child):
             child = instance_of(row)
-            if cancel(transaction, child, CancelRequested(time_ms=0, reason=asked.reason)).at_once:
+            request = CancelRequested(time_ms=0, reason=asked.reason, descendants=asked.descendants)
+            if cancel(transaction, child, request).at_once:
                 ended.append(EndedInstance(child.id, child.number))
                 ended += close_children(transaction, child.number, child.execution)
     return tuple(ended)
