@@ -100,10 +100,14 @@ class _Typed:
         """See `PayloadType`."""
         try:
             data = _encode_json(value)
-            kind: type[Any] = type(value)
-            if kind is self._plain and len(data) < SHORTEST_SUSPECT_BYTES and (kind is int or ESCAPED_NUL not in data):
+            plain = self._plain
+            if (
+                type(value) is plain
+                and len(data) < SHORTEST_SUSPECT_BYTES
+                and (plain is int or ESCAPED_NUL not in data)
+            ):
                 return data
-            if (kind is self._plain or self._decode_json(data) == value) and (
+            if (type(value) is plain or self._decode_json(data) == value) and (
                 (len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data) or is_within_bounds(data)
             ):
                 return data

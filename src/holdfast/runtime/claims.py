@@ -60,6 +60,7 @@ class Claims:
         self._names, self._workflows = tuple(registry.activities), tuple(registry.workflows)
         self._missed: set[str] = set()
         self._wake, self._is_closed = asyncio.Event(), False
+        self._taking = asyncio.Lock()
         self._last_row = self.looked_at_ms = 0
         self.has_backlog = False
         """Attempts wait that had no free slot at the last look: nobody who comes later overtakes them."""
@@ -128,20 +129,23 @@ class Claims:
                 live.continued.discard(number)
 
     async def take_messages(self, instances: InstanceOwner) -> None:
-        """Hand over what others left for instances that are live here."""
+        """Hand over what others left for instances that are live here. One look at a time: rows stay in order."""
         if not len(instances):
             return
-        rows = await self._store.messages_for(self._key(), self._last_row)
-        if not rows:
-            return
-        # A row of an instance that is about to become live here is read again; rows taken in before are known.
-        waiting = [row.row for row in rows if row.number not in instances.live]
-        self._last_row = waiting[0] - 1 if waiting else max(self._last_row, rows[-1].row)
-        attempts: dict[InstanceNumber, list[AttemptRecord]] = {}
-        for row in rows:
-            if row.number not in attempts and OF_AN_ATTEMPT in row.event:
-                attempts[row.number] = await self._store.read_attempts(row.number, row.execution)
-        await instances.take_in(rows, attempts)
+        async with self._taking:
+            rows = await self._store.messages_for(self._key(), self._last_row)
+            if not rows:
+                return
+            # A row of an instance that is about to become live here is read again; rows taken in before are known.
+            waiting = [row.row for row in rows if row.number not in instances.live]
+            seen = waiting[0] - 1 if waiting else max(self._last_row, rows[-1].row)
+            self._last_row = 0  # if anything fails below, the next look is at everything
+            attempts: dict[InstanceNumber, list[AttemptRecord]] = {}
+            for row in rows:
+                if row.number not in attempts and OF_AN_ATTEMPT in row.event:
+                    attempts[row.number] = await self._store.read_attempts(row.number, row.execution)
+            await instances.take_in(rows, attempts)
+            self._last_row = seen
 
     async def _claim_instances(self, instances: InstanceOwner, *, blocked: bool = False, build: str = "") -> bool:
         limit = min(instances.live.room(), CLAIM_BATCH) if self._workflows else 0
@@ -153,15 +157,16 @@ class Claims:
         if not isinstance(outcome, ClaimedInstances):
             return False
         waking = instances.live.waking
-        waking.update(record.number for record in outcome.instances)
-        for record in outcome.instances:
-            try:
+        waking.update(numbers := [record.number for record in outcome.instances])
+        try:
+            for record in outcome.instances:
                 self._deadlines.say(record, self._key())
                 await instances.wake(record)
-            finally:
                 waking.discard(record.number)
-            if record.losses >= SUSPECT_AFTER:
-                await self._try_alone(instances, record)
+                if record.losses >= SUSPECT_AFTER:
+                    await self._try_alone(instances, record)
+        finally:
+            waking.difference_update(numbers)  # what one that cannot be read leaves behind it is given back by the net
         return bool(outcome.instances)
 
     async def _try_alone(self, instances: InstanceOwner, record: InstanceRecord) -> None:

@@ -47,6 +47,7 @@ class Committer:
         self._group: list[tuple[Member, Done]] = []
         self._insisted: dict[int, Member] = {}
         self._writing: asyncio.Task[None] | None = None
+        self._told_one: asyncio.Future[None] | None = None
         self._dead = False
         self._is_closed = False
         self.groups = 0
@@ -115,9 +116,12 @@ class Committer:
             self._writing.cancel()
 
     async def drain(self) -> None:
-        """Wait until everything handed in so far is decided."""
-        while self._writing is not None:
-            await asyncio.shield(self._writing)
+        """Wait until everything handed in so far is decided, however much others hand in meanwhile."""
+        last = self.told + bool(self._group) + -(-len(self._waiting) // MAX_GROUP)
+        while self._writing is not None and self.told < last:
+            if self._told_one is None:
+                self._told_one = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._told_one)
 
     async def _write(self) -> None:
         try:
@@ -131,11 +135,19 @@ class Committer:
                     except Exception:  # one who cannot take its outcome must not keep the others from theirs
                         logger.exception("the outcome %r of %s was not taken", outcome, type(member).__name__)
                 self.told += 1
+                self._tell()
                 if self._waiting:
                     await asyncio.sleep(0)  # let what the outcomes started become ready, and join this group
         finally:
             self._group = []
             self._writing = None
+            self._tell()
+
+    def _tell(self) -> None:
+        """Those who wait for a group look again."""
+        told, self._told_one = self._told_one, None
+        if told is not None and not told.done():
+            told.set_result(None)
 
     async def _commit_group(self, members: list[Member]) -> list[Outcome]:
         if not self._may_act():

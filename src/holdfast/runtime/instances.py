@@ -233,7 +233,12 @@ class InstanceOwner:
             live.busy = False
             self._rest(live)
             return
-        built = self._build(live, done, live.run.take_output())
+        try:
+            built = self._build(live, done, live.run.take_output())
+        except Exception as error:  # noqa: BLE001 - what cannot be stored parks it, too
+            live.queue.extendleft(reversed(done))
+            self._block(live, error)
+            return
         self._committer.submit(built.turn, partial(self._decided, live, built, done))
 
     def _build(self, live: LiveInstance, messages: list[Message], output: Output) -> BuiltTurn:

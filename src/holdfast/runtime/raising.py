@@ -70,6 +70,9 @@ class Raising:
                 line, self._line = self._line, []  # what comes while others' messages are read needs another look
                 try:
                     await self._take_messages()
+                except asyncio.CancelledError:
+                    self._bring(line, rides=False)
+                    raise
                 except Exception as error:  # noqa: BLE001 - then nobody knows what was before them: the store will
                     tell_trouble("events go to the store alone, as their inboxes could not be read", error)
                     self._bring(line, rides=False)
