@@ -6,22 +6,27 @@ worker knows is created together with its first turn.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.authoring.durations import Duration, timeout_milliseconds
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.options import several, whole_number
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.workflow import Workflow
 from holdfast.client.calls import with_started
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import Started
 from holdfast.errors import InvalidOption, UsageError, WorkerFenced
 from holdfast.runtime.committer import Committer
+from holdfast.runtime.flow_runs import saved
 from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import Deliver, Failed, Member, Outcome, Rejected, Start
 from holdfast.storage.places import PlacedStore
+
+if TYPE_CHECKING:
+    from holdfast.flows.workflow import FlowWorkflow
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
 
@@ -39,6 +44,8 @@ class Beside:
     """What commits for the client when there is no worker."""
     _waiters: Waiters
     _worker: Worker | None = None
+    _kept_flows: frozenset[str] = frozenset()
+    """The versions of flows that this client has stored."""
 
     @property
     def worker(self) -> Worker | None:
@@ -77,6 +84,19 @@ class Beside:
         await worker.stop()
         if self._worker is worker:
             self._worker, self._committer = None, self._alone
+
+    async def _keep_flow(self, flow: Workflow[..., Any]) -> str:
+        """The hash of a flow. Before its first start its definition is stored, so that any worker finds it."""
+        digest = flow.fingerprint
+        known = None if self._worker is None else self._worker.registry.workflows.get(flow.name)
+        if known is not None and not known.is_flow:
+            return ""  # a test has code in its place
+        if known is not flow and digest not in self._kept_flows:
+            outcome = await self._committer.commit(saved(cast("FlowWorkflow", flow)))
+            if isinstance(outcome, Failed):
+                raise outcome.error
+            self._kept_flows |= {digest}
+        return digest
 
     async def _commit_start(self, start: Start, started: Started) -> Outcome:
         """Create the instance, with its first turn where that is possible; else its start waits in its inbox."""

@@ -24,6 +24,8 @@ class Call(NamedTuple):
     encoded: bytes
     signature: Signature | None
     deadline: Deadline | None
+    flow: Workflow[..., Any] | None = None
+    """The flow itself, if it was given and not only named: then the instance stays with this version of it."""
 
 
 def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Call:
@@ -39,7 +41,7 @@ def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Call:
             return _of(bound, workflow.encoded)
         case str():
             if workflow in registry.workflows:
-                return call_of(registry, registry.workflows[workflow], args)
+                return call_of(registry, registry.workflows[workflow], args)._replace(flow=None)
             return Call(checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None, None)
         case _:
             raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")
@@ -53,4 +55,5 @@ def with_started(start: Start, started: Started) -> Start:
 
 
 def _of(workflow: Workflow[..., Any], encoded: bytes) -> Call:
-    return Call(workflow.name, workflow.version, encoded, workflow.signature, workflow.deadline)
+    flow = workflow if workflow.is_flow else None
+    return Call(workflow.name, workflow.version, encoded, workflow.signature, workflow.deadline, flow)

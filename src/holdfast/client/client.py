@@ -170,6 +170,7 @@ class Client(Beside, Overview):
             version=call.version,
             seed=self._providers.seed(),
             input=Payload(msgspec.Raw(call.encoded)),
+            flow="" if call.flow is None else await self._keep_flow(call.flow),
         )
         start = Start(
             id=instance_id,

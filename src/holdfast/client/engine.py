@@ -141,6 +141,7 @@ async def connect(
     *,
     modules: Iterable[ModuleType] = (),
     workflows: Iterable[Workflow[..., Any]] = (),
+    flows: Iterable[Workflow[..., Any]] = (),
     durability: str = "full",
     surroundings: Surroundings | None = None,
 ) -> Client:
@@ -149,7 +150,7 @@ async def connect(
     It is open until it is closed: ``await client.close()``, or ``async with await hf.connect("shop.db") as client:``.
     """
     world = surroundings or Surroundings()
-    client = Client(open_store(store, durability, world), Registry(modules, workflows, ()), world)
+    client = Client(open_store(store, durability, world), Registry(modules, workflows, (), flows), world)
     try:
         await client.open()
     except BaseException:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
-from holdfast.core.events import Started, decode_events
+from holdfast.core.events import Started, decode_event, decode_events
 from holdfast.core.flow.definition import decode_definition, encode_definition
 from holdfast.errors import FlowError
 from holdfast.replay.calls import Identity
-from holdfast.storage.contract import HistoryRow, SaveFlow, Store
+from holdfast.storage.contract import HistoryRow, InboxRow, SaveFlow, Store
 
 if TYPE_CHECKING:
     from holdfast.flows.compiled import CompiledFlow
@@ -36,14 +36,25 @@ class FlowRuns:
         compiled = self._compiled.get(flow) or self._current(cast("FlowWorkflow", workflow))
         return FlowRun(compiled, identity, self._registry.resolve, payloads)
 
-    async def fetch(self, store: Store, workflow: str, history: Sequence[HistoryRow]) -> str:
+    def has(self, workflow: str, digest: str) -> bool:
+        """Whether a version is ready to run without a look into the store. Code has none."""
+        return not digest or digest in self._compiled or self._registry.workflows[workflow].fingerprint == digest
+
+    async def fetch(
+        self, store: Store, workflow: str, history: Sequence[HistoryRow], inbox: Sequence[InboxRow] = ()
+    ) -> str:
         """The version that an instance stays with, ready to run; empty if its first turn is yet to choose it.
 
         What is raised besides a `StoreError` says why that version cannot run here.
         """
-        if not history or not self._registry.workflow(workflow).is_flow:
+        if not self._registry.workflow(workflow).is_flow:
             return ""
-        first = decode_events(history[0].events)[0]
+        if history:
+            first = decode_events(history[0].events)[0]
+        elif inbox:
+            first = decode_event(inbox[0].event)  # its start, which may name the version
+        else:
+            return ""
         digest = first.flow if isinstance(first, Started) else ""
         if digest and digest not in self._compiled:
             definition = await store.read_flow(digest)

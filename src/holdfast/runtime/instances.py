@@ -94,7 +94,7 @@ class InstanceOwner:
 
     def first_turn(self, start: Start, started: Started) -> tuple[LiveInstance, BuiltTurn] | None:
         """Run the first turn of an instance that is yet to be created; None if its code cannot be run here."""
-        if start.workflow not in self._registry.workflows:
+        if start.workflow not in self._registry.workflows or not self._runs.flows.has(start.workflow, started.flow):
             return None
         live = LiveInstance(
             number=NO_NUMBER,
@@ -104,7 +104,7 @@ class InstanceOwner:
             fence=FIRST_FENCE,
             turn=0,
             stamp_ms=started.time_ms,
-            run=self._runs.new_run(start.id, start.workflow, 1, {}),
+            run=self._runs.new_run(start.id, start.workflow, 1, {}, started.flow),
         )
         try:
             live.run.apply(started)

@@ -64,7 +64,7 @@ class RunMaker:
             raise WorkflowBlocked(TOOK_DOWN_ITS_OWNERS)
         loaded = await store.load(record.number, record.execution)
         try:
-            flow = await self.flows.fetch(store, record.workflow, loaded.history)
+            flow = await self.flows.fetch(store, record.workflow, loaded.history, loaded.inbox)
         except StoreError:
             raise
         except Exception as error:  # its version of the flow, or its history, is nothing for this build

@@ -122,6 +122,7 @@ def _acting(workflow: Workflow[..., Any], body: Body) -> Workflow[..., Any]:
     stand_in = copy.copy(workflow)
     stand_in.signature = workflow.signature  # what is stored stays what the workflow itself takes and gives
     stand_in.fn = body if inspect.iscoroutinefunction(body) else run_plain
+    stand_in.is_flow = False  # in the place of a flow, too
     return stand_in
 
 
@@ -136,7 +137,8 @@ def _raising(error: BaseException) -> Body:
 def _check(known: Replaceable, body: Body) -> None:
     """The body has to take every call that the activity or the workflow takes."""
     parameters = list(inspect.signature(known.fn).parameters.values())
-    args = [None for each in parameters if each.kind in _BY_POSITION]
+    is_flow = isinstance(known, Workflow) and known.is_flow
+    args = [None] if is_flow else [None for each in parameters if each.kind in _BY_POSITION]
     kwargs = {each.name: None for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
     try:
         inspect.signature(body).bind(*args, **kwargs)

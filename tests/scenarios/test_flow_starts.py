@@ -1,0 +1,114 @@
+"""Flows that clients start, by object or by name, and flows in tests of programs."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.scenarios.flowing import FOX, FOXES, brown, flow_of, jump, nap, see_fox, twice
+from tests.scenarios.support import rows, together
+
+import holdfast as hf
+from holdfast.errors import ArgumentError
+from holdfast.testing import Environment
+
+OLD = "flow: talk\nactivities:\n  start: {trigger: true}\n  say: {run: nap, after: start}\noutput: say.output\n"
+NEW = OLD.replace("run: nap", "run: jump")
+
+
+def faster(speed: int) -> int:
+    return speed + 10
+
+
+def test_K1_a_client_starts_the_version_that_it_has(tmp_path: Path) -> None:
+    """Any worker runs it, also one that has another: the definition is in the store before the start."""
+    store, old, new = tmp_path / "it.db", flow_of(OLD), flow_of(NEW)
+
+    async def scenario() -> None:
+        async with await hf.connect(store) as client:
+            await client.start(old, id="by-object")
+            await client.start(old.bind(), id="bound")
+            await client.start("talk", {}, id="by-name")
+        saved: Any = rows(store, "SELECT hash, name FROM flows")
+        assert saved == [(old.hash, "talk")], "once"
+        async with hf.Engine(store, flows=[new], activities=FOXES) as engine:
+            assert await engine.get("by-object").result() == "slept"
+            assert await engine.get("bound").result() == "slept"
+            assert await engine.get("by-name").result() == "jumped", "the version of whoever takes its first turn"
+
+    together(scenario())
+
+
+def test_K1_an_engine_runs_a_version_that_it_was_not_given(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        old, new = flow_of(OLD), flow_of(NEW)
+        async with hf.Engine(tmp_path / "it.db", flows=[new], activities=FOXES) as engine:
+            assert await engine.run(old, id="old") == "slept"
+            assert await engine.run(old, id="old-again") == "slept"
+            assert await engine.run(new, id="new") == "jumped"
+            assert await engine.run("talk", {}, id="named") == "jumped"
+
+    together(scenario())
+
+
+def test_a_client_that_has_a_flow_checks_its_input(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        fox = flow_of(FOX)
+        async with await hf.connect(tmp_path / "it.db", flows=[fox]) as client:
+            with pytest.raises(ArgumentError, match="speed is missing"):
+                await client.start("fox", {}, id="it")
+            handle = await client.start("fox", {"speed": 5}, id="it")
+        async with hf.Engine(tmp_path / "it.db", flows=[fox], activities=FOXES) as engine:
+            assert await engine.get(handle.id).result() == 5
+
+    together(scenario())
+
+
+def test_an_environment_skips_the_waits_of_a_flow_and_replaces_its_activities() -> None:
+    async def scenario() -> None:
+        fox = flow_of(FOX)
+        async with Environment(flows=[fox], activities=FOXES, replace={see_fox: faster}) as env:
+            assert await env.run(fox, {"speed": 1}, id="awake") == 11
+            assert env.calls(see_fox) == [{"speed": 1}]
+            assert len(env.calls(jump)) == 1
+            env.restore(see_fox)
+            began = env.now
+            with pytest.raises(hf.WorkflowFailed, match="TimeoutError: the event 'dinner' did not come in time"):
+                await env.run(fox, {"speed": 1}, id="hungry")
+            assert (env.now - began).total_seconds() >= 3600
+            env.replace(nap, OSError("no bed"))
+            with pytest.raises(hf.WorkflowFailed, match="no bed"):
+                await env.run(fox, {"speed": 2}, id="awake-all-night")
+
+    asyncio.run(scenario())
+
+
+def test_a_flow_is_replaced_by_code_in_a_test() -> None:
+    parent = flow_of(
+        "flow: parent\nactivities:\n  go: {trigger: true}\n"
+        "  fox: {flow: fox, after: go, input: {speed: '3'}}\noutput: fox.output\n"
+    )
+
+    async def stand_in(given: dict[str, int]) -> str:
+        return f"{given['speed']} {await brown()}"
+
+    async def scenario() -> None:
+        fox = flow_of(FOX)
+        async with Environment(flows=[fox, parent], activities=FOXES) as env:
+            env.replace(fox, stand_in)
+            assert await env.run(parent, id="it") == "3 brown"
+            assert await env.run(fox, {"speed": 7}, id="alone") == "7 brown"
+            env.restore(fox)
+            assert await env.run(fox, {"speed": 7}, id="itself") == 7
+
+    asyncio.run(scenario())
+
+
+def test_L13_a_flow_survives_a_crash_at_every_commit() -> None:
+    async def scenario() -> None:
+        fox = flow_of(FOX)
+        async with Environment(flows=[fox], workflows=[twice], activities=FOXES) as env:
+            report = await env.crash_at_every_commit(fox, {"speed": 5})
+            report.check()
+
+    asyncio.run(scenario())
