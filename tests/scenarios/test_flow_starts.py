@@ -10,7 +10,7 @@ from tests.scenarios.support import rows, together
 
 import holdfast as hf
 from holdfast.errors import ArgumentError
-from holdfast.testing import Environment
+from holdfast.testing import Environment, Replayer
 
 OLD = "flow: talk\nactivities:\n  start: {trigger: true}\n  say: {run: nap, after: start}\noutput: say.output\n"
 NEW = OLD.replace("run: nap", "run: jump")
@@ -112,3 +112,17 @@ def test_L13_a_flow_survives_a_crash_at_every_commit() -> None:
             report.check()
 
     asyncio.run(scenario())
+
+
+def test_G12_an_exported_history_of_a_flow_fits_its_flow_or_is_of_another_version() -> None:
+    async def scenario() -> str:
+        async with Environment(flows=[flow_of(OLD)], activities=FOXES) as env:
+            handle = await env.start("talk", {}, id="it")
+            await handle.result()
+            return await handle.export_history()
+
+    history = asyncio.run(scenario())
+    Replayer(flows=[flow_of(OLD)]).replay(history)
+    Replayer(flows=[flow_of(NEW)]).replay(history)
+    with pytest.raises(hf.HistoryMismatch, match="does not fit the flow 'talk'"):
+        Replayer(flows=[flow_of(OLD)]).replay(history.replace('"say": "', '"sing": "'))

@@ -4,15 +4,19 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.client.histories import parse
-from holdfast.core.events import Started
-from holdfast.errors import HistoryMismatch, UsageError
+from holdfast.core.events import HistoryEvent, Started
+from holdfast.core.flow.reading import FlowReading, version_of
+from holdfast.errors import HistoryMismatch, HoldfastError, UsageError
 from holdfast.replay.calls import Identity
 from holdfast.replay.run import WorkflowRun
+
+if TYPE_CHECKING:
+    from holdfast.flows.workflow import FlowWorkflow
 
 SUFFIXES: Final = (".json", ".jsonl")
 
@@ -20,8 +24,14 @@ SUFFIXES: Final = (".json", ".jsonl")
 class Replayer:
     """Knows today's code: ``Replayer(workflows=[checkout]).replay_all("tests/histories")``. No activity is run."""
 
-    def __init__(self, *, modules: Iterable[ModuleType] = (), workflows: Iterable[Workflow[..., Any]] = ()) -> None:
-        self._registry = Registry(modules, workflows, ())
+    def __init__(
+        self,
+        *,
+        modules: Iterable[ModuleType] = (),
+        workflows: Iterable[Workflow[..., Any]] = (),
+        flows: Iterable[Workflow[..., Any]] = (),
+    ) -> None:
+        self._registry = Registry(modules, workflows, (), flows)
 
     def replay(self, history: str | Path) -> None:
         """Replay one history: its text, or the path of its file. Raises `HistoryMismatch` with the first difference."""
@@ -54,13 +64,27 @@ class Replayer:
         started = events[0]
         name = history.workflow or (started.workflow if isinstance(started, Started) else "")
         identity = Identity(history.id or name, name, history.execution)
-        run = WorkflowRun(self._registry.workflow(name), identity, self._registry.resolve, nullcontext)
+        workflow = self._registry.workflow(name)
+        if workflow.is_flow:
+            _read_flow(cast("FlowWorkflow", workflow), events, where)
+            return
+        run = WorkflowRun(workflow, identity, self._registry.resolve, nullcontext)
         try:
             run.replay(events)
         except HistoryMismatch as error:
             raise HistoryMismatch(f"{where}{error}") from error
         finally:
             run.evict()
+
+
+def _read_flow(flow: "FlowWorkflow", events: list[HistoryEvent], where: str) -> None:
+    """Nothing of a flow is replayed: its history has to fit it, and one of another version stays with that one."""
+    if version_of(events) != flow.hash:
+        return
+    try:
+        FlowReading(flow.definition, events)
+    except (HoldfastError, LookupError) as error:
+        raise HistoryMismatch(f"{where}the history does not fit the flow {flow.name!r}: {error}") from error
 
 
 def _read(path: Path) -> str:
