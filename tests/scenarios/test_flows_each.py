@@ -1,5 +1,7 @@
 """Fan-outs of flows: once for each item of a list (K8)."""
 
+from pathlib import Path
+
 import pytest
 from tests.scenarios.flow_stage import CACHES, played, staged
 from tests.scenarios.support import until
@@ -190,3 +192,29 @@ output: "many.output"
         items = list(range(100))
         assert await stage.run("f", {"items": items}) == items
         assert sorted(value for _, value in stage.troupe.calls) == items
+
+
+@played
+async def test_K8_the_list_of_a_fan_out_stays_as_it_was_when_it_began(tmp_path: Path) -> None:
+    """It is that of a sibling of an earlier round; the sibling gives another one before the last item has begun."""
+    text = """
+activities:
+  start: {trigger: true}
+  count: {run: tally, input: ["'count'"], after: start}
+  other: {run: held, input: ["'other' + string(count.output)", "count.output == 1 ? [1, 2, 3] : [9]"], after: count}
+  many:  {run: held, each: "other.output == null ? [] : other.output", input: ["'m' + string(item)", "item"], limit: 1,
+          after: count}
+  again: {cycle: count, after: [other, many], when: "count.output < 2"}
+output: "many.output"
+"""
+    store = tmp_path / "f.db"
+    async with staged(text, store=store) as stage:
+        await stage.start("f")
+        stage.troupe.gate("other1").set()
+        await stage.troupe.began("other2", "m1")
+        stage.troupe.gate("other2").set()
+        await stage.until_key("96866")  # again count many other start
+    async with staged(text, store=store) as stage:  # it reads the history
+        for name in ("m1", "m2", "m3"):
+            stage.troupe.gate(name).set()
+        assert await stage.engine.get("it").result() == [1, 2, 3]
