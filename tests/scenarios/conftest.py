@@ -7,10 +7,15 @@ from tests.scenarios.kinds import POSTGRES, kinds_of, on_postgres
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    kinds = kinds_of(metafunc.definition.path.stem)
+    module = metafunc.definition.path.stem
+    kinds = kinds_of(module)
     if kinds != ["sqlite"]:
+        is_many = module.startswith("test_flows") and len(kinds) > 1  # those on PostgreSQL wait for `make test`
+        marked = [
+            pytest.param(kind, marks=pytest.mark.slow) if is_many and kind == POSTGRES else kind for kind in kinds
+        ]
         metafunc.fixturenames.append("store_kind")
-        metafunc.parametrize("store_kind", kinds, indirect=True)
+        metafunc.parametrize("store_kind", marked, indirect=True)
 
 
 @pytest.fixture
