@@ -19,7 +19,7 @@ from holdfast.core.flow import events as fe
 from holdfast.core.flow.book import Place, read
 from holdfast.core.flow.definition import Cycle, Wait
 from holdfast.core.flow.outcomes import COMPLETED, RELEASED, Failed, FlowOutcome, Outcome, TimedOut
-from holdfast.errors import DeadlineExceeded, ExpressionError, HoldfastError
+from holdfast.errors import CycleLimitExceeded, DeadlineExceeded, ExpressionError, HoldfastError
 from holdfast.flows.acting import begin, end_timer, end_wait, go_round, next_items, stop, stop_child
 from holdfast.flows.expressions import Expression
 from holdfast.flows.face import RunFace
@@ -27,6 +27,9 @@ from holdfast.flows.failing import error_types, failure_of_child, failure_payloa
 from holdfast.flows.inputs import read_input
 from holdfast.flows.templates import evaluate
 from holdfast.replay.output import Ending
+
+MOST_ROUNDS_AT_ONCE: Final = 1_000
+"""Of cycles, in one turn: one that waits for nothing would never end."""
 
 
 class FlowRun(RunFace):
@@ -112,11 +115,16 @@ class FlowRun(RunFace):
 
     def _go_on(self) -> None:
         """Start what follows and let cycles go round until nothing more happens; then see whether the flow is over."""
+        rounds = 0
         while not self.is_done:
             if self._starting:
                 self._start(self._starting.popleft())
-            elif not self._go_round():
+            elif rounds < MOST_ROUNDS_AT_ONCE and self._go_round():
+                rounds += 1
+            elif rounds < MOST_ROUNDS_AT_ONCE or not self._cycles:
                 break
+            else:  # G12: a turn is bounded
+                self._run_away(min(self._cycles))
         self._note_progress()
         if not self.is_done and self.progress.is_complete:
             self._complete()
@@ -132,14 +140,26 @@ class FlowRun(RunFace):
             self.failed(node, self._placed(node, error))
 
     def _go_round(self) -> bool:
-        """Let one cycle go round, if there is one whose members are all at rest."""
-        for node in self._cycles:
+        """Let one cycle go round, if there is one whose members are all at rest, and whose target has had its turn.
+
+        Of several the first by its id: whoever reads the flow from its history decides the same.
+        """
+        for node in sorted(self._cycles):
             action = self.flow.nodes[node].node.action
-            if isinstance(action, Cycle) and not self.progress.is_active_behind(action.target, besides=self._cycles):
+            if (
+                isinstance(action, Cycle)
+                and self.progress.digit(action.target) is not Digit.PENDING
+                and not self.progress.is_active_behind(action.target, besides=self._cycles)
+            ):
                 self._cycles.remove(node)
                 go_round(self, node, self._cycles, self._note_progress)
                 return True
         return False
+
+    def _run_away(self, node: str) -> None:
+        self._cycles.remove(node)
+        said = f"the cycle {node!r} went round {MOST_ROUNDS_AT_ONCE:,} times without waiting for anything"
+        self.failed(node, CycleLimitExceeded(said))
 
     def _stop(self, nodes: Iterable[str]) -> None:
         """These were cancelled, and with them what was about to start."""
@@ -275,7 +295,11 @@ class FlowRun(RunFace):
     def _complete(self) -> None:
         """K5: exactly one commit takes the flow from active to complete, and this turn is in it."""
         if self.progress.outcome is FlowOutcome.ERROR:
-            uncaught = (node for node in self.book.errors if node not in self.progress.caught)
+            uncaught = (
+                node
+                for node in self.book.errors
+                if node not in self.progress.caught and self.progress.digit(node) is Digit.ERRORED
+            )
             self._fail(self.book.errors[next(uncaught)])
             return
         try:

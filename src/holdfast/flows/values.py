@@ -16,6 +16,7 @@ INDEX: Final = "index"
 FLOW: Final = "flow"
 NULL: Final = b"null"
 
+_encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
 _decode_failure: Final = msgspec.json.Decoder(Failure).decode
 
@@ -38,7 +39,7 @@ class Values:
         """The output of a node as it is stored; null where it has none."""
         payload = self._run.book.outputs.get(node)
         if payload is None:
-            return NULL
+            return _encode(self._input) if node == self._run.flow.graph.trigger else NULL
         return self._run.data_of(payload) if payload.reference else payload.data
 
     def of(self, names: Iterable[str], own: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -17,6 +17,8 @@ MOST_ROUNDS: Final = 10_000
 """The library's own bound."""
 MOST_WORK: Final = 2_000_000_000
 """Bytes looked at. The worst that was found needs about a second."""
+MOST_MATCHED: Final = 4_096
+"""Bytes that an expression with a pattern reads in all: a pattern may need thousands of steps for each of them."""
 LONGEST_BUILT_LIST: Final = 3_000
 """Items that `map` and `filter` go over: the time grows with the square, and this many take a third of a second."""
 
@@ -24,6 +26,10 @@ LONGEST_BUILT_LIST: Final = 3_000
 def check_work(text: str, uses: Uses, read: Mapping[str, Any]) -> None:
     """Refuse an evaluation that could take very long, or that the library would get wrong."""
     size = len(_encoded(text, read)) + len(text)
+    if "matches" in text and size > MOST_MATCHED:
+        raise ExpressionError(
+            f"{text}: `matches` looks at {MOST_MATCHED:,} bytes at most, and this reads {size:,}; do it in an activity"
+        )
     if not uses.macros and not uses.additions:
         return
     stages = uses.macros + 1
