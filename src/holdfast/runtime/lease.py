@@ -11,9 +11,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from holdfast.core.liveness import ClientAction, LeaseClient, WorkerKey, lose_reply, may_act, receive, send
+from holdfast.core.liveness import (
+    ClientAction,
+    LeaseClient,
+    Reply,
+    TokenMismatch,
+    WorkerKey,
+    lose_reply,
+    may_act,
+    receive,
+    send,
+)
 from holdfast.runtime.providers import Providers
-from holdfast.storage.contract import Registration, Store
+from holdfast.storage.contract import Registration, ReplyLost, Store
 
 logger = logging.getLogger("holdfast")
 BEATS_PER_LEASE: Final = 4
@@ -73,7 +83,7 @@ class LeaseKeeper:
 
     def _run(self) -> None:
         try:
-            go_on = self._beat()
+            go_on = self._register()
         except BaseException as error:  # noqa: BLE001 - told to the one who waits for the registration
             self._refusal = error
             return
@@ -84,6 +94,13 @@ class LeaseKeeper:
         if not go_on:
             self._lost()
 
+    def _register(self) -> bool:
+        """The first beat. Where only its reply was lost, the next one says whether we are registered."""
+        try:
+            return self._beat()
+        except ReplyLost:
+            return self._beat()
+
     def _beat_and_survive(self) -> bool:
         try:
             return self._beat()
@@ -92,6 +109,13 @@ class LeaseKeeper:
             return True
 
     def _beat(self) -> bool:
+        """One beat; another one at once where it told us no more than the token, whose reply had been lost (W9)."""
+        reply, action = self._send()
+        if isinstance(reply, TokenMismatch) and action is ClientAction.GO_ON:
+            _, action = self._send()
+        return action is ClientAction.GO_ON
+
+    def _send(self) -> tuple[Reply, ClientAction]:
         self._client, beat = send(self._client, now_ms=self._providers.elapsed_ms())
         try:
             reply = self._store.heartbeat(beat, self._registration)
@@ -99,7 +123,7 @@ class LeaseKeeper:
             self._client = lose_reply(self._client)
             raise
         self._client, action = receive(self._client, reply)
-        return action is ClientAction.GO_ON
+        return reply, action
 
 
 def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

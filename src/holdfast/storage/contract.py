@@ -13,6 +13,7 @@ from typing import Protocol
 
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.liveness import Heartbeat, Reply, WorkerKey
+from holdfast.errors import StoreError
 from holdfast.storage.answers import (
     AnswerQuestion,
     Ask,
@@ -138,6 +139,7 @@ __all__ = [
     "Registration",
     "Rejected",
     "Release",
+    "ReplyLost",
     "Responses",
     "Retry",
     "SaveFlow",
@@ -169,6 +171,10 @@ class Registration(Record, frozen=True):
     build: str
     slots: int = 0
     """How many bodies it runs at once."""
+
+
+class ReplyLost(StoreError):
+    """A heartbeat was sent, and nobody knows whether the store took it: the next one tells (W4, W9)."""
 
 
 class Store(Protocol):
@@ -326,5 +332,9 @@ class Store(Protocol):
         ...
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
-        """Judge and record one heartbeat (W1-W5). Called from the worker's own heartbeat thread; it may block."""
+        """Judge and record one heartbeat (W1-W5). Called from the worker's own heartbeat thread; it may block.
+
+        A store never sends a beat again that it may have taken: its sender would not know the token. It raises, and
+        where that is all that went wrong it raises `ReplyLost`.
+        """
         ...

@@ -3,12 +3,15 @@
 import threading
 from typing import Final
 
+import psycopg
+
 from holdfast.core.liveness import Heartbeat, Reply
 from holdfast.core.liveness.lease import SHORTEST_LEASE_MS
-from holdfast.storage.contract import Registration
+from holdfast.storage.contract import Registration, ReplyLost
 from holdfast.storage.postgres.address import Address
 from holdfast.storage.postgres.clock import StoreClock
 from holdfast.storage.postgres.connecting import Connection
+from holdfast.storage.postgres.faults import Fault, classify
 from holdfast.storage.postgres.insisting import Insisting
 from holdfast.storage.postgres.statements import statements_of
 from holdfast.storage.postgres.transaction import BEGIN, PostgresTransaction, ask_all
@@ -25,6 +28,7 @@ class PostgresBeater:
     """Judges heartbeats and records leases. One at a time; a thread that was given up may still be at it."""
 
     def __init__(self, address: Address, clock: StoreClock) -> None:
+        self._address = address
         self._clock = clock
         self._sql = statements_of(address.schema)
         self._insisting = Insisting(address, losses=2)
@@ -40,7 +44,9 @@ class PostgresBeater:
             self._insisting.close()
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
-        """One heartbeat. Where its reply was lost it is sent again, which costs a TOKEN_MISMATCH at most (W9)."""
+        """One heartbeat. It is sent again where nothing of it can have been kept, and never where its reply was lost:
+        the sender has to know that, or it takes the next token for somebody else's (W4, W9).
+        """
         with self._one_beat:
             return self._insisting.run(lambda connection: self._beat(connection, beat, registration))
 
@@ -55,7 +61,14 @@ class PostgresBeater:
         )
         transaction = PostgresTransaction(connection, sql, self._clock.read(server_ms, mark_ms))
         reply = apply_beat(transaction, beat, registration)
-        ask_all(connection, (sql.advance_clock, transaction.now_ms, self._clock.slack_ms), ("COMMIT",))
+        try:
+            ask_all(connection, (sql.advance_clock, transaction.now_ms, self._clock.slack_ms), ("COMMIT",))
+        except (psycopg.Error, OSError) as error:
+            if not connection.closed and classify(error) is not Fault.CONNECTION_LOST:
+                raise  # the server has refused it
+            self._insisting.lost(error)
+            trouble = " ".join(str(error).split())
+            raise ReplyLost(f"{self._address} was lost at the commit of a heartbeat: {trouble}") from error
         return reply
 
 
