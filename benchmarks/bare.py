@@ -96,7 +96,7 @@ class BareLoop:
             self._ids += 1
             given = b'{"steps":%d}' % steps
             row = (f"bare-{self._ids}", sequence.name, "", "RUNNING", 1, FENCE, OWNER, None, now, given)
-            [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now)).fetchall()
+            [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now, None)).fetchall()
             numbers.append(number)
             started = Started(
                 time_ms=now, workflow=sequence.name, version="", seed=2**52 + number, input=Payload(msgspec.Raw(given))

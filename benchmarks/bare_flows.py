@@ -52,7 +52,7 @@ class BareFlows(BareLoop):
         self._ids += 1
         now = self._now_ms
         row = (f"bare-{self._ids}", workflow.name, "", "RUNNING", 1, FENCE, OWNER, None, now, given)
-        [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now)).fetchall()
+        [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now, None)).fetchall()
         seed, data = 2**52 + number, Payload(msgspec.Raw(given))
         return number, Started(time_ms=now, workflow=workflow.name, version="", seed=seed, input=data)
 

@@ -49,7 +49,6 @@ BATCHED: Final = (
     "set_mailbox",
     "answer_update",
     "commit_flow_turn",
-    "set_key",
     "save_flow",
 )
 """The statements of the function, those that are used most first."""

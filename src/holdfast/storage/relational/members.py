@@ -135,7 +135,7 @@ def _advance(transaction: Transaction, turn: Turn) -> bool:
     after = turn.turn + 1 if turn.events else turn.turn
     if turn.key is not None:
         advanced = (after, turn.stamp_ms, turn.key, turn.number, turn.fence, turn.owner, turn.turn)
-        return bool(transaction.change(transaction.sql.commit_flow_turn, *advanced))
+        return bool(transaction.change(transaction.steps.commit_flow_turn, *advanced))
     return bool(
         transaction.change(
             transaction.steps.commit_turn, after, turn.stamp_ms, turn.number, turn.fence, turn.owner, turn.turn
@@ -217,8 +217,6 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
     if start.deadline is not None:
         set_deadline(transaction, number, start.deadline)
     if start.first is not None:
-        if start.first.key is not None:
-            transaction.change(transaction.sql.set_key, start.first.key, number)
         _write_turn(transaction, start.first, number)
     else:
         transaction.change(transaction.sql.insert_inbox, number, 1, transaction.now_ms, start.started)
@@ -288,6 +286,7 @@ def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber |
         _stored_input(start),
         start.input_hash,
         transaction.now_ms,
+        first.key if first else None,
     )
     return None if number is None else InstanceNumber(number)
 

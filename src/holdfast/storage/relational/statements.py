@@ -46,6 +46,7 @@ class StepStatements:
         "append_history",
         "change_waits",
         "close_instance",
+        "commit_flow_turn",
         "commit_turn",
         "has_pending",
         "insert_attempt",
@@ -57,6 +58,7 @@ class StepStatements:
         self.append_history = statements.append_history
         self.change_waits = statements.change_waits
         self.close_instance = statements.close_instance
+        self.commit_flow_turn = statements.commit_flow_turn
         self.commit_turn = statements.commit_turn
         self.has_pending = statements.has_pending
         self.insert_attempt = statements.insert_attempt

@@ -36,9 +36,9 @@ BEGIN
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 18;
         WHEN 7 THEN
-            INSERT INTO instances (number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, created_at_ms) VALUES (_given[_at + 1]::bigint, _given[_at + 2]::text, _given[_at + 3]::text, _given[_at + 4]::text, _given[_at + 5]::text, 1, _given[_at + 6]::bigint, _given[_at + 7]::bigint, _given[_at + 8]::text, _given[_at + 9]::bigint, _given[_at + 10]::bigint, _given[_at + 11]::bytea, _given[_at + 12]::bytea, _given[_at + 13]::bigint) ON CONFLICT (id) WHERE superseded_at_ms IS NULL DO NOTHING;
+            INSERT INTO instances (number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, created_at_ms, collation_key) VALUES (_given[_at + 1]::bigint, _given[_at + 2]::text, _given[_at + 3]::text, _given[_at + 4]::text, _given[_at + 5]::text, 1, _given[_at + 6]::bigint, _given[_at + 7]::bigint, _given[_at + 8]::text, _given[_at + 9]::bigint, _given[_at + 10]::bigint, _given[_at + 11]::bytea, _given[_at + 12]::bytea, _given[_at + 13]::bigint, _given[_at + 14]::text) ON CONFLICT (id) WHERE superseded_at_ms IS NULL DO NOTHING;
             GET DIAGNOSTICS _met = ROW_COUNT;
-            _at := _at + 13;
+            _at := _at + 14;
         WHEN 8 THEN
             UPDATE attempts SET ledger = ledger + ledger % 1000000000000 / 1000000 - ledger % 1000000 - CASE WHEN state IN ('COMPLETED', 'FAILED') AND ledger / 1000000000000 % 10 = 9 AND NOT EXISTS ( SELECT 1 FROM attempts AS later WHERE later.number = attempts.number AND later.execution = attempts.execution AND later.activity = attempts.activity AND later.dimension = attempts.dimension AND later.attempt = attempts.attempt + 1) THEN 1000000000000 ELSE 0 END WHERE number = _given[_at + 1]::bigint AND ledger % 1000000000000 / 1000000 > ledger % 1000000;
             GET DIAGNOSTICS _met = ROW_COUNT;
@@ -136,10 +136,6 @@ BEGIN
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 7;
         WHEN 32 THEN
-            UPDATE instances SET collation_key = _given[_at + 1]::text WHERE number = _given[_at + 2]::bigint;
-            GET DIAGNOSTICS _met = ROW_COUNT;
-            _at := _at + 2;
-        WHEN 33 THEN
             INSERT INTO flows (hash, name, version, definition, saved_at_ms) VALUES (_given[_at + 1]::text, _given[_at + 2]::text, _given[_at + 3]::text, _given[_at + 4]::bytea, _given[_at + 5]::bigint) ON CONFLICT (hash) DO NOTHING;
             GET DIAGNOSTICS _met = ROW_COUNT;
             _at := _at + 5;

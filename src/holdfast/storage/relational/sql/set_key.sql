@@ -1,2 +1,0 @@
--- The key of a flow that was created with its first turn (K2).
-UPDATE instances SET collation_key = ? WHERE number = ?
