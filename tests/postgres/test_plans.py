@@ -175,6 +175,25 @@ def test_W6_a_batch_of_a_loss_touches_no_more_when_the_worker_had_more(
     assert touched[1] <= 2 * touched[0], touched
 
 
+@pytest.mark.parametrize("is_analysed", [False, True])
+def test_A2_a_look_for_the_queue_that_waits_longest_touches_no_more_when_more_waits(
+    postgres_server: str, is_analysed: bool
+) -> None:
+    """With statistics and without: one look into the index for each queue, and none at the attempts behind it."""
+    touched: list[int] = []
+    for count in (1_000, MANY):
+        with place(postgres_server) as mine, mine.connect() as connection:
+            connection.execute(";".join(script(mine.schema)).encode())
+            run(connection, mine, FILL[0], 1, count)
+            run(connection, mine, FILL[2], 1, count)
+            run(connection, mine, "UPDATE {}.attempts SET state = 'READY', owner = NULL, closed_at_ms = NULL")
+            if is_analysed:
+                connection.execute("VACUUM ANALYZE")
+            look = statements_of(mine.schema).waiting_queues
+            touched.append(pages(connection, look, '["default", "other"]', 2**40, '["step", "more"]'))
+    assert touched[1] <= 2 * touched[0], touched
+
+
 def test_every_statement_is_hot_or_has_a_reason() -> None:
     """What is not named as cold is in the test above. What is named is there."""
     assert {*BATCHED} <= {*HOT}

@@ -203,10 +203,13 @@ def release(transaction: Transaction, attempt: AttemptRecord) -> None:
 
 
 def claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
-    """Take READY attempts in the order they became available, each by a conditional update (L2, L3, L8)."""
+    """Take READY attempts in the order they became available, each by a conditional update (L2, L3, L8).
+
+    Of several queues the one comes first whose attempt has waited longest, so that none starves behind another.
+    """
     taken: list[AttemptRecord] = []
     names = json.dumps(claim.names)
-    for queue in claim.queues:
+    for queue in _waiting_queues(transaction, claim.queues, names):
         left = claim.limit - len(taken)
         if left <= 0:
             break
@@ -215,6 +218,13 @@ def claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
             if claimed is not None:
                 taken.append(claimed)
     return ClaimedAttempts(attempts=taken)
+
+
+def _waiting_queues(transaction: Transaction, queues: Sequence[str], names: str) -> Sequence[str]:
+    if len(queues) <= 1:
+        return queues
+    rows = transaction.rows(transaction.sql.waiting_queues, json.dumps(queues), transaction.now_ms, names)
+    return [queue for (queue,) in rows]
 
 
 def _with_input(transaction: Transaction, attempt: AttemptRecord) -> AttemptRecord:

@@ -149,6 +149,33 @@ class AttemptRules(Rules):
 
         self.on_bench(case)
 
+    def test_A2_the_queue_whose_attempt_has_waited_longest_comes_first_whatever_their_order(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a", activities=0)
+            now_ms = bench.clock.now_ms
+            ready = (
+                *(new_attempt(number, queue="busy", available_at_ms=now_ms - 50) for number in range(4)),
+                new_attempt(4, queue="quiet", available_at_ms=now_ms - 60),
+                new_attempt(5, queue="other", available_at_ms=now_ms - 70, name="unknown"),
+                new_attempt(6, queue="other", available_at_ms=now_ms - 40),
+                new_attempt(7, queue="later", available_at_ms=now_ms + 1),
+            )
+            check(applied(await bench.one(turn(record, attempts=ready))))
+            queues = ("busy", "later", "other", "nobody's", "quiet")
+            claim = ClaimAttempts(owner=BERT, queues=queues, names=("step", "step two"), limit=2)
+            outcomes = await bench.commit(claim, claim, claim, claim)
+            taken = [
+                [attempt.key.activity for attempt in outcome.attempts]
+                for outcome in outcomes
+                if isinstance(outcome, ClaimedAttempts)
+            ]
+            check(taken[0][:1] == [4], f"the one that waited longest had to wait: {taken}")
+            check(sorted(each for some in taken[:3] for each in some) == [0, 1, 2, 3, 4, 6], f"{taken}")
+            check(taken[2][1:] == [6], f"the newest came before older ones: {taken}")
+            check(taken[3] == [], "what is not known, or not due, was claimed")
+
+        self.on_bench(case)
+
     def test_L8_an_attempt_whose_claimers_were_lost_too_often_is_given_up_with_a_reason(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)

@@ -1,0 +1,14 @@
+-- Read inside the write transaction: of these queues, those that have a READY attempt of one of these activities, and
+-- the one first whose attempt has waited longest. One look into the index for each, however much waits. The names are an
+-- array: joined with a list, a planner without statistics would read and sort all that waits.
+SELECT found.queue FROM (
+    SELECT each.value AS queue, (
+        SELECT available_at_ms FROM attempts
+        WHERE state = 'READY' AND queue = each.value AND available_at_ms <= ?2
+          AND name = ANY (ARRAY(SELECT value FROM json_each(?3)))
+        ORDER BY available_at_ms LIMIT 1
+    ) AS since_ms
+    FROM json_each(?1) AS each(value)
+) AS found
+WHERE found.since_ms IS NOT NULL
+ORDER BY found.since_ms
