@@ -176,8 +176,15 @@ def test_W6_a_batch_of_a_loss_touches_no_more_when_the_worker_had_more(
 
 
 @pytest.mark.parametrize("is_analysed", [False, True])
-def test_A2_a_look_for_the_queue_that_waits_longest_touches_no_more_when_more_waits(
-    postgres_server: str, is_analysed: bool
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("waiting_queues", ('["default", "other"]', 2**40, '["step", "more"]')),
+        ("ready_attempts", ("default", 2**40, '["step", "more"]', 2)),
+    ],
+)
+def test_A2_a_claim_of_what_waits_longest_touches_no_more_when_more_waits(
+    postgres_server: str, name: str, values: tuple[object, ...], is_analysed: bool
 ) -> None:
     """With statistics and without: one look into the index for each queue, and none at the attempts behind it."""
     touched: list[int] = []
@@ -189,8 +196,7 @@ def test_A2_a_look_for_the_queue_that_waits_longest_touches_no_more_when_more_wa
             run(connection, mine, "UPDATE {}.attempts SET state = 'READY', owner = NULL, closed_at_ms = NULL")
             if is_analysed:
                 connection.execute("VACUUM ANALYZE")
-            look = statements_of(mine.schema).waiting_queues
-            touched.append(pages(connection, look, '["default", "other"]', 2**40, '["step", "more"]'))
+            touched.append(pages(connection, getattr(statements_of(mine.schema), name), *values))
     assert touched[1] <= 2 * touched[0], touched
 
 
