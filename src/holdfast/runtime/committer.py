@@ -118,10 +118,10 @@ class Committer:
     async def drain(self) -> None:
         """Wait until everything handed in so far is decided, however much others hand in meanwhile."""
         last = self.told + bool(self._group) + -(-len(self._waiting) // MAX_GROUP)
-        while self._writing is not None and self.told < last:
+        while (writing := self._writing) is not None and not writing.done() and self.told < last:
             if self._told_one is None:
                 self._told_one = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._told_one)
+            await asyncio.wait([self._told_one, writing], return_when=asyncio.FIRST_COMPLETED)
 
     async def _write(self) -> None:
         try:

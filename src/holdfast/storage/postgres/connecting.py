@@ -17,6 +17,7 @@ from typing import Final, cast
 
 import psycopg
 from psycopg.abc import PQGen
+from psycopg.waiting import Ready, Wait
 
 from holdfast.errors import StoreError
 from holdfast.storage.postgres.address import Address
@@ -253,4 +254,7 @@ def _say(pipeline: psycopg.Pipeline, communicate: Callable[[], PQGen[None]]) -> 
     """Everything that was gathered, up to the Sync, which sends it; then psycopg's own way to the answers."""
     while pipeline.command_queue:
         pipeline.command_queue.popleft()()
+    while pipeline.pgconn.flush():  # more than the socket takes: the server may want to answer first
+        if (yield Wait.RW) & Ready.R:
+            pipeline.pgconn.consume_input()
     yield from communicate()
