@@ -21,7 +21,6 @@ from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
 from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
 from holdfast.core.liveness.lease import LONGEST_LEASE_MS, SHORTEST_LEASE_MS, WORKER_LEASE_MS
-from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import StoreError, UsageError
 from holdfast.runtime.surroundings import Surroundings
 
@@ -174,8 +173,7 @@ def _count(number: int, word: str) -> str:
 
 def _warn_of_idle_queues(wish: Wish) -> None:
     """A name that was misspelt would wait for ever, and nobody would know why."""
-    theirs = {*wish.registry.queues} - {DEFAULT_QUEUE}
+    theirs = wish.registry.queues
     for queue in wish.queues:
-        if queue not in theirs and queue != DEFAULT_QUEUE:
-            known = ", ".join(sorted(theirs)) or "none"
-            logger.warning("no activity here is for the queue %r; theirs are %s", queue, known)
+        if queue not in theirs:
+            logger.warning("no activity here is for the queue %r; theirs are %s", queue, ", ".join(theirs))
