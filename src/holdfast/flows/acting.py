@@ -11,7 +11,7 @@ from holdfast.core.children import MOST_PARENTS, ParentClose
 from holdfast.core.collation.digits import Move
 from holdfast.core.event import Payload
 from holdfast.core.flow import events as fe
-from holdfast.core.flow.book import NO_ITEM, Place
+from holdfast.core.flow.book import NO_ITEM, FanOut, Place
 from holdfast.core.flow.definition import Child, Cycle, Interrupt, Raise, Run, Trigger, Wait
 from holdfast.core.flow.outcomes import COMPLETED
 from holdfast.errors import CycleLimitExceeded, ExpressionError, NestedTooDeep
@@ -81,11 +81,7 @@ def next_items(run: "FlowRun", place: Place) -> bool:
     fan_out = run.book.fan_outs[place.node]
     if fan_out.begun < fan_out.count:
         _begin_item(run, run.flow.nodes[place.node], fan_out.begun)
-    if len(fan_out.results) < fan_out.count:
-        return False
-    results = b",".join(bytes(run.data_of(fan_out.results[at])) for at in range(fan_out.count))
-    _complete(run, place.node, b"[%b]" % results)
-    return True
+    return _completes(run, place.node, fan_out)
 
 
 def go_round(run: "FlowRun", node: str, waiting: list[str], note_progress: "Callable[[], None]") -> None:
@@ -206,10 +202,17 @@ def _finish_if_all_are_there(run: "FlowRun", compiled: CompiledNode) -> None:
     fan_out = run.book.fan_outs[node]
     while len(fan_out.results) == fan_out.begun < fan_out.count:
         _begin_item(run, compiled, fan_out.begun)
-    if len(fan_out.results) == fan_out.count:
-        results = b",".join(bytes(run.data_of(fan_out.results[at])) for at in range(fan_out.count))
-        _complete(run, node, b"[%b]" % results)
+    if _completes(run, node, fan_out):
         run.finished(node, COMPLETED)
+
+
+def _completes(run: "FlowRun", node: str, fan_out: FanOut) -> bool:
+    """Whether all results of a fan-out are there: in the order of the items they are the output of its node."""
+    if len(fan_out.results) < fan_out.count:
+        return False
+    results = b",".join(bytes(run.data_of(fan_out.results[at])) for at in range(fan_out.count))
+    _complete(run, node, b"[%b]" % results)
+    return True
 
 
 def _begin_item(run: "FlowRun", compiled: CompiledNode, item: int) -> None:
