@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks import bare, bare_flows, crash, expiry, flows, graphs, imports, workloads
+from benchmarks import arrivals, bare, bare_arrivals, crash, expiry, graphs, imports, workloads
 from benchmarks.measure import Sample
 from benchmarks.report import BENCHES
 from benchmarks.running import run_benches
@@ -37,14 +37,14 @@ MEASURES: Final[dict[str, Measure]] = {
     "B4 bare": lambda folder, scale: bare.throughput(
         folder, instances=1, steps=max(100, int(1000 * scale)), in_flight=1, batched=False
     ),
-    "B5": lambda folder, scale: asyncio.run(flows.b5(folder, scale)),
-    "B5 bare": lambda folder, scale: bare_flows.events(folder, instances=max(20, int(200 * scale))),
-    "B5 bare stored first": lambda folder, scale: bare_flows.events(
+    "B5": lambda folder, scale: asyncio.run(arrivals.b5(folder, scale)),
+    "B5 bare": lambda folder, scale: bare_arrivals.events(folder, instances=max(20, int(200 * scale))),
+    "B5 bare stored first": lambda folder, scale: bare_arrivals.events(
         folder, instances=max(20, int(200 * scale)), stored_first=True
     ),
-    "EVENTS": lambda folder, scale: asyncio.run(flows.events(folder, scale)),
-    "TOKENS": lambda folder, scale: asyncio.run(flows.stream(folder, scale)),
-    "TOKENS bare": lambda folder, scale: bare_flows.stream(folder, count=max(1_000, int(100_000 * scale))),
+    "EVENTS": lambda folder, scale: asyncio.run(arrivals.events(folder, scale)),
+    "TOKENS": lambda folder, scale: asyncio.run(arrivals.stream(folder, scale)),
+    "TOKENS bare": lambda folder, scale: bare_arrivals.stream(folder, count=max(1_000, int(100_000 * scale))),
     "GRAPH": lambda folder, scale: asyncio.run(graphs.graph(folder / "engine.db", scale)),
     "GRAPH code": lambda folder, scale: asyncio.run(graphs.graph(folder / "engine.db", scale, as_code=True)),
     "LATTICE": lambda folder, _scale: asyncio.run(

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from benchmarks import bare, bare_flows
+from benchmarks import bare, bare_arrivals
 from benchmarks.programs import EVENT, reader, sequence, step, tokens, waiter
 from tests.scenarios.support import rows
 
@@ -93,9 +93,9 @@ def test_the_bare_limit_writes_the_rows_of_the_engine(tmp_path: Path, batched: b
     assert events(tmp_path / "bare.db") == events(tmp_path / "engine.db")
 
 
-@pytest.mark.parametrize("deliver", [bare_flows.deliver, bare_flows.store_and_deliver])
+@pytest.mark.parametrize("deliver", [bare_arrivals.deliver, bare_arrivals.store_and_deliver])
 def test_the_bare_limit_writes_the_rows_of_events(
-    tmp_path: Path, deliver: Callable[[bare_flows.BareFlows, Sequence[int]], None]
+    tmp_path: Path, deliver: Callable[[bare_arrivals.BareFlows, Sequence[int]], None]
 ) -> None:
     async def run() -> None:
         async with hf.Engine(tmp_path / "engine.db", workflows=[waiter]) as engine:
@@ -105,7 +105,7 @@ def test_the_bare_limit_writes_the_rows_of_events(
                 await handle.result()
 
     asyncio.run(run())
-    loop = bare_flows.BareFlows(tmp_path / "bare.db", batched=False)
+    loop = bare_arrivals.BareFlows(tmp_path / "bare.db", batched=False)
     with loop.group():
         numbers = loop.start_waiting(INSTANCES)
     deliver(loop, numbers)
@@ -120,7 +120,7 @@ def test_the_bare_limit_writes_the_rows_of_a_stream(tmp_path: Path) -> None:
             await engine.run(reader, VALUES, id="bare-1")
 
     asyncio.run(run())
-    loop = bare_flows.BareFlows(tmp_path / "bare.db", batched=False)
+    loop = bare_arrivals.BareFlows(tmp_path / "bare.db", batched=False)
     loop.read_stream(VALUES)
     loop.close()
     assert contents(tmp_path / "bare.db") == contents(tmp_path / "engine.db")

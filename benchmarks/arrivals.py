@@ -1,4 +1,4 @@
-"""The workloads of what flows into workflows: raised events (B5, EVENTS) and streamed values (TOKENS)."""
+"""The workloads of what arrives at workflows: raised events (B5, EVENTS) and streamed values (TOKENS)."""
 
 import asyncio
 import statistics

@@ -1,4 +1,4 @@
-"""The bare limit of what flows into workflows: the rows of raised events and of streamed values, and nothing else."""
+"""The bare limit of what arrives at workflows: the rows of raised events and of streamed values, and nothing else."""
 
 import json
 import statistics
@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from benchmarks.arrivals import ROUNDS
 from benchmarks.bare import FENCE, OWNER, RUNNING_LEDGER, WARM_UP, BareLoop
-from benchmarks.flows import ROUNDS
 from benchmarks.measure import Sample
 from benchmarks.programs import EVENT, WORD, reader, tokens, waiter
 from benchmarks.workloads import IN_FLIGHT
