@@ -65,6 +65,10 @@ def _look_at(plan: Plan, steps: list[Step], told: Foretold, rounds: Counter[str]
         else:
             told.digits[step.name] = "3"
         _decide_edges(plan, step, told)
+    for step in plan.steps:  # K4: caught by a handler that runs
+        for arrow in step.after if step in steps and told.digits[step.name] not in ("3", "9") else ():
+            if arrow.catch and told.edges[arrow.source, step.name] == TAKEN:
+                told.caught.add(arrow.source)
 
 
 def _runs(step: Step, told: Foretold) -> bool:
@@ -158,8 +162,6 @@ def _decide_edges(plan: Plan, step: Step, told: Foretold) -> None:
             if state == TAKEN and arrow.otherwise:
                 defaults.append(target.name)
                 continue
-            if state == TAKEN and arrow.catch:
-                told.caught.add(step.name)
             chosen = chosen or (state == TAKEN and arrow.when is not None)
             told.edges[step.name, target.name] = state
     for name in defaults:

@@ -1,13 +1,14 @@
 """Random flows: what each activity and condition of one will say is decided beforehand, so that an oracle can know it.
 
 Nothing that a plan leaves to chance may depend on time: a node with `join: any` reads nothing of its parents, and what
-leads into the reach of a cycle from outside is decided before the cycle begins.
+leads into the reach of a cycle from outside is decided before the cycle begins. Wild plans have no such bounds: nobody
+knows how one ends, only that it does, and that whoever reads its history knows the same as whoever wrote it.
 """
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, Final, cast
 
 from hypothesis import strategies as st
 
@@ -51,8 +52,22 @@ async def work(own: int, values: list[Any], fails: str) -> int:
     return fold(own, values)
 
 
-@dataclass(slots=True)
-class Arrow:
+class Shown:
+    """Shown with what it does not leave at its default: a failing plan must fit on a page."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        said = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(cast(Any, self)) if self._says(each)]
+        return f"{type(self).__name__}({', '.join(said)})"
+
+    def _says(self, one: Field[Any]) -> bool:
+        empty: Any = [] if one.default is MISSING else one.default
+        return bool(getattr(self, one.name) != empty)
+
+
+@dataclass(slots=True, repr=False)
+class Arrow(Shown):
     """An edge. `when` is True, False, "bad" (it cannot be evaluated), or "even" (of the number its source gave)."""
 
     source: str
@@ -61,8 +76,8 @@ class Arrow:
     otherwise: bool = False
 
 
-@dataclass(slots=True)
-class Step:
+@dataclass(slots=True, repr=False)
+class Step(Shown):
     """One activity of a plan."""
 
     name: str
@@ -158,6 +173,9 @@ def _action(plan: Plan, step: Step) -> str:
             return f'each: "{items}", run: work, input: {{{given}}}{at_once}'
         case "child":
             return f"flow: child, input: {{own: {step.own}}}"
+        case "detached":
+            chosen = f", id: \"'{step.name}'\"" if step.own % 2 else ""
+            return f"flow: child, input: {{own: {step.own}}}, detached: true{chosen}"
         case "event":
             return f"wait: {{event: {step.name}, timeout: 12h}}"
         case "late":
@@ -200,28 +218,29 @@ def _condition(when: bool | str, source: str) -> str:
 
 KINDS: Final = ("work", "work", "work", "work", "each", "child", "event", "late", "timer", "raise")
 FAILURES: Final = ("", "", "", "KeyError", "ValueError")
+WILD_KINDS: Final = (*KINDS, "detached", "detached")
 CATCHES: Final = ("LookupError", "KeyError", "ValueError", "Exception", "TimeoutError", "ExpressionError")
 
 
 @st.composite
-def plans(draw: st.DrawFn, most: int = 10) -> Plan:
+def plans(draw: st.DrawFn, most: int = 10, wild: bool = False) -> Plan:
     """Random plans: conditions, failures, joins, default branches, error edges, waits, fan-outs, children, cycles."""
     steps = [Step(START, "trigger")]
     for number in range(1, draw(st.integers(2, most))):
-        steps.append(draw(_steps(f"n{number:02}", steps)))
+        steps.append(draw(_steps(f"n{number:02}", steps, wild)))
     plan = Plan(steps)
     _draw_defaults(draw, plan)
-    for _ in range(draw(st.integers(0, 2))):
-        _draw_cycle(draw, plan)
-    if not any(step.kind == "cycle" for step in plan.steps):
+    for _ in range(draw(st.integers(0, 3 if wild else 2))):
+        _draw_cycle(draw, plan, wild)
+    if wild or not any(step.kind == "cycle" for step in plan.steps):
         plan.policy = draw(st.sampled_from(["drain", "drain", "fail_fast"]))
     return plan
 
 
 @st.composite
-def _steps(draw: st.DrawFn, name: str, before: list[Step]) -> Step:
+def _steps(draw: st.DrawFn, name: str, before: list[Step], wild: bool) -> Step:
     parents = draw(st.lists(st.sampled_from(before), min_size=1, max_size=3, unique_by=lambda step: step.name))
-    kind = draw(st.sampled_from(KINDS))
+    kind = draw(st.sampled_from(WILD_KINDS if wild else KINDS))
     step = Step(name, kind, own=draw(st.integers(1, 40)))
     step.is_any = len(parents) > 1 and draw(st.booleans())
     for parent in parents:
@@ -229,7 +248,7 @@ def _steps(draw: st.DrawFn, name: str, before: list[Step]) -> Step:
         whens: list[bool | str | None] = [None, None, True, False]
         if parent.kind in ("work", "child", "event") and not catch:
             whens += ["even", "even"]
-        if not step.is_any:
+        if wild or not step.is_any:
             whens += ["bad"]
         step.after.append(Arrow(parent.name, catch, draw(st.sampled_from(whens))))
     if len(parents) > 1 and draw(st.integers(0, 4)) == 0:
@@ -255,9 +274,13 @@ def _draw_defaults(draw: st.DrawFn, plan: Plan) -> None:
                     break
 
 
-def _draw_cycle(draw: st.DrawFn, plan: Plan) -> None:
+def _draw_cycle(draw: st.DrawFn, plan: Plan, wild: bool) -> None:
     taken = {name for step in plan.steps if step.kind == "cycle" for name in plan.reach(step.target)}
-    targets = [step for step in plan.steps if step.kind == "work" and not step.is_any and _is_closed(plan, step, taken)]
+    targets = [
+        step
+        for step in plan.steps
+        if step.kind in ("work", "count") and (wild or (not step.is_any and _is_closed(plan, step, taken)))
+    ]
     if not targets:
         return
     target = draw(st.sampled_from(targets))
@@ -265,7 +288,7 @@ def _draw_cycle(draw: st.DrawFn, plan: Plan) -> None:
     for arrow in target.after:
         arrow.when = True if arrow.when == "bad" else arrow.when
     target.when = None if target.when == "bad" else target.when
-    inside = sorted(plan.certain(target.name))
+    inside = sorted(plan.reach(target.name) if wild else plan.certain(target.name))
     sources = draw(st.lists(st.sampled_from(inside), min_size=1, max_size=2, unique=True))
     condition = f"below {target.name} {draw(st.integers(1, 4))}"
     cycle = Step(f"z{len(plan.steps)}", "cycle", target=target.name, limit=draw(st.integers(1, 4)))

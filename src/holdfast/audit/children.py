@@ -35,7 +35,9 @@ def check_children(
     by_step = {child.parent_step: child for child in children if child.state in set(InstanceState)}
     for step, scheduled in reading.children.items():
         child = by_step.pop(step, None)
-        findings += _check_tie(execution, scheduled, child, ends.get(step), reading)
+        may_be_refused = not is_active and scheduled.named and step not in reading.children_started
+        if child is not None or not may_be_refused:  # an answer that came after the end was not read any more
+            findings += _check_tie(execution, scheduled, child, ends.get(step), reading)
         if child is not None:
             findings += _check_end(child, ends.get(step), is_active=is_active)
             if not is_active and not is_closing and _is_left_over(child):

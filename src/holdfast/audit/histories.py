@@ -51,6 +51,8 @@ class HistoryReading:
     next_wait: int = 0
     children: dict[int, ev.ChildScheduled] = field(default_factory=dict[int, ev.ChildScheduled])
     child_ends: dict[int, ev.ChildEnd] = field(default_factory=dict[int, ev.ChildEnd])
+    children_started: set[int] = field(default_factory=set[int])
+    """Those of which it was told that they are there: only of those whose id was chosen."""
 
     @property
     def open_timers(self) -> dict[int, int]:
@@ -145,6 +147,8 @@ def _read_child(reading: HistoryReading, at: int, event: HistoryEvent) -> None:
         if event.child in reading.children:
             reading.add(Rule.ONE_OUTCOME, f"event {at} starts child {event.child} again")
         reading.children[event.child] = event
+    elif isinstance(event, ev.ChildStarted):
+        reading.children_started.add(event.child)
     elif isinstance(event, ev.CHILD_ENDS):
         if event.child not in reading.children and reading.is_complete:
             reading.add(Rule.ONE_OUTCOME, f"event {at} answers child {event.child}, which was never started")

@@ -97,7 +97,7 @@ def go_round(run: "FlowRun", node: str, waiting: list[str], note_progress: "Call
     waiting[:] = [each for each in waiting if each not in members]
     note_progress()
     run.do(fe.CycleRestarted(node=node, target=action.target, round=rounds + 1))
-    run.restart(action.target, rounds, action.limit)
+    run.restart(action.target)
 
 
 def stop(run: "FlowRun", node: str) -> None:
@@ -178,7 +178,9 @@ def _start_child(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own)
             detached=action.detached,
         )
     )
-    if action.detached and place.item == NO_ITEM:  # nobody waits for it: its id is the output
+    if (
+        action.detached and not chosen and place.item == NO_ITEM
+    ):  # nobody waits for anything of it: its id is the output
         _complete(run, place.node, _encode(child_id))
         run.finished(place.node, COMPLETED)
 

@@ -65,19 +65,20 @@ class CompiledFlow:
         self.graph = graph_of(definition)
         self.roster = Roster.of(self.graph.joins)
         self.nodes = {node.id: _compiled(node, activity) for node in definition.nodes}
-        self.conditions: dict[Edge, Expression] = {}
-        edges = iter(self.graph.edges)
+        self.conditions: dict[Edge, tuple[int, Expression]] = {}
+        """With the position of their edge."""
+        edges = iter(enumerate(self.graph.edges))
         for node in definition.nodes:
             for after in node.after:
-                edge = next(edges)
+                at, edge = next(edges)
                 if after.when:
-                    self.conditions[edge] = compile_expression(after.when)
-        self.lasting = _lasting(definition, self.graph)
-        """Edges into the reach of a cycle from outside."""
+                    self.conditions[edge] = (at, compile_expression(after.when))
+        self.lasting = _outside_edges(definition, self.graph)
+        """Edges into the reach of a cycle from outside: what they say counts again in every round (K8)."""
         self.output: Filled | None = None if definition.output is None else compile_template(definition.output)
 
 
-def _lasting(definition: FlowDefinition, graph: Graph) -> frozenset[int]:
+def _outside_edges(definition: FlowDefinition, graph: Graph) -> frozenset[int]:
     found: set[int] = set()
     for node in definition.nodes:
         if isinstance(node.action, Cycle):

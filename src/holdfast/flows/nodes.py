@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from holdfast.authoring.options import LARGEST
 from holdfast.core.collation.graph import Join
 from holdfast.core.flow.definition import (
+    DEFAULT_CYCLE_LIMIT,
     After,
     AnyAction,
     Child,
@@ -21,7 +22,6 @@ from holdfast.core.flow.definition import (
     Trigger,
     Wait,
 )
-from holdfast.core.flow.progress import DEFAULT_CYCLE_LIMIT
 from holdfast.core.retry import LONGEST_DELAY_MS
 from holdfast.flows import documents
 from holdfast.flows.documents import Scalar, Sequence, Tree

@@ -18,7 +18,7 @@ from holdfast.core.event import Payload
 from holdfast.core.flow import events as fe
 from holdfast.core.flow.book import Place, read
 from holdfast.core.flow.definition import Cycle, Wait
-from holdfast.core.flow.outcomes import COMPLETED, RELEASED, Failed, FlowOutcome, Outcome, TimedOut
+from holdfast.core.flow.outcomes import COMPLETED, RELEASED, EdgeState, Failed, FlowOutcome, Outcome, TimedOut
 from holdfast.errors import CycleLimitExceeded, DeadlineExceeded, ExpressionError, HoldfastError
 from holdfast.flows.acting import begin, end_timer, end_wait, go_round, next_items, stop, stop_child
 from holdfast.flows.expressions import Expression
@@ -35,14 +35,16 @@ MOST_ROUNDS_AT_ONCE: Final = 1_000
 class FlowRun(RunFace):
     """The books of one execution, and what it decides."""
 
-    __slots__ = ("_cycles", "_starting", "_unclear_now", "items")
+    __slots__ = ("_cycles", "_starting", "_unclear_edges", "_unclear_nodes", "items")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._starting: deque[str] = deque()
         self._cycles: list[str] = []
-        self._unclear_now: dict[str, str] = {}
+        self._unclear_edges: dict[int, str] = {}
         """What is new of `book.unclear`."""
+        self._unclear_nodes: dict[str, str] = {}
+        """Nodes that are about to start and whose own condition could not be evaluated."""
         self.progress.lasting = self.flow.lasting
         self.items: dict[str, list[Any]] = {}
         """The lists of fan-outs that run now."""
@@ -83,7 +85,8 @@ class FlowRun(RunFace):
 
     def finished(self, node: str, outcome: Outcome) -> None:
         """A node is decided. What it leads to starts; an uncaught failure may end the rest (K4)."""
-        settled = self.progress.finish(node, outcome, judge=self, policy=self.flow.definition.policy)
+        policy = self.flow.definition.policy
+        settled = self.progress.finish(node, outcome, judge=self, policy=policy, waiting=self._starting)
         self._starting.extend(settled.started)
         if settled.cancelled:
             self._stop(settled.cancelled)
@@ -98,17 +101,16 @@ class FlowRun(RunFace):
         """A cycle goes round once nothing that it runs again is active (K8)."""
         self._cycles.append(node)
 
-    def restart(self, target: str, rounds: int, limit: int) -> None:
+    def restart(self, target: str) -> None:
         """K8: a node and everything behind it run once more."""
-        settled = self.progress.restart(target, rounds=rounds, limit=limit, judge=self)
-        self._starting.extend(settled.started)
+        self._starting.extend(self.progress.restart(target, judge=self).started)
 
     def interrupt(self, reason: str, *, descendants: bool) -> None:
         """End this instance: nothing that is open goes on, and with `descendants` no child either."""
         if descendants:  # before the others: what a child has below it ends, too
             for number in list(self.book.children):
                 stop_child(self, number, reason, descendants=True)
-        self._stop(self.progress.cancel().cancelled)
+        self._cancel()
         self._end(ev.WorkflowCancelled(reason=reason))
 
     # ------------------------------------------------------------ deciding
@@ -130,14 +132,21 @@ class FlowRun(RunFace):
             self._complete()
 
     def _start(self, node: str) -> None:
-        unclear = self.book.unclear.pop(node, None)
         try:
-            if unclear is not None:
-                self._unclear_now.pop(node, None)
-                raise ExpressionError(unclear)
+            if self.book.unclear or self._unclear_edges or self._unclear_nodes:
+                self._refuse_if_unclear(node)
             begin(self, self.flow.nodes[node])
         except HoldfastError as error:
             self.failed(node, self._placed(node, error))
+
+    def _refuse_if_unclear(self, node: str) -> None:
+        """A condition that led here could not be evaluated: the node fails with the reason."""
+        if (why := self._unclear_nodes.pop(node, None)) is not None:
+            raise ExpressionError(why)
+        for at in self.flow.graph.incoming[node]:
+            why = self._unclear_edges.get(at) or self.book.unclear.get(at)
+            if why is not None and self.progress.edge(at) is EdgeState.TAKEN:
+                raise ExpressionError(why)
 
     def _go_round(self) -> bool:
         """Let one cycle go round, if there is one whose members are all at rest, and whose target has had its turn.
@@ -161,6 +170,10 @@ class FlowRun(RunFace):
         said = f"the cycle {node!r} went round {MOST_ROUNDS_AT_ONCE:,} times without waiting for anything"
         self.failed(node, CycleLimitExceeded(said))
 
+    def _cancel(self) -> None:
+        """Nothing that is open goes on."""
+        self._stop(self.progress.cancel(self._starting).cancelled)
+
     def _stop(self, nodes: Iterable[str]) -> None:
         """These were cancelled, and with them what was about to start."""
         self._starting.clear()
@@ -171,41 +184,37 @@ class FlowRun(RunFace):
     def _note_progress(self) -> None:
         changes = self.progress.take_changes()
         if changes is not None:
-            if self.book.unclear:
-                changes = self._with_unclear(changes)
+            if self._unclear_edges:  # those whose state is recorded may be asked again
+                unclear = {at: why for at, why in self._unclear_edges.items() if at in changes.taken}
+                self._unclear_edges = {}
+                changes = msgspec.structs.replace(changes, unclear=unclear)
+                self.book.note(changes)
             self.output.events.append(changes)
             self.output.key = self.progress.key
 
-    def _with_unclear(self, changes: fe.FlowAdvanced) -> fe.FlowAdvanced:
-        """What happened, with the conditions that could not be evaluated and whose nodes still wait."""
-        waiting = {node: why for node, why in self._unclear_now.items() if self.progress.digit(node) is Digit.PENDING}
-        self._unclear_now = {}
-        changes = msgspec.structs.replace(changes, unclear=waiting)
-        self.book.note(changes)
-        return changes
-
     def holds(self, edge: Edge) -> bool:
-        """Evaluate the condition of an edge."""
-        return self._is_true(self.flow.conditions[edge], edge.target)
+        """Evaluate the condition of an edge. One that cannot be evaluated lets its node start, and fail."""
+        at, condition = self.flow.conditions[edge]
+        found = self._judged(condition)
+        if isinstance(found, str):
+            self._unclear_edges[at] = found
+        return bool(found)
 
     def admits(self, activity: str) -> bool:
-        """Evaluate the condition of a node."""
+        """Evaluate the condition of a node. One that cannot be evaluated lets it start, and fail."""
         when = self.flow.nodes[activity].when
-        return when is None or self._is_true(when, activity)
+        found = when is None or self._judged(when)
+        if isinstance(found, str):
+            self._unclear_nodes[activity] = found
+        return bool(found)
 
-    def _is_true(self, condition: Expression, node: str) -> bool:
-        """Evaluate a condition. One that cannot be evaluated lets the node start, and fail with the reason."""
+    def _judged(self, condition: Expression) -> bool | str:
+        """What a condition says, or why it could not be evaluated."""
         try:
             value = evaluate(condition, self.values)
         except ExpressionError as error:
-            why = f"when: {error}"
-        else:
-            if isinstance(value, bool):
-                return value
-            why = f"when: {condition.text}: it must be true or false, not {value!r}"
-        if self.progress.digit(node) is Digit.PENDING:  # else it has begun already: `join: any`
-            self.book.unclear[node] = self._unclear_now[node] = why
-        return True
+            return f"when: {error}"
+        return value if isinstance(value, bool) else f"when: {condition.text}: it must be true or false, not {value!r}"
 
     def _placed(self, node: str, error: HoldfastError) -> HoldfastError:
         """The error, with where in the flow it happened."""
@@ -225,7 +234,7 @@ class FlowRun(RunFace):
         try:
             self._take_start(event)
         except HoldfastError as error:
-            self._stop(self.progress.cancel().cancelled)
+            self._cancel()
             self._fail(failure_payload(error))
             return
         self._starting.extend(self.progress.trigger(self).started)
@@ -282,7 +291,7 @@ class FlowRun(RunFace):
 
     def _cancel_requested(self, event: ev.CancelRequested, _: Place | None) -> None:
         if event.by_deadline:
-            self._stop(self.progress.cancel().cancelled)
+            self._cancel()
             self._fail(failure_payload(DeadlineExceeded(event.reason)))
         else:
             self.interrupt(event.reason, descendants=event.descendants)
@@ -298,7 +307,7 @@ class FlowRun(RunFace):
             uncaught = (
                 node
                 for node in self.book.errors
-                if node not in self.progress.caught and self.progress.digit(node) is Digit.ERRORED
+                if node not in self.progress.failures.caught and self.progress.digit(node) is Digit.ERRORED
             )
             self._fail(self.book.errors[next(uncaught)])
             return
@@ -329,7 +338,7 @@ _HOW: Final[dict[type[ev.Input], Callable[[FlowRun, Any, Place | None], None]]] 
     ev.EventReceived: FlowRun._event_received,  # noqa: SLF001
     ev.CancelRequested: FlowRun._cancel_requested,  # noqa: SLF001
     ev.ActivityYielded: FlowRun._unmoved,  # noqa: SLF001
-    ev.ChildStarted: FlowRun._unmoved,  # noqa: SLF001
+    ev.ChildStarted: FlowRun._answered,  # noqa: SLF001
     ev.ChildRefused: FlowRun._child_failed,  # noqa: SLF001
     ev.ChildCompleted: FlowRun._answered,  # noqa: SLF001
     ev.ChildFailed: FlowRun._child_failed,  # noqa: SLF001

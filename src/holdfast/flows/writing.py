@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 
 from holdfast.core.collation.graph import Join
 from holdfast.core.flow.definition import (
+    DEFAULT_CYCLE_LIMIT,
     After,
     AnyAction,
     Child,
@@ -22,7 +23,6 @@ from holdfast.core.flow.definition import (
     Wait,
 )
 from holdfast.core.flow.outcomes import Policy
-from holdfast.core.flow.progress import DEFAULT_CYCLE_LIMIT
 from holdfast.flows.documents import is_text
 from holdfast.flows.nodes import UNLIMITED
 from holdfast.flows.spans import is_span, show_span

@@ -1,12 +1,13 @@
 """Progress of a flow as values: each step gives a new state and leaves the one before it as it was."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 
-from holdfast.core.collation import CollationKey, Digit, Edge, Graph, Move
-from holdfast.core.flow.outcomes import EdgeState, FlowOutcome, Outcome, Policy
-from holdfast.core.flow.progress import DEFAULT_CYCLE_LIMIT, Progress, Settlement
+from holdfast.core.collation import CollationKey, Digit, Edge, Graph, Join, Move
+from holdfast.core.flow.events import FlowAdvanced
+from holdfast.core.flow.outcomes import EdgeState, Failed, FlowOutcome, Outcome, Policy
+from holdfast.core.flow.progress import Progress, Settlement
 
 Condition = Callable[[Edge], bool]
 
@@ -14,6 +15,11 @@ Condition = Callable[[Edge], bool]
 def always(_: object) -> bool:
     """The condition of what has none."""
     return True
+
+
+def never(_: object) -> bool:
+    """The condition of what never runs."""
+    return False
 
 
 class Asking:
@@ -58,7 +64,11 @@ class FlowState:
 
     @property
     def caught(self) -> set[str]:
-        return self._progress.caught
+        return self._progress.failures.caught
+
+    @property
+    def offered(self) -> set[str]:
+        return self._progress.failures.offered
 
     @property
     def is_complete(self) -> bool:
@@ -89,6 +99,13 @@ def settled_of(progress: Progress, settled: Settlement) -> Settled:
     return Settled(FlowState(progress), *map(tuple, settled))
 
 
+def changes_of(state: FlowState) -> FlowAdvanced:
+    """All that has happened, as it is recorded."""
+    changes = state.copy().take_changes()
+    assert changes is not None
+    return changes
+
+
 def trigger(graph: Graph, state: FlowState, condition: Condition = always) -> Settled:
     del graph
     progress = state.copy()
@@ -111,14 +128,35 @@ def finish(
     return settled_of(progress, settled)
 
 
-def restart_cycle(
-    graph: Graph, state: FlowState, target: str, *, rounds: int, limit: int = DEFAULT_CYCLE_LIMIT
-) -> Settled:
+def restart_cycle(graph: Graph, state: FlowState, target: str) -> Settled:
     del graph
     progress = state.copy()
-    settled = progress.restart(target, rounds=rounds, limit=limit)
+    settled = progress.restart(target)
     return settled_of(progress, settled)
 
 
 def flow_outcome(state: FlowState) -> FlowOutcome:
     return state.copy().outcome
+
+
+OOPS = Failed(("TooTired", "RuntimeError", "Exception"))
+
+
+def graph_of(*edges: str | Edge, any_joins: Iterable[str] = (), guarded: Iterable[str] = ()) -> Graph:
+    """Edges as `a->b`, or `a-!>b` for one that catches everything. The first source is the trigger."""
+    parsed = [edge if isinstance(edge, Edge) else _parse(edge) for edge in edges]
+    names = {end for edge in parsed for end in (edge.source, edge.target)}
+    joins = {name: Join.ANY if name in any_joins else Join.ALL for name in names}
+    return Graph.of(parsed[0].source, joins, parsed, guarded)
+
+
+def _parse(edge: str) -> Edge:
+    if "-!>" in edge:
+        source, target = edge.split("-!>")
+        return Edge(source, target, ("Exception",), has_condition=True)
+    source, target = edge.split("->")
+    return Edge(source, target, has_condition=True)
+
+
+def begin(graph: Graph, condition: Condition = always) -> Settled:
+    return trigger(graph, FlowState.new(graph), condition)

@@ -1,17 +1,17 @@
 """Edges, joins, failures and cycles of a flow, rule by rule (K3, K4, K5, K7, K8)."""
 
-from collections.abc import Iterable
-
 import pytest
 from tests.unit.core.flow_states import (
+    OOPS,
     Asking,
-    Condition,
     FlowState,
-    Settled,
     always,
+    begin,
+    changes_of,
     finish,
     flow_outcome,
-    restart_cycle,
+    graph_of,
+    never,
     trigger,
 )
 
@@ -28,31 +28,8 @@ from holdfast.core.flow.outcomes import (
     join_verdict,
     undecided_edge,
 )
-from holdfast.core.flow.progress import Progress
-from holdfast.errors import CycleLimitExceeded, IllegalMove, MalformedGraph, UnknownActivity, UnknownWord
-
-OOPS = Failed(("TooTired", "RuntimeError", "Exception"))
-
-
-def graph_of(*edges: str | Edge, any_joins: Iterable[str] = (), guarded: Iterable[str] = ()) -> Graph:
-    """Edges as `a->b`, or `a-!>b` for one that catches everything. The first source is the trigger."""
-    parsed = [edge if isinstance(edge, Edge) else _parse(edge) for edge in edges]
-    names = {end for edge in parsed for end in (edge.source, edge.target)}
-    joins = {name: Join.ANY if name in any_joins else Join.ALL for name in names}
-    return Graph.of(parsed[0].source, joins, parsed, guarded)
-
-
-def _parse(edge: str) -> Edge:
-    if "-!>" in edge:
-        source, target = edge.split("-!>")
-        return Edge(source, target, ("Exception",), has_condition=True)
-    source, target = edge.split("->")
-    return Edge(source, target, has_condition=True)
-
-
-def begin(graph: Graph, condition: Condition = always) -> Settled:
-    return trigger(graph, FlowState.new(graph), condition)
-
+from holdfast.core.flow.progress import Progress, Settlement
+from holdfast.errors import MalformedGraph, UnknownActivity, UnknownWord
 
 FOX = graph_of("quick->brown", "brown->fox", "fox->jumped", "fox->slept", "slept->ate")
 
@@ -113,11 +90,6 @@ def test_K3_joins_run_wait_or_skip(states: list[EdgeState], for_all: str, for_an
     counts = {"undecided": states.count(U), "taken": states.count(T), "failed": states.count(F)}
     assert join_verdict(Join.ALL, **counts) is JoinVerdict(for_all)
     assert join_verdict(Join.ANY, **counts) is JoinVerdict(for_any)
-
-
-def never(edge: Edge) -> bool:
-    del edge
-    return False
 
 
 def test_K3_K4_edges_are_decided_by_the_outcome_of_their_source() -> None:
@@ -290,85 +262,57 @@ def test_K4_fail_fast_spares_the_rest_when_the_failure_is_caught() -> None:
     assert (settled.started, settled.cancelled) == (("mend",), ())
 
 
-LOOP = graph_of("t->check", "check->again", "check->done", "t->side")
+def test_K4_a_failure_is_uncaught_if_its_handler_does_not_run() -> None:
+    """By its own condition, or because another parent failed, whichever comes first."""
+    graph = graph_of("t->a", "a-!>mend", guarded=["mend"])
+    progress = Progress(graph)
+    progress.trigger()
+    assert progress.finish("a", OOPS, judge=Asking(admits=never)).skipped == ["mend"]
+    assert (progress.failures.caught, progress.outcome) == (set(), FlowOutcome.ERROR)
+    graph = graph_of("t->a", "t->b", "b-!>other", "a-!>mend", "b->mend")
+    for order in (["a", "b"], ["b", "a"]):
+        state = begin(graph).state
+        for activity in order:
+            state = finish(graph, state, activity, OOPS).state
+        assert (state.caught, state.offered) == ({"b"}, set()), order
 
 
-def one_round(state: FlowState) -> FlowState:
-    """`check` completes, `again` is the cycle and is chosen; `done` is not."""
-    settled = finish(LOOP, state, "check", Completed(), condition=lambda edge: edge.target != "done")
-    assert settled.started == ("again",)
-    return finish(LOOP, settled.state, "again", Completed()).state
-
-
-def test_K8_a_cycle_runs_its_target_and_what_follows_five_times() -> None:
-    state = finish(LOOP, begin(LOOP).state, "side", Completed()).state
-    for rounds in range(5):
-        state = one_round(state)
-        settled = restart_cycle(LOOP, state, "check", rounds=rounds)
-        assert settled.started == ("check",)
-        assert settled.state.key.unpadded == "98966"  # again, check, done, side, t
-        state = settled.state
-    settled = finish(LOOP, state, "check", Completed(), condition=lambda edge: edge.target != "again")
-    assert (settled.started, settled.skipped) == (("done",), ("again",))
-    assert flow_outcome(finish(LOOP, settled.state, "done", Completed()).state) is FlowOutcome.COMPLETED
-
-
-def test_K8_a_cycle_waits_until_nothing_it_repeats_is_active() -> None:
-    state = finish(LOOP, begin(LOOP).state, "side", Completed()).state
-    settled = finish(LOOP, state, "check", Completed())  # `done` has started, too
-    state = finish(LOOP, settled.state, "again", Completed()).state
-    with pytest.raises(IllegalMove, match="'done' is started"):
-        restart_cycle(LOOP, state, "check", rounds=0)
-
-
-def test_K8_the_limit_ends_a_runaway_cycle() -> None:
-    state = one_round(finish(LOOP, begin(LOOP).state, "side", Completed()).state)
-    assert restart_cycle(LOOP, state, "check", rounds=999).started == ("check",)
-    with pytest.raises(CycleLimitExceeded, match="went round 1000 times"):
-        restart_cycle(LOOP, state, "check", rounds=1_000)
-
-
-def test_K8_a_failure_caught_in_one_round_does_not_excuse_one_in_the_next() -> None:
-    graph = graph_of("t->a", "a-!>again")
+def test_K4_a_failure_stays_caught_while_another_handler_of_it_runs_or_may() -> None:
+    graph = graph_of("t->a", "t->b", "a-!>mend", "a-!>other", "b->other")
     state = finish(graph, begin(graph).state, "a", OOPS).state
-    state = finish(graph, state, "again", Completed()).state
-    assert state.caught == {"a"}
-    assert restart_cycle(graph, state, "a", rounds=0).state.caught == set()
+    assert finish(graph, state, "b", OOPS).state.caught == {"a"}
+    read = Progress(graph)
+    read.restore(changes_of(finish(graph, begin(graph).state, "a", OOPS).state))
+    read.finish("b", OOPS)
+    assert read.failures.caught == {"a"}, "also when it was read from its history meanwhile"
 
 
-def test_K8_an_any_join_waits_for_the_new_round_although_an_outside_edge_once_enabled_it() -> None:
-    graph = graph_of("t->a", "t->out", "a->meet", "out->meet", any_joins=["meet"])
-    state = finish(graph, begin(graph).state, "out", Completed()).state
-    state = finish(graph, state, "a", Completed()).state
-    state = finish(graph, state, "meet", Completed()).state
-    settled = restart_cycle(graph, state, "a", rounds=0)
-    assert settled.started == ("a",)
-    assert finish(graph, settled.state, "a", Completed()).started == ("meet",)
+def test_K4_an_any_handler_that_turns_a_failure_away_has_not_caught_it_although_it_runs_later() -> None:
+    graph = graph_of("t->a", "t->b", "a-!>mend", "b->mend", any_joins=["mend"], guarded=["mend"])
+    progress = Progress(graph)
+    progress.trigger()
+    assert progress.finish("a", OOPS, judge=Asking(admits=never)) == Settlement([], [], ())
+    assert progress.finish("b", Completed()).started == ["mend"]
+    progress.finish("mend", Completed())
+    assert progress.outcome is FlowOutcome.ERROR
 
 
-def test_K8_an_outside_edge_that_is_still_undecided_may_enable_an_any_join_after_the_cycle() -> None:
-    graph = graph_of("t->a", "t->out", "a->meet", "out->meet", any_joins=["meet"])
-    state = finish(graph, begin(graph).state, "a", Completed()).state
-    state = finish(graph, state, "meet", Completed()).state
-    state = restart_cycle(graph, state, "a", rounds=0).state
-    settled = finish(graph, state, "a", Completed(), condition=never)
-    assert (settled.started, settled.skipped) == ((), ()), "`out` still runs and may enable it"
-    assert finish(graph, settled.state, "out", Completed()).started == ("meet",)
+def test_K4_fail_fast_cancels_the_rest_when_a_failure_escapes_its_handler() -> None:
+    graph = graph_of("t->a", "t->b", "t->c", "c->d", "a-!>mend", "b->mend", "b->next", guarded=["mend"])
+    progress = Progress(graph)
+    progress.trigger()
+    assert progress.finish("a", OOPS, policy=Policy.FAIL_FAST).cancelled == ()
+    settled = progress.finish("b", Completed(), judge=Asking(admits=never), policy=Policy.FAIL_FAST)
+    assert settled.cancelled == ["c", "d", "next"]
+    assert progress.key.rstrip("0") == "7673336", "a, b, c, d, mend, next, t: what did nothing yet is skipped"
 
 
-def test_K8_only_what_has_run_can_be_run_again() -> None:
-    with pytest.raises(IllegalMove, match="'check' has not run yet"):
-        restart_cycle(LOOP, FlowState.new(LOOP), "check", rounds=0)
-    with pytest.raises(IllegalMove, match="'t' has not run yet"):
-        restart_cycle(LOOP, begin(LOOP).state, "t", rounds=0)
-
-
-def test_K8_what_an_outside_failure_bars_is_skipped_again_at_once() -> None:
-    graph = graph_of("t->a", "t->out", "a->meet", "out->meet")
-    state = finish(graph, begin(graph).state, "out", OOPS).state
-    state = finish(graph, state, "a", Completed()).state
-    settled = restart_cycle(graph, state, "a", rounds=0)
-    assert (settled.started, settled.skipped) == (("a",), ("meet",))
+def test_K4_fail_fast_cancels_what_started_and_did_nothing_yet_as_if_it_had_not() -> None:
+    graph = graph_of("t->a", "t->b", "t->c")
+    progress = Progress(graph)
+    progress.trigger()
+    assert progress.finish("a", OOPS, policy=Policy.FAIL_FAST, waiting=["c"]).cancelled == ["b", "c"]
+    assert progress.key.rstrip("0") == "7736"  # a, b, c, t
 
 
 @pytest.mark.parametrize(

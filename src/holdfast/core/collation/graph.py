@@ -57,6 +57,8 @@ class Graph:
     """How many edges lead to each activity."""
     guarded: frozenset[str] = frozenset()
     """The activities with a condition of their own, asked when their join is satisfied."""
+    _reach: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]], compare=False, repr=False)
+    """What was found out about `reachable`."""
 
     @classmethod
     def of(
@@ -93,6 +95,8 @@ class Graph:
 
     def reachable(self, activity: str) -> frozenset[str]:
         """`activity` and everything behind it."""
+        if (known := self._reach.get(activity)) is not None:
+            return known
         if activity not in self.joins:
             raise UnknownActivity(f"there is no activity {activity!r}")
         found = {activity}
@@ -103,7 +107,8 @@ class Graph:
                 if target not in found:
                     found.add(target)
                     waiting.append(target)
-        return frozenset(found)
+        reach = self._reach[activity] = frozenset(found)
+        return reach
 
     def _refuse_cycles_and_strays(self) -> None:
         if self.incoming[self.trigger]:

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple, Never, TypeAlias, cast
 import msgspec
 
 from holdfast.core import events as ev
-from holdfast.core.collation.digits import Digit
 from holdfast.core.collation.dimensions import Dimension, item_dimension
 from holdfast.core.collation.graph import Graph
 from holdfast.core.collation.key import Roster
@@ -30,12 +29,14 @@ class Place(NamedTuple):
 
 
 class ChildPlace(NamedTuple):
-    """Where a child belongs, and whether anybody waits for it."""
+    """Where a child belongs, whether anybody waits for its end, and whether its id was chosen and may be taken."""
 
     node: str
     item: int
     id: str
     detached: bool
+    named: bool
+    round: int
 
 
 Handler: TypeAlias = Callable[["Book", Never], "Place | None"]
@@ -74,6 +75,7 @@ class Book:
         "rounds",
         "sent",
         "started",
+        "targets",
         "timers",
         "unclear",
         "waits",
@@ -92,12 +94,14 @@ class Book:
         self.children: dict[int, ChildPlace] = {}
         self.fan_outs: dict[str, FanOut] = {}
         self.rounds: dict[str, int] = {}
-        """How often each cycle went round."""
+        """How often each cycle went round, since one around it did."""
+        self.targets: dict[str, str] = {}
+        """Where each cycle that went round goes back to."""
         self.next_activity = self.next_timer = self.next_wait = self.next_child = self.sent = 0
         self.cancel_reason: str | None = None
         self.is_overdue = False
-        self.unclear: dict[str, str] = {}
-        """Nodes that wait and whose condition could not be evaluated, with the reason why they will fail."""
+        self.unclear: dict[int, str] = {}
+        """Edges that were taken because their condition could not be evaluated, with the reason."""
 
     def dimension(self, place: Place) -> Dimension:
         """K8: the round in which a node is, and its item."""
@@ -211,11 +215,32 @@ def _received(book: Book, event: ev.EventReceived) -> Place | None:
 
 def _child_scheduled(book: Book, event: ev.ChildScheduled) -> None:
     book.next_child = event.child + 1
-    book.children[event.child] = ChildPlace(event.node, event.item, event.id, event.detached)
+    number = book.progress.rounds.get(event.node, 0)
+    book.children[event.child] = ChildPlace(event.node, event.item, event.id, event.detached, event.named, number)
     if event.item != NO_ITEM:
         book.fan_outs[event.node].begun = event.item + 1
-        if event.detached:  # nobody waits for it: its id is the result
-            book.completed(Place(event.node, event.item), Payload(msgspec.Raw(msgspec.json.encode(event.id))))
+        if event.detached and not event.named:  # nobody waits for anything of it
+            book.completed(Place(event.node, event.item), _id_of(event))
+
+
+def _child_started(book: Book, event: ev.ChildStarted) -> Place | None:
+    """Nobody waits for the end of one that is detached: its id is the result."""
+    child = book.children.get(event.child)
+    place = None if child is None or not child.detached else _place_of(book, child)
+    if child is not None and place is not None:
+        book.completed(place, _id_of(child))
+    return place
+
+
+def _id_of(child: ChildPlace | ev.ChildScheduled) -> Payload:
+    return Payload(msgspec.Raw(msgspec.json.encode(child.id)))
+
+
+def _place_of(book: Book, child: ChildPlace) -> Place | None:
+    """Where an answer of a child belongs, if its node has not failed meanwhile."""
+    if child.round != book.progress.rounds.get(child.node, 0):
+        return None
+    return Place(child.node, child.item) if child.item == NO_ITEM or child.node in book.fan_outs else None
 
 
 def _child_asked_to_end(book: Book, event: ev.ChildAskedToEnd) -> None:
@@ -226,10 +251,10 @@ def _child_asked_to_end(book: Book, event: ev.ChildAskedToEnd) -> None:
 def _child_ended(book: Book, event: ev.ChildEnd) -> Place | None:
     """Its result is noted here; what it means that there is none, whoever reads this decides."""
     child = book.children.pop(event.child, None)
-    if child is None or child.detached or (child.item != NO_ITEM and child.node not in book.fan_outs):
+    if child is None or (child.detached and not (child.named and isinstance(event, ev.ChildRefused))):
         return None
-    place = Place(child.node, child.item)
-    if isinstance(event, ev.ChildCompleted):
+    place = _place_of(book, child)
+    if place is not None and isinstance(event, ev.ChildCompleted):
         book.completed(place, event.result)
     return place
 
@@ -249,15 +274,19 @@ def _node_failed(book: Book, event: fe.NodeFailed) -> None:
 
 def _cycle_restarted(book: Book, event: fe.CycleRestarted) -> None:
     book.rounds[event.node] = event.round
-    for node in book.progress.graph.reachable(event.target) & book.unclear.keys():
-        del book.unclear[node]
+    book.targets[event.node] = event.target
+    graph = book.progress.graph
+    again = graph.reachable(event.target)
+    for cycle, target in book.targets.items():  # those inside begin to count anew
+        if target != event.target and target in again:
+            book.rounds[cycle] = 0
+    for at in list(book.unclear):
+        if graph.edges[at].source in again:
+            del book.unclear[at]
 
 
 def _advanced(book: Book, event: fe.FlowAdvanced) -> None:
     book.unclear.update(event.unclear)
-    for node in book.unclear.keys() & event.digits.keys():
-        if event.digits[node] != Digit.PENDING.character:
-            del book.unclear[node]
 
 
 def _cancel_requested(book: Book, event: ev.CancelRequested) -> None:
@@ -282,6 +311,7 @@ _HOW: Final[dict[type[Event], Handler]] = {
     ev.EventWaitEnded: _wait_ended,
     ev.EventReceived: _received,
     ev.ChildScheduled: _child_scheduled,
+    ev.ChildStarted: _child_started,
     ev.ChildAskedToEnd: _child_asked_to_end,
     ev.ChildCompleted: _child_ended,
     ev.ChildFailed: _child_ended,

@@ -15,12 +15,13 @@ import msgspec
 
 from holdfast.core.collation.graph import Edge, Graph, Join
 from holdfast.core.flow.outcomes import Policy
-from holdfast.core.flow.progress import DEFAULT_CYCLE_LIMIT
 
 Template: TypeAlias = object
 Span: TypeAlias = int | str
 HASH_DIGITS: Final = 32
 MOST_NODES: Final = 1_000
+DEFAULT_CYCLE_LIMIT: Final = 1_000
+"""K8: how often a cycle goes round before it is taken for a runaway."""
 
 
 class RetryRules(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -6,15 +6,18 @@ from holdfast.core.event import Event, Payload
 class FlowAdvanced(Event, frozen=True, tag="flow_advanced"):
     """Digits that moved, with the edges that were decided and will be asked again (K3). See `flow.progress`.
 
-    `unclear` has nodes that still wait and whose condition could not be evaluated: they fail when they start, so.
+    `offered`, `caught` and `escaped` say what became of failures that an error edge took to a node (K4). `unclear` has
+    edges whose condition could not be evaluated, with the reason: their node fails with it when it starts.
     """
 
     digits: dict[str, str]
     taken: tuple[int, ...] = ()
     dead: tuple[int, ...] = ()
     failed: tuple[int, ...] = ()
+    offered: tuple[str, ...] = ()
     caught: tuple[str, ...] = ()
-    unclear: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it
+    escaped: tuple[str, ...] = ()
+    unclear: dict[int, str] = {}  # noqa: RUF012 - msgspec copies it
 
 
 class NodeFailed(Event, frozen=True, tag="node_failed"):

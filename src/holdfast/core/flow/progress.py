@@ -1,6 +1,6 @@
 """How far a flow is, and which activities start and which are skipped after one has finished (K2-K5, K8).
 
-A `Progress` has the digits, the state of every edge, and the failures that an error edge caught. `finish` takes the
+A `Progress` has the digits, the state of every edge, and the failures that are caught. `finish` takes the
 outcome of one activity and follows everything that comes from it: the edges it decides, the joins they satisfy, and
 the skips that spread, each node once. What it costs grows with the edges it decides, not with the flow. The caller
 commits all of it together or not at all.
@@ -10,12 +10,15 @@ read from its history without deciding anything again.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from holdfast.core.collation.digits import FINISHED, LEGAL_MOVES, MEANING, OPEN, Digit, Move
-from holdfast.core.collation.graph import Edge, Graph, Join
+from holdfast.core.collation.graph import Graph, Join
 from holdfast.core.collation.key import Roster
+from holdfast.core.flow.edges import Edges
 from holdfast.core.flow.events import FlowAdvanced
+from holdfast.core.flow.failures import Failures, Handling
+from holdfast.core.flow.judge import ALWAYS, Judge
 from holdfast.core.flow.outcomes import (
     MOVE_OF,
     Completed,
@@ -25,41 +28,10 @@ from holdfast.core.flow.outcomes import (
     Outcome,
     Policy,
     Released,
-    join_verdict,
     undecided_edge,
 )
 from holdfast.core.words import word
-from holdfast.errors import CycleLimitExceeded, IllegalMove
-
-DEFAULT_CYCLE_LIMIT: Final = 1_000
-"""K8: how often a cycle goes round before it is taken for a runaway."""
-
-
-class Judge(Protocol):
-    """Evaluates conditions, where there are any and it matters."""
-
-    def holds(self, edge: Edge) -> bool:
-        """Whether an edge is taken that its source would otherwise take. Asked only of edges that have a condition."""
-        ...
-
-    def admits(self, activity: str) -> bool:
-        """Whether a node runs whose join is satisfied. Asked only of those that the graph calls guarded."""
-        ...
-
-
-class Always:
-    """Every condition holds."""
-
-    def holds(self, edge: Edge) -> bool:
-        del edge
-        return True
-
-    def admits(self, activity: str) -> bool:
-        del activity
-        return True
-
-
-ALWAYS: Final = Always()
+from holdfast.errors import IllegalMove
 
 _CODE: Final = {digit: ord(digit.character) for digit in Digit}
 _DIGIT: Final = {code: digit for digit, code in _CODE.items()}
@@ -89,18 +61,13 @@ class Progress:
     """How far one flow is. `rounds` has, for each activity that a cycle ran again, how often that was."""
 
     __slots__ = (
-        "_caught_now",
         "_changed",
         "_digits",
         "_edges",
-        "_failed",
         "_open",
         "_padding",
         "_positions",
-        "_settled",
-        "_taken",
-        "_undecided",
-        "caught",
+        "failures",
         "graph",
         "lasting",
         "roster",
@@ -114,14 +81,9 @@ class Progress:
         self._padding = roster.padding
         self._open = count = len(roster.activities)
         self._digits = bytearray(_PENDING_BYTE * count)
-        self._edges = [_UNDECIDED] * len(graph.edges)
-        self._undecided = graph.indegrees.copy()
-        self._taken: dict[str, int] = {}
-        self._failed: dict[str, int] = {}
+        self._edges = Edges(graph)
         self._changed: dict[str, str] = {}
-        self._settled: list[int] = []
-        self._caught_now: list[str] = []
-        self.caught: set[str] = set()
+        self.failures = Failures(graph, self._edges, self._digits, self._positions)
         self.rounds: dict[str, int] = {}
         self.lasting: frozenset[int] = frozenset()
         """Edges into the reach of a cycle from outside (K8): what they say counts again in every round."""
@@ -139,7 +101,7 @@ class Progress:
 
     def edge(self, at: int) -> EdgeState:
         """The state of one edge of the graph."""
-        return self._edges[at]
+        return self._edges.states[at]
 
     @property
     def is_complete(self) -> bool:
@@ -153,7 +115,7 @@ class Progress:
             return FlowOutcome.ACTIVE
         errored = _CODE[Digit.ERRORED]
         positions = self._positions
-        if self._digits.count(errored) > sum(self._digits[positions[each]] == errored for each in self.caught):
+        if self._digits.count(errored) > sum(self._digits[positions[each]] == errored for each in self.failures.caught):
             return FlowOutcome.ERROR
         return FlowOutcome.COMPLETED
 
@@ -175,8 +137,12 @@ class Progress:
         *,
         judge: Judge = ALWAYS,
         policy: Policy | str = Policy.DRAIN,
+        waiting: Collection[str] = (),
     ) -> Settlement:
-        """One activity is decided: move its digit, decide its edges, and follow what they lead to."""
+        """One activity is decided: move its digit, decide its edges, and follow what they lead to.
+
+        `waiting` are those that have started and did nothing yet, in case that an uncaught failure cancels all.
+        """
         kind = type(outcome)
         before = self._digits[self.roster.position(activity)]
         after = _FINISH[kind].get(before)
@@ -185,21 +151,27 @@ class Progress:
         self._set(activity, after)
         if type(policy) is not Policy:
             policy = word(Policy, policy, "policy of a flow")
-        if policy is Policy.DRAIN or kind is Completed or kind is Released:
-            return self._follow(activity, outcome, judge)
         targets = self._decide_edges(activity, outcome, judge)
-        return self._settle(targets, judge) if activity in self.caught else self.cancel()
+        if policy is Policy.DRAIN:
+            return self._settle(targets, judge)
+        if kind is not Completed and kind is not Released and activity not in self.failures.now:
+            return self.cancel(waiting)
+        settled = self._settle(targets, judge)
+        has_escaped = Handling.ESCAPED in self.failures.now.values()
+        return self.cancel((*waiting, *settled.started)) if has_escaped else settled
 
-    def cancel(self) -> Settlement:
-        """Cancel whatever is not decided yet (9 -> 3, 8 -> 7, 5 -> 7)."""
+    def cancel(self, waiting: Collection[str] = ()) -> Settlement:
+        """Cancel whatever is not decided yet (9 -> 3, 8 -> 7, 5 -> 7), `waiting` as if they had not started."""
+        for activity in waiting:
+            self._set(activity, _PENDING)
         cancelled: list[str] = []
         for activity, at in self._positions.items():
             if self._digits[at] in _OPEN:
                 self.move(activity, Move.CANCEL)
                 cancelled.append(activity)
-        for at, state in enumerate(self._edges):
+        for at, state in enumerate(self._edges.states):
             if state is _UNDECIDED:
-                self._decide(at, _DEAD)
+                self._edges.decide(at, _DEAD)
         return Settlement(cancelled=cancelled)
 
     def is_active_behind(self, target: str, *, besides: Collection[str] = ()) -> bool:
@@ -207,15 +179,8 @@ class Progress:
         active = (Digit.STARTED, Digit.PAUSED)
         return any(self.digit(each) in active for each in self.graph.reachable(target) if each not in besides)
 
-    def restart(
-        self, target: str, *, rounds: int, limit: int = DEFAULT_CYCLE_LIMIT, judge: Judge = ALWAYS
-    ) -> Settlement:
-        """K8: run `target` and everything behind it again, in the next dimension.
-
-        `rounds` says how often the cycle went round before.
-        """
-        if rounds >= limit:
-            raise CycleLimitExceeded(f"the cycle to {target!r} went round {rounds} times, which is its limit")
+    def restart(self, target: str, *, judge: Judge = ALWAYS) -> Settlement:
+        """K8: run `target` and everything behind it again, in the next dimension."""
         if target == self.graph.trigger or self.digit(target) is Digit.PENDING:
             raise IllegalMove(f"{target!r} has not run yet, so a cycle cannot run it again")
         members = self.reset(target)
@@ -240,12 +205,16 @@ class Progress:
         for activity in members:
             self._set(activity, _PENDING)
             self.rounds[activity] = number
-            self.caught.discard(activity)
+            self.failures.forget(activity)
         for at, edge in enumerate(self.graph.edges):
             if edge.source in members:
-                self._decide(at, _UNDECIDED)
-            elif self._edges[at] is _TAKEN and edge.target in members and self.graph.joins[edge.target] is Join.ANY:
-                self._decide(at, _DEAD)
+                self._edges.decide(at, _UNDECIDED)
+            elif (
+                self._edges.states[at] is _TAKEN
+                and edge.target in members
+                and self.graph.joins[edge.target] is Join.ANY
+            ):
+                self._edges.decide(at, _DEAD)
         return members
 
     # ------------------------------------------------------------ the record of it
@@ -255,23 +224,30 @@ class Progress:
 
         Edges count while their target still waits, and where a cycle may make it wait again.
         """
-        if not self._changed and not self._settled:
+        settled, states = self._edges.settled, self._edges.states
+        if not self._changed and not settled:
             return None
         digits, positions, edges = self._digits, self._positions, self.graph.edges
         taken: list[int] = []
         dead: list[int] = []
         failed: list[int] = []
-        for at in self._settled:
-            state = self._edges[at]
+        for at in settled:
+            state = states[at]
             if state is not _UNDECIDED and (digits[positions[edges[at].target]] == _PENDING or at in self.lasting):
                 (taken if state is _TAKEN else dead if state is _DEAD else failed).append(at)
-        changed, caught = self._changed, self._caught_now
-        self._changed, self._settled = {}, []
-        if not taken and not dead and not failed and not caught:
+        changed, handled = self._changed, self.failures.now
+        self._changed, self._edges.settled = {}, []
+        if not taken and not dead and not failed and not handled:
             return FlowAdvanced(digits=changed)  # so it is in a chain
-        self._caught_now = []
+        self.failures.now = {}
         return FlowAdvanced(
-            digits=changed, taken=tuple(taken), dead=tuple(dead), failed=tuple(failed), caught=tuple(caught)
+            digits=changed,
+            taken=_once(taken),
+            dead=_once(dead),
+            failed=_once(failed),
+            offered=tuple(each for each, how in handled.items() if how is Handling.OFFERED),
+            caught=tuple(each for each, how in handled.items() if how is Handling.CAUGHT),
+            escaped=tuple(each for each, how in handled.items() if how is Handling.ESCAPED),
         )
 
     def restore(self, changes: FlowAdvanced) -> None:
@@ -280,9 +256,15 @@ class Progress:
             self._set(activity, ord(digit))
         for states, now in ((changes.taken, _TAKEN), (changes.dead, _DEAD), (changes.failed, _FAILED)):
             for at in states:
-                self._decide(at, now)
-        self.caught.update(changes.caught)
-        self._changed, self._settled, self._caught_now = {}, [], []
+                self._edges.decide(at, now)
+        for activities, how in (
+            (changes.offered, Handling.OFFERED),
+            (changes.caught, Handling.CAUGHT),
+            (changes.escaped, Handling.ESCAPED),
+        ):
+            for activity in activities:
+                self.failures.note(activity, how)
+        self._changed, self._edges.settled, self.failures.now = {}, [], {}
 
     # ------------------------------------------------------------ inside
 
@@ -317,7 +299,7 @@ class Progress:
             edge = edges[at]
             targets.append(edge.target)
             if went_well and edge.is_plain:
-                self._decide(at, _TAKEN)
+                self._edges.decide(at, _TAKEN)
                 continue
             state = undecided_edge(edge, outcome)
             if state is _TAKEN:
@@ -330,64 +312,56 @@ class Progress:
                     else:
                         chosen = True
                 if state is _TAKEN and edge.is_error_edge:
-                    self.caught.add(activity)
-                    self._caught_now.append(activity)
-            self._decide(at, state)
+                    self.failures.offer(activity, edge.target)
+            self._edges.decide(at, state)
         for at in defaults:
-            self._decide(at, _DEAD if chosen else _TAKEN)
+            self._edges.decide(at, _DEAD if chosen else _TAKEN)
         return targets
-
-    def _decide(self, at: int, state: EdgeState) -> None:
-        before = self._edges[at]
-        if before is state:
-            return
-        self._edges[at] = state
-        self._settled.append(at)
-        target = self.graph.edges[at].target
-        self._undecided[target] += (state is _UNDECIDED) - (before is _UNDECIDED)
-        if state is _TAKEN or before is _TAKEN:
-            self._taken[target] = self._taken.get(target, 0) + (1 if state is _TAKEN else -1)
-        if state is _FAILED or before is _FAILED:
-            self._failed[target] = self._failed.get(target, 0) + (1 if state is _FAILED else -1)
-
-    def _verdict(self, activity: str) -> JoinVerdict:
-        return join_verdict(
-            self.graph.joins[activity],
-            undecided=self._undecided[activity],
-            taken=self._taken.get(activity, 0),
-            failed=self._failed.get(activity, 0),
-        )
 
     def _settle(self, candidates: list[str], judge: Judge) -> Settlement:
         """Follow decided edges to the nodes they start or skip, until nothing more follows. Each node moves once."""
         started: list[str] = []
         skipped: list[str] = []
-        digits, positions, guarded = self._digits, self._positions, self.graph.guarded
+        digits, positions, guarded, failures = self._digits, self._positions, self.graph.guarded, self.failures
         for activity in candidates:  # which grows while it is gone through
             at = positions[activity]
             if digits[at] != _PENDING:
                 continue
-            verdict = self._verdict(activity)
+            verdict = self._edges.verdict(activity)
             if verdict is _RUN and activity in guarded and not judge.admits(activity):
                 verdict = self._turn_away(activity)
             if verdict is _RUN:
                 digits[at] = _STARTED  # legal, as it is pending, and as open as before
                 self._changed[activity] = _STARTED_TEXT
                 started.append(activity)
+                if failures.offered:
+                    failures.catch(activity)
             elif verdict is _SKIP:
                 self.move(activity, Move.SKIP)
                 skipped.append(activity)
+                if failures.offered:
+                    failures.let_escape(activity)
                 for leaving in self.graph.outgoing[activity]:
-                    self._decide(leaving, _DEAD)
+                    self._edges.decide(leaving, _DEAD)
                     candidates.append(self.graph.edges[leaving].target)
         return Settlement(started, skipped)
 
     def _turn_away(self, activity: str) -> JoinVerdict:
-        """The condition of a node does not hold: the edges that led to it are dead, and another may still come."""
+        """The condition of a node does not hold: it is skipped, or waits for another edge that may still come.
+
+        The edges of an `all` join keep what they say: if the node is in a cycle, they are asked again (K8).
+        """
+        if self.graph.joins[activity] is Join.ALL:
+            return _SKIP
         for at in self.graph.incoming[activity]:
-            if self._edges[at] is _TAKEN:
-                self._decide(at, _DEAD)
-        return self._verdict(activity)
+            if self._edges.states[at] is _TAKEN:
+                self._edges.decide(at, _DEAD)
+        self.failures.let_escape(activity)
+        return self._edges.verdict(activity)
+
+
+def _once(edges: list[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(edges))
 
 
 def _illegal(activity: str, before: int, move: Move) -> IllegalMove:

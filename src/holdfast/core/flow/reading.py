@@ -24,8 +24,9 @@ class NodeReading:
         self.digit = book.progress.digit(node.id)
         self.dimension = book.dimension(Place(node.id))
         """The round in which it is (K8)."""
-        self.caught = node.id in book.progress.caught
-        """Whether its failure was."""
+        failures = book.progress.failures
+        self.caught = node.id in failures.caught or node.id in failures.offered
+        """Whether its failure was, or may still be."""
         self.output = book.outputs.get(node.id)
         self.failure = book.errors.get(node.id) if self.digit is Digit.ERRORED else None
         self.count: int | None = None

@@ -168,8 +168,7 @@ class Simulation:
         if result != job.expected and not (result == CANCELLED and job.may_be_cancelled):
             self.report.violations.append(f"{job.id} gave {result!r}, expected {job.expected!r}")
         try:
-            if not job.workflow.is_flow:  # a flow has no code: its books are read, and nothing is done again
-                self._replayer.replay(await handle.export_history())
+            self._replayer.replay(await handle.export_history())
         except HistoryMismatch as difference:  # invariant 14: from nothing, the same commands
             self.report.violations.append(f"{job.id} is not what its code does: {difference}")
         if job.kept is not None and not job.kept(result, state := await handle.state()):

@@ -1,0 +1,44 @@
+"""What the edges of a flow say (K3): the state of each, and for each activity how many are in which."""
+
+from holdfast.core.collation.graph import Graph
+from holdfast.core.flow.outcomes import EdgeState, JoinVerdict, join_verdict
+
+_UNDECIDED, _TAKEN, _FAILED = EdgeState.UNDECIDED, EdgeState.TAKEN, EdgeState.FAILED
+
+
+class Edges:
+    """The edges of one flow. Whether a join is satisfied is known without a look at them."""
+
+    __slots__ = ("_edges", "_failed", "_joins", "_taken", "_undecided", "settled", "states")
+
+    def __init__(self, graph: Graph) -> None:
+        self._edges, self._joins = graph.edges, graph.joins
+        self.states = [_UNDECIDED] * len(graph.edges)
+        self.settled: list[int] = []
+        """Those that changed since somebody emptied this."""
+        self._undecided = graph.indegrees.copy()
+        self._taken: dict[str, int] = {}
+        self._failed: dict[str, int] = {}
+
+    def decide(self, at: int, state: EdgeState) -> None:
+        """Put an edge into a state."""
+        before = self.states[at]
+        if before is state:
+            return
+        self.states[at] = state
+        self.settled.append(at)
+        target = self._edges[at].target
+        self._undecided[target] += (state is _UNDECIDED) - (before is _UNDECIDED)
+        if state is _TAKEN or before is _TAKEN:
+            self._taken[target] = self._taken.get(target, 0) + (1 if state is _TAKEN else -1)
+        if state is _FAILED or before is _FAILED:
+            self._failed[target] = self._failed.get(target, 0) + (1 if state is _FAILED else -1)
+
+    def verdict(self, activity: str) -> JoinVerdict:
+        """Whether an activity runs, is skipped, or waits."""
+        return join_verdict(
+            self._joins[activity],
+            undecided=self._undecided[activity],
+            taken=self._taken.get(activity, 0),
+            failed=self._failed.get(activity, 0),
+        )
