@@ -128,6 +128,20 @@ output: "inner.output"
         assert "'more' went round 2 times" in str(error)
 
 
+@played
+async def test_K8_two_cycles_to_one_activity_do_not_set_each_other_back() -> None:
+    text = """
+activities:
+  start: {trigger: true}
+  work:  {run: tally, input: ["'work'"], after: start}
+  odd:   {cycle: work, after: {work: {when: "work.output % 2 == 1 && work.output < 20"}}, limit: 3}
+  even:  {cycle: work, after: {work: {when: "work.output % 2 == 0 && work.output < 20"}}, limit: 3}
+"""
+    async with staged(text) as stage:
+        assert isinstance(await stage.failure(), CycleLimitExceeded)
+        assert stage.troupe.count("work") == 7
+
+
 CHILDREN = """
 activities:
   start: {{trigger: true}}

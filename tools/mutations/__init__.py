@@ -11,12 +11,13 @@ from tools.mutations.at_once import MANY_AT_ONCE
 from tools.mutations.children import CHILDREN
 from tools.mutations.connections import CONNECTIONS
 from tools.mutations.deadlines import DEADLINES
+from tools.mutations.graphs import GRAPHS
 from tools.mutations.ids import IDS
 from tools.mutations.messages import MESSAGES
 from tools.mutations.mutant import Mutant
 from tools.mutations.running import CLIENT, REPLAY, RUNTIME
 from tools.mutations.storage import STATEMENTS, STORE
-from tools.mutations.streams import FLOWS
+from tools.mutations.streams import KEPT_AND_STREAMED
 from tools.mutations.workers import WORKERS
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -26,7 +27,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + STORE
     + IDS
     + MESSAGES
-    + FLOWS
+    + KEPT_AND_STREAMED
+    + GRAPHS
     + ASKING
     + DEADLINES
     + CHILDREN

@@ -12,7 +12,7 @@ LIVE_UNIT: Final = "tests/unit/runtime/test_live.py"
 CONTINUED: Final = "tests/scenarios/test_continue_as_new.py"
 AUDIT: Final = "tests/scenarios/test_verify_streams.py"
 
-FLOWS: Final = (
+KEPT_AND_STREAMED: Final = (
     in_sql("values of an attempt that was asked to stop count", "L9", "enter_responses", "+state = 'RUNNING'", "1"),
     in_sql("values of somebody else count", "L13", "enter_responses", "owner = ?9", "?9 IS NOT NULL"),
     in_sql("the same values count twice", "L11", "enter_responses", "ledger / 1000000 = ?10", "?10"),

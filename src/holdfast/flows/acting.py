@@ -178,9 +178,7 @@ def _start_child(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own)
             detached=action.detached,
         )
     )
-    if (
-        action.detached and not chosen and place.item == NO_ITEM
-    ):  # nobody waits for anything of it: its id is the output
+    if action.detached and not chosen and place.item == NO_ITEM:  # nobody waits for anything: its id is the output
         _complete(run, place.node, _encode(child_id))
         run.finished(place.node, COMPLETED)
 

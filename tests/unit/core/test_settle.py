@@ -281,10 +281,16 @@ def test_K4_a_failure_stays_caught_while_another_handler_of_it_runs_or_may() -> 
     graph = graph_of("t->a", "t->b", "a-!>mend", "a-!>other", "b->other")
     state = finish(graph, begin(graph).state, "a", OOPS).state
     assert finish(graph, state, "b", OOPS).state.caught == {"a"}
+    graph = graph_of("t->a", "t->b", "t->c", "a-!>mend", "c->mend", "a-!>other", "b->other")
+    state = finish(graph, begin(graph).state, "a", OOPS).state
     read = Progress(graph)
-    read.restore(changes_of(finish(graph, begin(graph).state, "a", OOPS).state))
-    read.finish("b", OOPS)
-    assert read.failures.caught == {"a"}, "also when it was read from its history meanwhile"
+    read.restore(changes_of(state))  # also when it was read from its history meanwhile
+    for progress in (state.copy(), read):
+        assert progress.failures.offered == {"a"}
+        assert progress.finish("b", OOPS).skipped == ["other"]
+        assert progress.failures.offered == {"a"}
+        assert progress.finish("c", Completed()).started == ["mend"]
+        assert (progress.failures.caught, progress.failures.offered) == ({"a"}, set())
 
 
 def test_K4_an_any_handler_that_turns_a_failure_away_has_not_caught_it_although_it_runs_later() -> None:

@@ -206,15 +206,12 @@ class Progress:
             self._set(activity, _PENDING)
             self.rounds[activity] = number
             self.failures.forget(activity)
+        edges, joins = self._edges, self.graph.joins
         for at, edge in enumerate(self.graph.edges):
             if edge.source in members:
-                self._edges.decide(at, _UNDECIDED)
-            elif (
-                self._edges.states[at] is _TAKEN
-                and edge.target in members
-                and self.graph.joins[edge.target] is Join.ANY
-            ):
-                self._edges.decide(at, _DEAD)
+                edges.decide(at, _UNDECIDED)
+            elif edges.states[at] is _TAKEN and edge.target in members and joins[edge.target] is Join.ANY:
+                edges.decide(at, _DEAD)
         return members
 
     # ------------------------------------------------------------ the record of it
