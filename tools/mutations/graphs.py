@@ -105,8 +105,8 @@ GRAPHS: Final = (
         "core/flow/progress",
         "            offered=tuple(each for each, how in handled.items() if how is Handling.OFFERED),\n",
         "",
+        SETTLE,
         MODEL,
-        BOOK,
     ),
     in_python(
         "a caught failure excuses one of the next round",
