@@ -1,32 +1,14 @@
-"""Sample workflows for the crash tests. Every body leaves a line in a file, so that runs can be counted.
-
-As a program: ``python -m tests.crash.apps STORE WORKFLOW BODIES [POINT K]`` starts (or finds) the instance "it" and
-finishes it; with a point and a number it kills itself by SIGKILL exactly before or after its commit number K.
-"""
+"""Sample workflows for the crash tests, and a program that runs one of them (`tests.crash.program`)."""
 
 import asyncio
 import contextlib
-import os
-import signal
-import sys
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
+from tests.crash.program import KillAt, ran, run_program
+
 import holdfast as hf
-from holdfast.runtime.faults import FaultPoint
 from holdfast.runtime.surroundings import Surroundings
-from holdfast.storage.contract import Member
-
-BODIES = "HOLDFAST_TEST_BODIES"
-
-
-def ran(what: str) -> None:
-    """One line for each run of a body, in one write, so that lines of several processes never mix."""
-    descriptor = os.open(os.environ[BODIES], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(descriptor, f"{what}\n".encode())
-    os.close(descriptor)
-
 
 CONTINUED_UNTIL = 3
 
@@ -287,21 +269,6 @@ WORKFLOWS = {workflow.name: workflow for workflow in (sequence, fan_out, timers)
 ACTIVITIES: list[hf.Activity[..., Any]] = [step, flaky, blocking, resuming, restarting]
 
 
-class KillAt:
-    """Ends the process at a commit."""
-
-    def __init__(self, point: str, number: int) -> None:
-        self._point = point
-        self._left = number
-
-    def __call__(self, point: FaultPoint, members: Sequence[Member]) -> None:
-        del members
-        if point == self._point:
-            self._left -= 1
-            if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Surroundings(fault_hook=hook)
     workflows: list[hf.Workflow[..., Any]] = [
@@ -323,12 +290,4 @@ async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
 
 
 def main() -> None:
-    store, workflow, bodies, *fault = sys.argv[1:]
-    os.environ[BODIES] = bodies
-    hook = KillAt(fault[0], int(fault[1])) if fault else None
-    result = asyncio.run(finish(store, workflow, hook))
-    Path(bodies).with_suffix(".result").write_text(repr(result), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    run_program(finish)

@@ -1,12 +1,11 @@
-"""Sample flows for the crash tests: ``python -m tests.crash.flow_apps STORE FLOW BODIES [POINT K]``, as `apps`."""
+"""Sample flows for the crash tests, and a program that runs one of them (`tests.crash.program`)."""
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
-from tests.crash.apps import BODIES, KillAt, ran
+from tests.crash.program import BODIES, KillAt, ran, run_program
 
 import holdfast as hf
 from holdfast.runtime.surroundings import Surroundings
@@ -183,12 +182,4 @@ async def finish(store: str, flow: str, hook: KillAt | None) -> object:
 
 
 def main() -> None:
-    store, flow, bodies, *fault = sys.argv[1:]
-    os.environ[BODIES] = bodies
-    hook = KillAt(fault[0], int(fault[1])) if fault else None
-    result = asyncio.run(finish(store, flow, hook))
-    Path(bodies).with_suffix(".result").write_text(repr(result), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    run_program(finish)

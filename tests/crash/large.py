@@ -1,10 +1,6 @@
-"""A workflow with large inputs, killed by SIGKILL at a commit: ``python -m tests.crash.large STORE [POINT K]``."""
+"""A workflow with large inputs, and a program that runs it (`tests.crash.program`)."""
 
-import asyncio
-import sys
-from pathlib import Path
-
-from tests.crash.apps import KillAt
+from tests.crash.program import KillAt, run_program
 
 import holdfast as hf
 from holdfast.runtime.surroundings import Surroundings
@@ -24,13 +20,11 @@ async def measures(text: str) -> int:
     return await measure(text) + await measure(text) + await measure(text + "y")
 
 
-async def finish(store: str, hook: KillAt | None) -> int:
+async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Surroundings(fault_hook=hook)
     async with hf.Engine(store, workflows=[measures], activities=[measure], surroundings=world) as engine:
-        return await engine.run(measures, TEXT, id="it")
+        return await engine.run(workflow, TEXT, id="it")
 
 
-if __name__ == "__main__":
-    path, *fault = sys.argv[1:]
-    result = asyncio.run(finish(path, KillAt(fault[0], int(fault[1])) if fault else None))
-    Path(path).with_suffix(".result").write_text(str(result), encoding="utf-8")
+def main() -> None:
+    run_program(finish)

@@ -10,7 +10,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from tests.crash.apps import ACTIVITIES, BODIES, WORKFLOWS, sequence
+from tests.crash.apps import ACTIVITIES, WORKFLOWS, sequence
+from tests.crash.program import BODIES
 from tests.crash.worker import say
 
 import holdfast as hf

@@ -1,40 +1,21 @@
 """Death by SIGKILL before and after every commit of the sample workflows, in real processes; others finish them."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.crash.apps import BODIES, EXPECTED, STATES, finish
-from tests.scenarios.kinds import named
+from tests.crash.apps import EXPECTED, STATES, finish
+from tests.crash.killed import was_killed
+from tests.crash.program import BODIES
 from tests.scenarios.support import check_tables, history_of, rows, together
 
 from holdfast.audit import audit
 from holdfast.core.events import ActivityCompleted, Started
 from holdfast.runtime.faults import FaultPoint
 
-ROOT = Path(__file__).parents[2]
+APPS = "tests.crash.apps"
 MOST_COMMITS = 60
-PROCESS_SECONDS = 30
 pytestmark = pytest.mark.slow
-
-
-def run(store: Path, workflow: str, bodies: Path, *fault: str) -> int:
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.crash.apps", named(store), workflow, str(bodies), *fault],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=PROCESS_SECONDS,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-    assert "database is locked" not in ended.stderr
-    return ended.returncode
 
 
 def check(store: Path, workflow: str, bodies: Path, deaths: int) -> None:
@@ -71,7 +52,7 @@ def test_L13_a_crash_at_every_commit_boundary_leaves_one_result_of_every_step(
 ) -> None:
     for at in range(1, MOST_COMMITS):
         store, bodies = tmp_path / f"{at}.db", tmp_path / f"{at}.bodies"
-        died = run(store, workflow, bodies, point, str(at)) != 0
+        died = was_killed(APPS, store, workflow, point, at)
         if died:  # a fresh engine finishes it, here: a second process for each would double the time
             monkeypatch.setenv(BODIES, str(bodies))
             result = together(finish(str(store), workflow, None))
@@ -88,7 +69,7 @@ def test_L13_a_second_crash_during_recovery_changes_nothing_either(tmp_path: Pat
     for at in (1, 3):
         store, bodies = tmp_path / f"{at}.db", tmp_path / f"{at}.bodies"
         faults = [(FaultPoint.AFTER_COMMIT, 2), (FaultPoint.BEFORE_COMMIT, at), (FaultPoint.AFTER_COMMIT, at)]
-        deaths = sum(run(store, workflow, bodies, point.value, str(number)) != 0 for point, number in faults)
+        deaths = sum(was_killed(APPS, store, workflow, point.value, number) for point, number in faults)
         assert deaths >= 2, "the faults never happened"
-        assert run(store, workflow, bodies) == 0
+        assert not was_killed(APPS, store, workflow)
         check(store, workflow, bodies, deaths)

@@ -5,43 +5,22 @@ E2: a worker ran twice, and the job was complete while a sibling still ran. E4: 
 round got nothing instead of its data.
 """
 
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash.apps import BODIES
 from tests.crash.flow_apps import EXPECTED, KEYS, finish
-from tests.scenarios.kinds import named
+from tests.crash.killed import was_killed
+from tests.crash.program import BODIES
 from tests.scenarios.support import check_tables, history_of, rows, together
 
 from holdfast.audit import audit
 from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityScheduled, ChildScheduled
 from holdfast.runtime.faults import FaultPoint
 
-ROOT = Path(__file__).parents[2]
 MOST_COMMITS = 80
-PROCESS_SECONDS = 60
 pytestmark = pytest.mark.slow
-
-
-def run(store: Path, flow: str, bodies: Path, *fault: str) -> bool:
-    """Whether it was killed."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.crash.flow_apps", named(store), flow, str(bodies), *fault],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=PROCESS_SECONDS,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-    return ended.returncode != 0
 
 
 def picture(store: Path) -> dict[str, Any]:
@@ -83,7 +62,7 @@ def test_L13_a_crash_at_every_commit_of_a_flow_leaves_one_result_and_one_set_of_
     calm, lines = picture(calm_store), Counter(calm_bodies.read_text(encoding="utf-8").splitlines())
     for at in range(1, MOST_COMMITS):
         store, bodies = tmp_path / f"{at}.db", tmp_path / f"{at}.bodies"
-        if not run(store, flow, bodies, point, str(at)):
+        if not was_killed("tests.crash.flow_apps", store, flow, point, at):
             assert at > 4, "the faults never happened"
             return
         monkeypatch.setenv(BODIES, str(bodies))

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.crash.apps import ACTIVITIES, BODIES, WORKFLOWS, sequence
+from tests.crash.apps import ACTIVITIES, WORKFLOWS, sequence
+from tests.crash.program import BODIES
 from tests.scenarios.support import check_tables, rows, together, until
 
 import holdfast as hf

@@ -9,7 +9,8 @@ import os
 import sys
 from collections.abc import Iterable
 
-from tests.crash.apps import ACTIVITIES, BODIES, WORKFLOWS
+from tests.crash.apps import ACTIVITIES, WORKFLOWS
+from tests.crash.program import BODIES
 
 import holdfast as hf
 from holdfast.runtime.surroundings import Surroundings
