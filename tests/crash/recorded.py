@@ -1,4 +1,4 @@
-"""A worker whose disk is recorded: ``python -m tests.crash.recorded STORE LOG DURABILITY INSTANCES``.
+"""A worker whose disk is recorded: its words are ``STORE LOG DURABILITY INSTANCES``.
 
 SQLite's calls to the operating system go through a layer that notes every write, truncation and sync of the store's
 files in the order they happen, together with what the program was told meanwhile: that an instance was started, that a
@@ -124,7 +124,3 @@ def main() -> None:
     asyncio.run(work(path, int(instances), durability))
     disk.unregister()
     Path(target).write_bytes(encode_log(log))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""A process that starts an id again: ``python -m tests.crash.replacing STORE POLICY NUMBER [POINT]``.
+"""A process that starts an id again, whose words are ``STORE POLICY NUMBER [POINT]``.
 
 With a point it kills itself by SIGKILL exactly before or after the commit of that start. Otherwise it says which
 instance it made, waits for it, and says how it ended.
@@ -31,7 +31,7 @@ async def steps(number: int) -> int:
     return await step(number)
 
 
-async def main(store: str, policy: IdPolicy, number: int, point: str) -> None:
+async def replace(store: str, policy: IdPolicy, number: int, point: str) -> None:
     def hook(reached: FaultPoint, members: Sequence[Member]) -> None:
         if reached == point and any(isinstance(member, Start) for member in members):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -47,6 +47,6 @@ async def main(store: str, policy: IdPolicy, number: int, point: str) -> None:
             sys.stdout.write("terminated\n")
 
 
-if __name__ == "__main__":
+def main() -> None:
     store, policy, number, *point = sys.argv[1:]
-    asyncio.run(main(store, cast(IdPolicy, policy), int(number), "".join(point)))
+    asyncio.run(replace(store, cast(IdPolicy, policy), int(number), "".join(point)))

@@ -1,46 +1,26 @@
 """Workflow code that takes its workers down, in real processes: others go on, and the code is parked (G12)."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.crash.harmful import DEADLY_CODE, innocent, step
+from tests.forking.processes import Process, run
 from tests.scenarios.support import check_tables, rows, together, until
+from tests.workers.deadly import DEADLY_CODE, innocent, step
 
 import holdfast as hf
 from holdfast.core.gates import MAX_LOST_OWNERS
 
-ROOT = Path(__file__).parents[2]
 PROCESS_SECONDS = 30
 INNOCENT = 8
 pytestmark = pytest.mark.slow
 
 
-@contextmanager
-def worker(store: Path, *arguments: str) -> Generator["subprocess.Popen[str]"]:
+def worker(store: Path, *arguments: str) -> Process:
     """A worker process; it is killed on the way out if it still runs."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.harmful", str(store), *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    return Process("tests.crash.harmful:main", store, *arguments)
 
 
-def key_of(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
+def key_of(process: Process) -> str:
     return process.stdout.readline().strip()
 
 
@@ -99,9 +79,8 @@ def test_G12_an_instance_that_has_taken_down_three_owners_is_parked_and_the_othe
         key_of(restarted)
         restarted.communicate("\n", timeout=PROCESS_SECONDS)
         assert restarted.returncode == 0, "a restart with the same code does not try it again"
-    show = [sys.executable, "-m", "holdfast", "show", "deadly", "--store", str(store)]
-    shown = subprocess.run(show, capture_output=True, text=True, check=True, timeout=PROCESS_SECONDS)
-    assert "took down 3 owners in a row" in " ".join(shown.stdout.split())
+    shown = run("holdfast.cli:main", "show", "deadly", "--store", store, seconds=PROCESS_SECONDS)
+    assert "took down 3 owners in a row" in " ".join(shown.said.split())
     assert rows(store, "SELECT id FROM instances WHERE state <> 'COMPLETED'") == [("deadly",)]
     check_tables(store)
 

@@ -5,9 +5,6 @@ at some moment may leave them (`tests.crash.disk`); an engine opens them, and ev
 then has to be there, and has to go on to its end.
 """
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,18 +15,17 @@ import pytest
 from hypothesis import settings
 from tests.crash import recorded
 from tests.crash.disk import MAIN, Disk, Image, Log, Made, Removed, Synced, Told, Wrote, decode_log
+from tests.forking.processes import run
 from tests.scenarios.support import history_of, rows, together
 
 import holdfast as hf
 from holdfast.audit import audit
 from holdfast.core.events import ActivityCompleted, TimerFired
 
-ROOT = Path(__file__).parents[2]
 INSTANCES = 8
 IMAGES = max(60, settings().max_examples // 10)
 FINISH_EVERY = 4
 SECOND_CUTS = 3
-PROCESS_SECONDS = 60
 pytestmark = pytest.mark.timeout(600)  # a thousand power cuts at night
 
 
@@ -46,21 +42,8 @@ class PowerCut:
 def record(folder: Path, durability: str = "full") -> Log:
     """Run a worker to its end in another process, on what is in the folder, and give what its disk was told."""
     target = folder / "log"
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.crash.recorded",
-            str(folder / "shop.db"),
-            str(target),
-            durability,
-            str(INSTANCES),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=PROCESS_SECONDS,
-        check=True,
-    )
+    outcome = run("tests.crash.recorded:main", folder / "shop.db", target, durability, INSTANCES)
+    assert outcome.code == 0, outcome.complaints
     return decode_log(target.read_bytes())
 
 

@@ -1,36 +1,26 @@
 """An id that is started again by real processes: at once, and by one that is killed around the commit (G3)."""
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.crash.replacing import step, steps
+from tests.forking.processes import Process
 from tests.scenarios.support import check_tables, engine_of, rows, together
 
 import holdfast as hf
 from holdfast.audit import audit
 from holdfast.runtime.faults import FaultPoint
 
-ROOT = Path(__file__).parents[2]
 PROCESSES = 4
 pytestmark = pytest.mark.slow
 
 
-def spawn(*arguments: object) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.replacing", *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def spawn(*arguments: object) -> Process:
+    return Process("tests.crash.replacing:main", *arguments)
 
 
-def ended(process: "subprocess.Popen[str]") -> str:
+def ended(process: Process) -> str:
     said, complaints = process.communicate(timeout=40)
     assert process.returncode in (0, -signal.SIGKILL), complaints
     assert "database is locked" not in complaints

@@ -1,4 +1,4 @@
-"""A worker process for the crash tests: ``python -m tests.crash.worker STORE BODIES LEASE JUDGE [PREFIX COUNT]``.
+"""A worker process for the crash tests, whose words are ``STORE BODIES LEASE JUDGE [PREFIX COUNT]``.
 
 It runs the workflows of `tests.crash.apps` until a line comes on its standard input. With a prefix and a count it first
 starts so many instances, and says "done" when they have all finished.
@@ -7,7 +7,6 @@ starts so many instances, and says "done" when they have all finished.
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
 
 from tests.crash.apps import ACTIVITIES, WORKFLOWS
 from tests.crash.program import BODIES
@@ -29,8 +28,7 @@ async def start_and_wait(engine: hf.Engine, prefix: str, count: int) -> None:
     say("done")
 
 
-async def main(arguments: Iterable[str]) -> None:
-    store, bodies, lease, judge, *work = arguments
+async def serve(store: str, bodies: str, lease: str, judge: str, *work: str) -> None:
     os.environ[BODIES] = bodies
     engine = hf.Engine(
         store,
@@ -48,5 +46,5 @@ async def main(arguments: Iterable[str]) -> None:
         say(f"key {engine.worker.key}")
 
 
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1:]))
+def main() -> None:
+    asyncio.run(serve(*sys.argv[1:]))

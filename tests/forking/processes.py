@@ -111,6 +111,8 @@ class Process:
         with ThreadPoolExecutor(1) as reader:
             complaints = reader.submit(self.stderr.read)
             said = self.stdout.read()
+        self.stdout.close()
+        self.stderr.close()
         self.wait()
         is_hung = hanging.finished.is_set()
         hanging.cancel()
