@@ -1,6 +1,5 @@
 """Several real processes on one file: killed at random, side by side, and stopped beyond their lease."""
 
-import fcntl
 import random  # noqa: TID251 - the seed is printed with a failure
 import signal
 import time
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.crash.apps import EXPECTED, WORKFLOWS
+from tests.forking.freezing import freeze
 from tests.forking.processes import Process
 from tests.scenarios.kinds import are_files, named
 from tests.scenarios.support import check_tables, rows, together
@@ -28,30 +28,6 @@ def worker(store: Path, *work: str, lease: float = 8, judge: bool = True) -> Pro
 
 def line(process: Process) -> str:
     return process.stdout.readline().strip()
-
-
-def freeze(process: Process, store: Path) -> None:
-    """SIGSTOP, when it owns instances and not the write lock: nobody can take that from a living process."""
-    locks = [store.with_name(store.name + suffix) for suffix in ("-gate", "-lock")]
-    while True:
-        process.send_signal(signal.SIGSTOP)
-        while Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "T":
-            time.sleep(0.001)
-        if all(is_free(lock) for lock in locks if lock.exists()) and rows(
-            store, "SELECT 1 FROM instances WHERE owner IS NOT NULL"
-        ):
-            return
-        process.send_signal(signal.SIGCONT)
-        time.sleep(0.001)
-
-
-def is_free(lock: Path) -> bool:
-    with lock.open("r+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
 
 def stop(process: Process) -> tuple[str, str]:
@@ -146,7 +122,7 @@ def test_W7_a_worker_stopped_beyond_its_lease_changes_nothing_and_takes_a_new_ke
     together(start_all(store, names))
     with worker(store, lease=1, judge=False) as zombie:
         key = line(zombie)
-        freeze(zombie, store)
+        freeze(zombie, str(store), lambda: rows(store, "SELECT 1 FROM instances WHERE owner IS NOT NULL"))
         with worker(store, lease=1, judge=False) as healthy:
             line(healthy)
             together(results(store, names))

@@ -140,6 +140,7 @@ def helper() -> socket.socket:
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
+            start_new_session=True,  # so that an interrupt from the keyboard is not for it
         )
     atexit.register(_end, mine, process)
     return mine

@@ -1,4 +1,4 @@
-"""A worker that does not notice that it was stopped: ``python -m tests.workers.ghost STORE LEASE``.
+"""A worker that does not notice that it was stopped, whose words are ``STORE LEASE``.
 
 Its own clock stands still, so it never fences itself (W7), and after it was stopped it lets its turn, its completion
 and the heartbeat of its activity go to the store before it sends a heartbeat of its own. It writes down what the store
@@ -83,7 +83,7 @@ class Ghost(app.Here):
             return reply
 
 
-async def main(store: str, lease: str) -> None:
+async def serve(store: str, lease: str) -> None:
     world = Surroundings(providers=Blind(), judge_same_host=False)
     async with await hf.connect(store, surroundings=world) as client:
         app.here = Ghost(client)
@@ -92,5 +92,5 @@ async def main(store: str, lease: str) -> None:
         await worker.run()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+def main() -> None:
+    asyncio.run(serve(*sys.argv[1:]))

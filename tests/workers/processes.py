@@ -1,6 +1,5 @@
 """Real worker processes, started as people start them: ``holdfast worker APP ...``."""
 
-import fcntl
 import hashlib
 import os
 import signal
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from tests.forking import processes as forking
 from tests.workers.app import FOLDER
 
 from holdfast.storage.places import is_address
@@ -34,58 +34,66 @@ def folder_of(store: str) -> Path:
 
 
 class Process:
-    """A worker, the files through which its bodies talk, and what it says."""
+    """A worker, the files through which its bodies talk, and what it says.
 
-    def __init__(self, store: str, *words: str, env: Mapping[str, str] | None = None) -> None:
+    It is forked, which saves half a second, unless it is to be `fresh`: a Python that has to import everything first.
+    """
+
+    def __init__(self, store: str, *words: str, env: Mapping[str, str] | None = None, is_fresh: bool = False) -> None:
         self.folder = folder_of(store)
-        self._popen = subprocess.Popen(
-            [*COMMAND, *words, "--store", store],
-            cwd=ROOT,
-            env={**os.environ, FOLDER: str(self.folder), "PYTHONPATH": str(ROOT), **(env or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self.said: list[str] = []
+        words = (*words, "--store", store)
+        env = {FOLDER: str(self.folder), **(env or {})}
+        self._process: forking.Process | subprocess.Popen[str]
+        if is_fresh:
+            self._process = subprocess.Popen(
+                [*COMMAND, *words],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        else:
+            self._process = forking.Process("holdfast.cli:main", *words, env=env, has_session=True)
         self.key = ""
 
     @property
     def pid(self) -> int:
-        return self._popen.pid
+        return self._process.pid
 
     def headline(self) -> str:
         """The line with which it tells that it works."""
-        assert self._popen.stdout is not None
-        line = self._popen.stdout.readline().strip()
-        assert line, self._popen.communicate()[1]
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        assert line, self._process.communicate()[1]
         return line
 
     @property
     def log(self) -> IO[str]:
         """What it logs, as it comes. What was read here is not among what `left` returns."""
-        assert self._popen.stderr is not None
-        return self._popen.stderr
+        assert self._process.stderr is not None
+        return self._process.stderr
 
-    def send(self, number: signal.Signals) -> None:
-        self._popen.send_signal(number)
+    def send_signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def kill(self) -> None:
-        self._popen.kill()
-        self._popen.wait()
+        self._process.kill()
+        self._process.wait()
 
     def left(self, seconds: float = LONGEST_SECONDS) -> tuple[int, str]:
         """Wait until it has ended: its exit code, and what it logged."""
-        _, logged = self._popen.communicate(timeout=seconds)
-        return self._popen.returncode, logged
+        _, logged = self._process.communicate(timeout=seconds)
+        return self._process.wait(), logged
 
     @property
     def is_running(self) -> bool:
-        return self._popen.poll() is None
+        return self._process.poll() is None
 
     def end(self) -> None:
-        self._popen.kill()
-        self._popen.communicate()
+        with self._process:
+            self._process.kill()
 
 
 @contextmanager
@@ -120,25 +128,3 @@ def await_note(store: str, *words: object) -> None:
     while not any(line[: len(wanted)] == wanted for line in notes(store)):
         assert time.monotonic() < until, f"no body wrote {wanted}: {notes(store)}"  # noqa: TID251
         time.sleep(POLL_SECONDS)
-
-
-def freeze(process: Process, store: str) -> None:
-    """SIGSTOP, when it does not hold the write lock of a file: nobody can take that from a living process."""
-    locks = [Path(f"{store}{suffix}") for suffix in ("-gate", "-lock")]
-    while True:
-        process.send(signal.SIGSTOP)
-        while Path(f"/proc/{process.pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "T":
-            time.sleep(POLL_SECONDS)
-        if all(_is_free(lock) for lock in locks if lock.exists()):
-            return
-        process.send(signal.SIGCONT)
-        time.sleep(POLL_SECONDS)
-
-
-def _is_free(lock: Path) -> bool:
-    with lock.open("r+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True

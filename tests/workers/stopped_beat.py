@@ -1,4 +1,4 @@
-"""A worker that is stopped in the middle of a heartbeat: ``python -m tests.workers.stopped_beat STORE LEASE WHERE``.
+"""A worker that is stopped in the middle of a heartbeat, whose words are ``STORE LEASE WHERE``.
 
 Once the gate "stop" is open its process stops in the transaction of its next beat: `before` or `after` the new lease is
 written. It leaves on SIGTERM.
@@ -40,7 +40,7 @@ class Stopping:
         return reply
 
 
-async def main(store: str, lease: str, where: str) -> None:
+async def serve(store: str, lease: str, where: str) -> None:
     setattr(beating, "apply_beat", Stopping(where))  # noqa: B010 - it is not exported
     async with await hf.connect(store, surroundings=Surroundings(judge_same_host=False)) as client:
         worker = hf.Worker(client, modules=[app], queues=["nothing"], lease=float(lease))
@@ -48,5 +48,5 @@ async def main(store: str, lease: str, where: str) -> None:
         await worker.run()
 
 
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+def main() -> None:
+    asyncio.run(serve(*sys.argv[1:]))

@@ -3,13 +3,13 @@
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
+from tests.forking.processes import run
 from tests.scenarios.support import together
 from tests.workers import app
-from tests.workers.processes import APP, COMMAND, ROOT, Process, await_note, key_in, notes, open_gate, worker
+from tests.workers.processes import APP, Process, await_note, key_in, notes, open_gate, worker
 from tests.workers.support import sound, stored
 
 import holdfast as hf
@@ -35,12 +35,15 @@ async def states(store: str, instance_id: str) -> list[tuple[str, int, int]]:
 
 
 def command(*words: str) -> str:
-    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=30, check=True, cwd=ROOT)
-    return done.stdout
+    done = run("holdfast.cli:main", *words)
+    assert done.code == 0, done.complaints
+    return done.said
 
 
 def test_a_worker_says_in_one_line_what_it_serves_and_others_see_it(store: str) -> None:
-    process = Process(store, "worker", APP, "--queues", "parcels, mail", "--concurrency", "7", "--lease", "5")
+    process = Process(
+        store, "worker", APP, "--queues", "parcels, mail", "--concurrency", "7", "--lease", "5", is_fresh=True
+    )
     try:
         said = process.headline()
         key = key_in(said)
@@ -53,7 +56,7 @@ def test_a_worker_says_in_one_line_what_it_serves_and_others_see_it(store: str) 
         assert fields["host"] == os.uname().nodename
         queues = json.loads(command("queues", "--json", "--store", store))
         assert [(queue["name"], queue["served_by"]) for queue in queues] == [("mail", [key]), ("parcels", [key])]
-        process.send(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         code, logged = process.left()
         assert code == 0
         assert "no activity here is for the queue 'mail'; theirs are default, lent, parcels" in logged
@@ -81,7 +84,7 @@ def test_W10_a_signal_lets_a_worker_drain(store: str, number: signal.Signals) ->
             code, logged = first.left()
             assert code == 0, logged
             assert f"{number.name}: nothing more is claimed, and what runs has 25 s to end (activities: 2)" in logged
-            second.send(number)
+            second.send_signal(number)
             assert second.left()[0] == 0
     assert [line[:3] for line in notes(store) if line[0] == "began"] == [["began", "a", "1"], ["began", "b", "1"]]
     sound(store)
@@ -91,8 +94,8 @@ def test_W10_a_second_signal_stops_a_worker_at_once(store: str) -> None:
     together(start(store, "waits", "a", id="a"))
     with worker(store, "--lease", "60") as first:
         await_note(store, "began", "a", 1)
-        first.send(signal.SIGTERM)
-        first.send(signal.SIGINT)
+        first.send_signal(signal.SIGTERM)
+        first.send_signal(signal.SIGINT)
         code, logged = first.left(10)
         assert code == 130, logged
         assert "leaves at once" in logged
@@ -107,7 +110,7 @@ def test_W10_a_drain_is_over_when_its_time_is(store: str) -> None:
     together(start(store, "waits", "a", id="a"))
     with worker(store, "--lease", "60", "--drain-timeout", "0.2") as first:
         await_note(store, "began", "a", 1)
-        first.send(signal.SIGTERM)
+        first.send_signal(signal.SIGTERM)
         code, logged = first.left(15)
         assert code == 0, logged
     assert together(states(store, "a")) == [("TIMED_OUT", 0, 0), ("READY", 0, 0)]

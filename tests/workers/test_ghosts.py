@@ -1,18 +1,15 @@
 """A worker that was stopped beyond its lease and goes on: nothing that this ghost says changes a row (W7)."""
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 
 import msgspec
 import pytest
+from tests.forking.freezing import await_stop, freeze
+from tests.forking.processes import Process
 from tests.scenarios.support import together
 from tests.workers import app
-from tests.workers.processes import ROOT, await_note, folder_of, freeze, notes, open_gate, worker
+from tests.workers.processes import await_note, folder_of, notes, open_gate, worker
 from tests.workers.support import by_leases, instance, sound, told
 
 import holdfast as hf
@@ -23,21 +20,9 @@ pytestmark = pytest.mark.slow
 LEASE = "1"
 
 
-@contextmanager
-def ghost(store: str) -> Generator["subprocess.Popen[str]"]:
+def ghost(store: str) -> Process:
     """The program `ghost`; it is killed on the way out if it still runs."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.workers.ghost", store, LEASE],
-        cwd=ROOT,
-        env={**os.environ, app.FOLDER: str(folder_of(store)), "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    return Process("tests.workers.ghost:main", store, LEASE, env={app.FOLDER: str(folder_of(store))})
 
 
 async def noted(store: str, *words: object) -> None:
@@ -73,7 +58,7 @@ def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_gh
                     await noted(store, "began", name, 1)
                 old = {line[1] for line in notes(store) if line[0] == "key"}
                 open_gate(store, "b 1")
-                await asyncio.to_thread(os.waitpid, process.pid, os.WUNTRACED)
+                await asyncio.to_thread(await_stop, process)
                 with worker(store, "--lease", LEASE, "--no-same-host", "--queues", "default,lent") as healthy:
                     for name in ("a", "b", "c"):
                         await noted(store, "began", name, 2)
@@ -83,7 +68,7 @@ def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_gh
                     if others == "have started":
                         await finish(lender)
                     await takes_another_key(lender, process, old)
-                    healthy.send(signal.SIGTERM)
+                    healthy.send_signal(signal.SIGTERM)
                     assert healthy.left()[0] == 0
         sound(store)
 
@@ -93,7 +78,7 @@ def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_gh
         assert await client.get("haunted").result(timeout=30) == ["a 2 after a 1", "b 2"]
         assert await client.get("lender").result(timeout=30) == "c 2"
 
-    async def haunt(client: hf.Client, process: "subprocess.Popen[str]") -> None:
+    async def haunt(client: hf.Client, process: Process) -> None:
         before = await snapshot(client, "haunted", "lender")
         open_gate(store, "c 1")
         process.send_signal(signal.SIGCONT)
@@ -103,7 +88,7 @@ def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_gh
         assert not [line for line in told_by_store if "Applied" in line]
         assert await snapshot(client, "haunted", "lender") == before, "it changed nothing"
 
-    async def takes_another_key(client: hf.Client, process: "subprocess.Popen[str]", old: set[str]) -> None:
+    async def takes_another_key(client: hf.Client, process: Process, old: set[str]) -> None:
         async def is_there_again() -> bool:
             states = {view.key: view.state for view in await client.workers()}
             new = {line[1] for line in notes(store) if line[0] == "key"} - old
@@ -133,15 +118,15 @@ def test_W7_a_worker_that_was_stopped_beyond_its_lease_works_on_under_another_ke
                     open_gate(store, "a 2")
                     assert await client.get("a").result(timeout=30) == "a 2"
                     before = await snapshot(client, "a")
-                    healthy.send(signal.SIGTERM)
+                    healthy.send_signal(signal.SIGTERM)
                     assert healthy.left()[0] == 0
                 open_gate(store, "a 1")
-                zombie.send(signal.SIGCONT)
+                zombie.send_signal(signal.SIGCONT)
                 assert await client.run("rests", "b", id="b") == zombie.pid
                 assert await snapshot(client, "a") == before
                 (new,) = [view.key for view in await client.workers() if view.state is WorkerState.ACTIVE]
                 assert new != old
-                zombie.send(signal.SIGTERM)
+                zombie.send_signal(signal.SIGTERM)
                 code, logged = zombie.left()
                 assert code == 0
                 assert f"worker {old} lost its lease; its work has moved on, and it takes a new key" in logged

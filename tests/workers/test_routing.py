@@ -40,7 +40,7 @@ def test_an_activity_runs_only_where_its_queue_is_served(store: str) -> None:
                         pids = await client.get(instance_id).result(timeout=30)
                         assert pids == [[home.pid, post.pid]] * 2
                     for process in (post, home):
-                        process.send(signal.SIGTERM)
+                        process.send_signal(signal.SIGTERM)
                         assert process.left()[0] == 0
         assert len(notes(store)) == 4 * COUNT, "and each body once"
         sound(store)
@@ -65,7 +65,7 @@ def test_G12_a_workflow_runs_only_where_its_code_is(store: str) -> None:
                         assert await client.get(f"travel {number}").result(timeout=30) == abroad.pid
                         assert await client.run("rests", str(number), id=f"rest again {number}") == home.pid
                     for process in (abroad, home):
-                        process.send(signal.SIGTERM)
+                        process.send_signal(signal.SIGTERM)
                         code, logged = process.left()
                         assert code == 0, logged
         sound(store)

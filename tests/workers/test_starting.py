@@ -32,7 +32,7 @@ except Exception:
 
 @contextmanager
 def starting(store: str, app: str = APP) -> Generator[Process]:
-    process = Process(store, "worker", app)
+    process = Process(store, "worker", app, is_fresh=True)
     try:
         yield process
     finally:
@@ -47,7 +47,7 @@ def await_line(process: Process, words: str) -> None:
 
 
 def left_cleanly(process: Process, *, number: signal.Signals = signal.SIGTERM) -> None:
-    process.send(number)
+    process.send_signal(number)
     code, logged = process.left(10)
     assert code == 0, logged
     assert f"{number.name}: the worker leaves before it has begun" in logged
@@ -99,9 +99,9 @@ def test_W10_a_second_signal_ends_a_start_at_once() -> None:
         connection, _ = server.accept()
         with connection:
             assert connection.recv(1), "it asks"
-            process.send(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
             await_line(process, "leaves before it has begun")
-            process.send(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
             code, logged = process.left(10)
             assert code == 130, logged
             assert "Traceback" not in logged
@@ -157,6 +157,6 @@ def test_W10_a_worker_that_waits_for_a_locked_file_leaves_at_a_signal(tmp_path: 
             left_cleanly(process)
     with starting(str(store)) as process:
         assert process.headline().startswith("worker ")
-        process.send(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
         assert process.left()[0] == 0
     assert audit(str(store)) == []

@@ -1,20 +1,18 @@
 """A worker that is stopped in the middle of a heartbeat holds up nobody: the server ends its transaction (W6, W7)."""
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
 
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
+from tests.forking.freezing import await_stop
+from tests.forking.processes import Process
 from tests.postgres.server import Place
 from tests.workers import app
-from tests.workers.processes import ROOT, await_note, folder_of, notes, open_gate, worker
+from tests.workers.processes import await_note, folder_of, notes, open_gate, worker
 from tests.workers.support import sound
 
 pytestmark = pytest.mark.slow
@@ -33,20 +31,9 @@ def store(postgres: Place) -> Generator[str]:
     shutil.rmtree(folder_of(postgres.url))
 
 
-@contextmanager
-def stopping(store: str, lease: str, where: str) -> Generator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.workers.stopped_beat", store, lease, where],
-        cwd=ROOT,
-        env={**os.environ, app.FOLDER: str(folder_of(store)), "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+def stopping(store: str, lease: str, where: str) -> Process:
+    env = {app.FOLDER: str(folder_of(store))}
+    return Process("tests.workers.stopped_beat:main", store, lease, where, env=env)
 
 
 def look(connection: psycopg.Connection, schema: str) -> Seen:
@@ -74,7 +61,7 @@ def lateness(store: str, place: Place, lease: str, where: str) -> float:
         await_note(store, "beat")
         (old,) = keys_that_beat(store)
         open_gate(store, "stop")
-        os.waitpid(frozen.pid, os.WUNTRACED)
+        await_stop(frozen)
         late, seen = 0.0, look(connection, place.schema)
         while seen[old][0] == "ACTIVE":
             assert time.monotonic() < until, seen  # noqa: TID251

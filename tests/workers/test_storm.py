@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.forking.freezing import freeze
 from tests.scenarios.support import together
-from tests.workers.processes import Process, freeze, notes
+from tests.workers.processes import Process, notes
 from tests.workers.support import attempts, sound
 
 import holdfast as hf
@@ -44,21 +45,21 @@ class Storm:
         if what == "killed":
             victim.kill()
         elif what == "drained":
-            victim.send(signal.SIGTERM)
+            victim.send_signal(signal.SIGTERM)
         elif what == "stopped":
-            victim.send(signal.SIGTERM)
-            victim.send(signal.SIGTERM)
+            victim.send_signal(signal.SIGTERM)
+            victim.send_signal(signal.SIGTERM)
         elif what == "frozen" and not self._frozen and Path(f"{self._store}-lock").exists() and victim.is_running:
             freeze(victim, self._store)
             self._frozen.append(victim)
         if what not in ("frozen", "spared"):
             self._workers[at] = self._start()
         if self._frozen and self._chance.random() < 0.3:
-            self._frozen.pop().send(signal.SIGCONT)
+            self._frozen.pop().send_signal(signal.SIGCONT)
 
     def calm(self) -> None:
         for process in self._frozen:
-            process.send(signal.SIGCONT)
+            process.send_signal(signal.SIGCONT)
 
 
 def test_invariant_22_a_storm_of_signals_stops_nothing(store: str) -> None:
