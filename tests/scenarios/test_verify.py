@@ -3,13 +3,13 @@
 import asyncio
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.crash.killed import was_killed
+from tests.forking.processes import Outcome, run
 from tests.scenarios import stores
 from tests.scenarios.damage import CHILD_DAMAGE, DAMAGE
 from tests.scenarios.flow_damage import FLOW_DAMAGE
@@ -177,45 +177,7 @@ def test_a_damaged_page_is_found(store: Path) -> None:
     assert {problem.rule for problem in audit(store)} == {Rule.FILE_SOUND}
 
 
-KILLED = """
-import asyncio, os, signal, sys
-sys.path.insert(0, sys.argv[4])
-import holdfast as hf
-from holdfast.runtime.surroundings import Surroundings
-from tests.scenarios import stores
-from tests.scenarios.damage import DAMAGE
-
-point, at = sys.argv[2], int(sys.argv[3])
-seen = 0
-
-def hook(reached, members):
-    global seen
-    if reached == point:
-        seen += 1
-        if seen == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-async def main():
-    world = Surroundings(fault_hook=hook if at else None)
-    async with hf.Engine(sys.argv[1], modules=[stores], surroundings=world) as engine:
-        assert await engine.run(stores.completes, 1, id="first") == 2
-        runs = [engine.run(stores.completes, n, id=f"done-{n}") for n in range(3)]
-        runs.append(engine.run(stores.fails, 5, id="failed"))
-        runs.append(engine.run(stores.gives_up, id="given-up"))
-        outcomes = await asyncio.gather(*runs, return_exceptions=True)
-        assert outcomes[:3] == [1, 2, 3], outcomes
-        assert isinstance(outcomes[3], hf.WorkflowFailed), outcomes
-        assert outcomes[4] == 2, outcomes
-
-asyncio.run(main())
-"""
-
-
-def run_killed(path: Path, point: str, at: int) -> int:
-    command = [sys.executable, "-c", KILLED, str(path), point, str(at), str(Path(__file__).parents[2])]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
-    assert done.returncode in (0, -9), done.stderr
-    return done.returncode
+MIXED = "tests.crash.mixed"
 
 
 @pytest.mark.slow
@@ -223,9 +185,9 @@ def run_killed(path: Path, point: str, at: int) -> int:
 @pytest.mark.parametrize("at", [1, 2, 3, 5, 8])
 def test_a_store_is_sound_after_kill_9_and_after_going_on(tmp_path: Path, point: str, at: int) -> None:
     store = tmp_path / "killed.db"
-    assert run_killed(store, point, at) == -9, "a run in which the fault never happened is void"
+    assert was_killed(MIXED, store, "first", point, at), "a run in which the fault never happened is void"
     assert audit(store) == []
-    assert run_killed(store, point, 0) == 0
+    assert not was_killed(MIXED, store, "first")
     assert audit(store) == []
     report = inspect(store)
     assert report.instances == 6
@@ -248,24 +210,23 @@ def test_an_audit_beside_a_busy_engine_sees_one_moment(tmp_path: Path) -> None:
     assert inspect(tmp_path / "busy.db").instances == 50
 
 
-def verify(path: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "holdfast", "verify", "--store", str(path), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+def verify(path: Path, *options: str) -> Outcome:
+    return run("holdfast.cli:main", "verify", "--store", path, *options)
 
 
 @pytest.mark.slow
 def test_the_command_says_what_is_wrong_and_ends_with_1(store: Path) -> None:
     done = verify(store)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "is sound: 12 instances" in done.stdout
+    assert (done.code, done.complaints) == (0, "")
+    assert "is sound: 12 instances" in done.said
     sql(store, "UPDATE instances SET turn = turn + 1 WHERE id IN ('done', 'failed')")
     done = verify(store)
-    assert done.returncode == 1
-    lines = done.stdout.splitlines()
+    assert done.code == 1
+    lines = done.said.splitlines()
     assert lines[0] == "done  history-gap-free  it says that 5 turns were taken, and the history has 4"
     assert len(lines) == 3
     assert lines[2].startswith("2 problems in 2 of 12 instances")
-    fields = json.loads(verify(store, "--json").stdout)
+    fields = json.loads(verify(store, "--json").said)
     assert fields["instances"] == 12
     assert [problem["instance"] for problem in fields["problems"]] == ["done", "failed"]
     assert fields["problems"][0]["rule"] == "history-gap-free"

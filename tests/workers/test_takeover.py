@@ -4,7 +4,6 @@ Same-host detection is off: this is how it is between machines. The times are th
 """
 
 import asyncio
-import statistics
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,6 +19,8 @@ from holdfast.runtime.claims import LOOK_SECONDS
 from holdfast.runtime.lease import BEATS_PER_LEASE
 
 DEFAULT_BOUND_SECONDS = 10.0
+BOUND_SECONDS = 3.0
+MOST_TRIES = 2
 
 
 async def takeover(store: str, name: str, *options: str) -> float:
@@ -46,9 +47,14 @@ async def takeover(store: str, name: str, *options: str) -> float:
 def test_W6_a_lease_of_two_seconds_is_taken_over_within_three(
     store: str, record_property: Callable[[str, object], None]
 ) -> None:
-    took = [together(takeover(store, name, "--lease", "2"), seconds=60) for name in ("a", "b", "c")]
+    """In most of three tries: a machine that has too much to do may be late once."""
+    took: list[float] = []
+    for name in ("a", "b", "c"):
+        took.append(together(takeover(store, name, "--lease", "2"), seconds=60))
+        if sum(seconds <= BOUND_SECONDS for seconds in took) == MOST_TRIES:
+            break
     record_property("seconds", took)
-    assert statistics.median(took) <= 3.0, took
+    assert sum(seconds <= BOUND_SECONDS for seconds in took) == MOST_TRIES, took
     sound(store)
 
 
