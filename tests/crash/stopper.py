@@ -1,4 +1,4 @@
-"""A process that stops itself inside a commit, with the write lock held: ``python -m tests.crash.stopper STORE``.
+"""A process that stops itself inside a commit, with the write lock held; its word is ``STORE``.
 
 It says "stopping" and sends itself SIGSTOP before the COMMIT of the first turn of an instance. Let go on, it finishes
 the instance and says "done".
@@ -29,7 +29,7 @@ def apply_and_stop(transaction: Transaction, members: Sequence[Member]) -> list[
     return outcomes
 
 
-async def main(store: str) -> None:
+async def stop(store: str) -> None:
     os.environ[BODIES] = f"{store}.bodies"
     async with hf.Engine(store, workflows=list(WORKFLOWS.values()), activities=ACTIVITIES) as engine:
         writer.__dict__["apply_members"] = apply_and_stop
@@ -37,5 +37,5 @@ async def main(store: str) -> None:
     say("done")
 
 
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+def main() -> None:
+    asyncio.run(stop(sys.argv[1]))

@@ -2,10 +2,7 @@
 
 import asyncio
 import logging
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,48 +10,32 @@ from pathlib import Path
 import pytest
 from tests.crash.apps import ACTIVITIES, WORKFLOWS, sequence
 from tests.crash.program import BODIES
+from tests.forking.freezing import await_stop
+from tests.forking.processes import Process, run
 from tests.scenarios.support import check_tables, rows, together, until
 
 import holdfast as hf
 from holdfast.storage.sqlite import patience
 
-ROOT = Path(__file__).parents[2]
 LEASE_SECONDS = 1.0
 """Shorter than the stop: the worker that waits has to fence itself, too, and take a new key afterwards."""
 pytestmark = pytest.mark.slow
 
 
 @contextmanager
-def stopped_writer(store: Path) -> Generator["subprocess.Popen[str]"]:
+def stopped_writer(store: Path) -> Generator[Process]:
     """A process that is stopped inside its commit; it is killed on the way out if it is still there."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.stopper", str(store)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
+    with Process("tests.crash.stopper:main", store) as process:
         assert process.stdout.readline() == "stopping\n"
-        os.waitpid(process.pid, os.WUNTRACED)
+        await_stop(process)
         yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def command(store: Path, name: str) -> str:
     """What ``holdfast`` says; it must not wait."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from holdfast.cli import main; main()", name],
-        env={**os.environ, "HOLDFAST_STORE": str(store)},
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
-    return done.stdout
+    done = run("holdfast.cli:main", name, "--store", store, seconds=20)
+    assert done.code == 0, done.complaints
+    return done.said
 
 
 @pytest.mark.parametrize("ending", [signal.SIGCONT, signal.SIGKILL], ids=["goes_on", "dies"])

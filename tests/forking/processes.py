@@ -111,11 +111,12 @@ class Process:
         with ThreadPoolExecutor(1) as reader:
             complaints = reader.submit(self.stderr.read)
             said = self.stdout.read()
+        is_hung = hanging.finished.is_set()
+        hanging.cancel()
+        hanging.join()
         self.stdout.close()
         self.stderr.close()
         self.wait()
-        is_hung = hanging.finished.is_set()
-        hanging.cancel()
         if is_hung:
             raise AssertionError(f"{self._main} was killed after {timeout} seconds:\n{complaints.result()}")
         return said, complaints.result()
