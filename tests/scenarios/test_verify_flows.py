@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.scenarios.flow_damage import FLOW_DAMAGE, make_flows
+from tests.scenarios.flow_stage import played, staged
 from tests.unit.cli.commands import sql
 
 from holdfast.audit import Rule, audit, inspect
@@ -54,6 +55,55 @@ def test_damage_of_a_flow_is_found_and_named(store: Path, rule: Rule, instance: 
     sql(store, statement, *([number] if "?1" in statement else []))
     problems = audit(store)
     assert (instance, rule) in {(problem.instance, problem.rule) for problem in problems}, problems
+
+
+@played
+async def test_K4_a_fan_out_whose_next_item_could_not_begin_is_sound() -> None:
+    """All that began has completed, and the node failed."""
+    text = """
+activities:
+  start: {trigger: true}
+  one: {run: echo, each: "[1, 0, 2]", limit: 1, input: ["6 / item"], after: start}
+  two: {run: echo, each: "[1, 2, 0, 4]", limit: 2, input: ["6 / item"], after: start}
+  caught: {run: echo, input: ["1"], after: {two: {catch: ExpressionError}}}
+"""
+    async with staged(text) as stage:  # which checks the store in the end
+        await stage.failure()
+        assert stage.key() == "6767"  # caught one start two
+
+
+SKIPPED_TARGET = """
+activities:
+  start: {trigger: true}
+  gate: {run: step, input: ["'gate'"], after: start, when: "false"}
+  target: {run: step, input: ["'target'"], after: gate}
+  other: {run: step, input: ["'other'"], after: start}
+  again: {cycle: target, after: [target, other], join: any, when: "target.output == null"}
+"""
+"""Its key: again, gate, other, start, target."""
+
+
+@played
+async def test_K8_a_cycle_to_what_was_skipped_before_is_sound() -> None:
+    async with staged(SKIPPED_TARGET) as stage:
+        await stage.run()
+        assert stage.key() == "33666"
+        assert stage.troupe.count("target") == 1
+
+
+@pytest.mark.parametrize("digit", ["3", "9"])
+def test_K8_what_a_cycle_ran_again_cannot_be_as_if_it_had_not(tmp_path: Path, digit: str) -> None:
+    path = tmp_path / "store.db"
+
+    @played
+    async def run() -> None:
+        async with staged(SKIPPED_TARGET, store=path) as stage:
+            await stage.run()
+
+    run()
+    lie(path, "it", "target", digit, 4)
+    said = [problem.text for problem in audit(path) if problem.rule is Rule.KEY_AGREES]
+    assert any("'target'" in text and "a cycle ran it again" in text for text in said), said
 
 
 def lie(store: Path, instance: str, node: str, digit: str, position: int) -> None:

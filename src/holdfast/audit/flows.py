@@ -69,6 +69,8 @@ class Facts:
     answered: frozenset[int]
     """Activities whose answer waits in the inbox."""
     is_open: bool
+    restarted: frozenset[str]
+    """Nodes with which a cycle began their round: nothing that they come after need have led to them (K8)."""
 
     @property
     def was_cancelled(self) -> bool:
@@ -119,6 +121,7 @@ def check_flow(
         {attempt.activity: attempt for attempt in attempts},
         frozenset(event.activity for event in inbox if isinstance(event, ev.ActivityCompleted | ev.ActivityFailed)),
         row.state not in INSTANCE_FINAL,
+        _restarted(flow, reading.events),
     )
     findings += check_completeness(facts)
     for node in facts.nodes:
@@ -136,6 +139,18 @@ def _definition(digest: str, stored: bytes | None) -> FlowDefinition | Finding:
         return Rule.FLOW_KEPT, f"the flow {digest}, which it stays with, cannot be decoded: {error}"
     found = hash_of(definition)
     return definition if found == digest else (Rule.FLOW_KEPT, f"the flow under {digest} has the hash {found}")
+
+
+def _restarted(flow: FlowReading, events: Iterable[HistoryEvent]) -> frozenset[str]:
+    """The targets of cycles that no later cycle ran again from further up."""
+    targets = [event.target for event in events if isinstance(event, fe.CycleRestarted)]
+    found: set[str] = set()
+    behind: set[str] = set()
+    for target in dict.fromkeys(reversed(targets)):  # the last first
+        if target not in behind:
+            found.add(target)
+        behind |= flow.graph.reachable(target)
+    return frozenset(found)
 
 
 def check_completeness(facts: Facts) -> list[Finding]:
@@ -170,7 +185,7 @@ def _disagreements(node: NodeReading, facts: Facts) -> Iterator[str]:
     elif digit is _D.ERRORED:
         if not _has_failed(node, facts):
             yield "nothing of it failed or was cancelled"
-        if fe.NodeCompleted in node.said or (steps and all(step.ended_by in RESULTS for step in steps)):
+        if fe.NodeCompleted in node.said or _has_all_results(node, steps):
             yield "it completed"
     elif isinstance(action, Run | Child):
         yield from _against_work(node, steps, facts)
@@ -188,6 +203,10 @@ def _against_sources(node: NodeReading, facts: Facts) -> Iterator[str]:
     if isinstance(node.node.action, Trigger):
         if node.digit is _D.SKIPPED and not (facts.was_cancelled and all(_is_skipped(each) for each in facts.nodes)):
             yield "the flow has begun"
+        return
+    if node.node.id in facts.restarted:
+        if node.digit in (_D.PENDING, _D.SKIPPED):
+            yield "a cycle ran it again"
         return
     sources = [facts.flow.nodes[after.source].digit for after in node.node.after]
     if node.digit is _D.PENDING and not any(source in OPEN for source in sources):
@@ -228,11 +247,23 @@ def _has_failed(node: NodeReading, facts: Facts) -> bool:
     return any(step.ended_by is ev.ActivityFailed for step in node.current)
 
 
+def _has_all_results(node: NodeReading, steps: Sequence[Step]) -> bool:
+    """Whether nothing was left to do. The next item of a fan-out may not have begun: its input can fail (K4)."""
+    expected = _expected(node)
+    return bool(steps) and len(steps) == expected and all(step.ended_by in RESULTS for step in steps)
+
+
+def _expected(node: NodeReading) -> int | None:
+    """How many results it has in the end. None for a fan-out that has not begun."""
+    action = node.node.action
+    return node.count if isinstance(action, Run | Child) and action.each is not None else 1
+
+
 def _against_work(node: NodeReading, steps: list[Step], facts: Facts) -> Iterator[str]:
     """An activity or a child: started while something of it is open, completed when every item has its result."""
     action = node.node.action
     is_detached = isinstance(action, Child) and action.detached
-    expected = node.count if isinstance(action, Run | Child) and action.each is not None else 1
+    expected = _expected(node)
     done = [step for step in steps if is_detached or step.ended_by in RESULTS]
     if node.digit is _D.STARTED:
         waiting = [step for step in steps if _is_open(step)]
