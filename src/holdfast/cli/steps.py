@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.client.flow_views import read_events, read_flow
-from holdfast.client.pages import LONGEST_PAGE, NEWEST
+from holdfast.client.flow_views import read_children, read_events, read_flow
 from holdfast.client.views import moment
 from holdfast.core import events as ev
 from holdfast.core.collation.dimensions import FIRST
@@ -19,7 +18,7 @@ from holdfast.core.lifecycle import AttemptState
 from holdfast.core.steps import Step as RecordedStep
 from holdfast.core.steps import read_steps
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import AttemptRecord, InstanceId, InstanceRecord, Store
+from holdfast.storage.contract import AttemptRecord, InstanceRecord, Store
 
 _failure = msgspec.json.Decoder(Failure)
 
@@ -102,18 +101,13 @@ async def take_picture(store: Store, record: InstanceRecord) -> Picture:
     attempts = await store.read_attempts(record.number, record.execution)
     events = await read_events(store, record)
     flow = await read_flow(store, record, events)
-    steps = steps_of(read_steps(events) if flow is None else flow.steps, attempts)
-    await _find_children(store, record, [step for step in steps if step.kind == "child"])
+    recorded = read_steps(events) if flow is None else flow.steps
+    steps = steps_of(recorded, attempts)
+    children = await read_children(store, record.number, recorded)
+    for step in steps:
+        if step.kind == "child":
+            step.child = children.get(step.number)
     return Picture(record, events, steps, flow)
-
-
-async def _find_children(store: Store, record: InstanceRecord, steps: list[Step]) -> None:
-    """Give the steps their instances. Of more than a page the oldest stay without."""
-    if steps:
-        found = await store.list_instances(before=NEWEST, limit=LONGEST_PAGE, parent=record.number)
-        by_id = {child.id: child for child in reversed(found)}
-        for step in steps:
-            step.child = by_id.get(InstanceId(step.id))
 
 
 def steps_of(recorded: Iterable[RecordedStep], attempts: list[AttemptRecord]) -> list[Step]:

@@ -13,19 +13,21 @@ from holdfast.client.pages import LONGEST_PAGE, NEWEST
 from holdfast.client.views import AttemptView, Description, attempt_view, waits_for
 from holdfast.core.collation.composite import MAX_DEPTH, PADDING, compose
 from holdfast.core.collation.digits import Digit
-from holdfast.core.events import HistoryEvent, decode_events
+from holdfast.core.events import ChildCompleted, ChildFailed, ChildRefused, ChildStopped, HistoryEvent, decode_events
 from holdfast.core.flow.definition import Child, Run, decode_definition
 from holdfast.core.flow.reading import FlowReading, NodeReading, version_of
 from holdfast.core.ledger import SEED
 from holdfast.core.lifecycle import AttemptState
 from holdfast.core.steps import Step, key_of, read_steps
 from holdfast.errors import StoreError
-from holdfast.storage.contract import AttemptRecord, InstanceId, InstanceNumber, InstanceRecord, Store
+from holdfast.storage.contract import AttemptRecord, InstanceNumber, InstanceRecord, Store
 
 MOST_IN_COMPOSITE: Final = 1_000
 """Children, with theirs, whose keys are read for one composite."""
 NOT_SCHEDULED: Final = -1
 """The number of an activity that waits for its dependencies."""
+_TOLD: Final = (ChildCompleted, ChildFailed, ChildStopped)
+"""Ends that only a child tells that was there."""
 
 
 async def with_nodes(
@@ -154,10 +156,11 @@ class _Composites:
         if self._left < 0:
             return None
         children: dict[str, list[str]] = {}
-        found = await self._store.list_instances(before=NEWEST, limit=LONGEST_PAGE, parent=number) if awaited else []
-        records = {child.id: child for child in reversed(found)}
+        if not awaited:
+            return children
+        records = await read_children(self._store, number, reading.steps)
         for step in awaited:
-            child = records.get(InstanceId(step.id))  # one that was refused is not there
+            child = records.get(step.number)
             text = "" if child is None else await self._of_child(child, depth)
             if text is None:
                 return None
@@ -172,6 +175,21 @@ class _Composites:
         if key is None:
             return key_of(read_steps(events))
         return await self.of(child.number, await read_flow(self._store, child, events), key, depth=depth + 1)
+
+
+async def read_children(store: Store, number: InstanceNumber, steps: Iterable[Step]) -> Mapping[int, InstanceRecord]:
+    """By the number of the step, the children that steps of an instance started. Of more than a page the newest.
+
+    A child whose id was taken is not there, though an earlier round may have started one with the same id.
+    """
+    owners: dict[str, Step] = {}
+    for step in steps:
+        if step.kind != "child" or step.ended_by is ChildRefused:
+            continue
+        if step.id not in owners or step.ended_by in _TOLD:  # else it will be refused: the id is taken
+            owners[step.id] = step
+    found = await store.list_instances(before=NEWEST, limit=LONGEST_PAGE, parent=number) if owners else []
+    return {owners[child.id].number: child for child in reversed(found) if child.id in owners}
 
 
 def awaited_children(reading: FlowReading) -> Iterable[Step]:
