@@ -23,6 +23,8 @@ _STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _KEY: Final = re.compile(r"Key not found in map : (.*)")
 _NAME: Final = re.compile(r'No value with name "(.*)" found')
 _OVERLOAD: Final = re.compile(r"No matching overloads found : (.*)")
+_OPERATORS: Final = {"and": "&&", "or": "||", "not": "!", "is": "=="}
+"""What Python's operators are in CEL."""
 _TYPE_WORDS: Final = {"int64": "int", "uint64": "uint", "null_type": "null"}
 
 
@@ -66,8 +68,21 @@ def _syntax_error(answer: str, text: str) -> ExpressionError:
         return ExpressionError("it is nested too deep, or too long; divide it")
     if message.startswith("token recognition error at: '="):
         message = "one = alone; to compare, write =="
+    elif text.lstrip().startswith(("${", "{{")):
+        message = "an expression stands alone, without ${ } or {{ }} around it"
+    elif (meant := _operator_meant(text, column)) and line == 1:
+        message = f"{message}; {meant}"
     before = sum(len(one) + 1 for one in text.split("\n")[: line - 1])
     return ExpressionError(message, column=before + column)
+
+
+def _operator_meant(text: str, column: int) -> str:
+    """What to write for an operator of Python's at or before a column, if there is one."""
+    before, here = text[: column - 1].split(), re.match(r"\w+", text[column - 1 :])
+    for word in (here[0] if here else "", before[-1] if before else ""):
+        if word in _OPERATORS:
+            return f"write {_OPERATORS[word]} for {word}"
+    return ""
 
 
 def _in_plain_words(answer: str) -> str:

@@ -130,7 +130,7 @@ class _Checker:
                 seen.add((edge.source, edge.catch is None))
                 if edge.catch == ():
                     self.wrong(node.id, where, "catch needs the name of an error; Exception catches all")
-            if not node.after and not isinstance(node.action, Trigger):
+            if not (node.after or isinstance(node.action, Trigger) or self.problems.is_spoiled(node.id, "after")):
                 self.wrong(node.id, "", "nothing leads to it; say what it comes after")
             if node.join is Join.ANY and len(node.after) < 2:  # noqa: PLR2004  # a join is of two
                 self.problems.warn(self.places.get((node.id, ""), 0), "join: any has one edge only", node=node.id)
@@ -167,7 +167,7 @@ class _Checker:
                 continue
             target = self.nodes.get(action.target)
             if target is None:
-                if action.target not in self.ids:
+                if action.target not in self.ids and not self.problems.is_spoiled(node.id, "cycle"):
                     self.wrong(
                         node.id,
                         "cycle",

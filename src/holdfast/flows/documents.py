@@ -31,20 +31,26 @@ _NUMBER: Final = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
 _NUMBER_BEGINS: Final = frozenset("0123456789-+.")
+_MERGE: Final = "<<"
+"""What YAML 1.1 reads as: all that another map has."""
 
 
 Plain: TypeAlias = str | int | float | bool | None
 
 
 class Scalar:
-    """A text, a number, true, false or null. `text` is how it was written."""
+    """A text, a number, true, false or null. `text` is how it was written.
 
-    __slots__ = ("line", "text", "value")
+    `is_refused`: why it cannot be read was told, and nothing more is to be said about it.
+    """
 
-    def __init__(self, value: Plain, text: str, line: int) -> None:
+    __slots__ = ("is_refused", "line", "text", "value")
+
+    def __init__(self, value: Plain, text: str, line: int, *, is_refused: bool = False) -> None:
         self.value = value
         self.text = text
         self.line = line
+        self.is_refused = is_refused
 
 
 class Sequence:
@@ -58,14 +64,15 @@ class Sequence:
 
 
 class Mapping:
-    """A map. `lines` has the line of each key."""
+    """A map. `lines` has the line of each key. `is_partial`: more was meant to be merged into it."""
 
-    __slots__ = ("entries", "line", "lines")
+    __slots__ = ("entries", "is_partial", "line", "lines")
 
     def __init__(self, line: int) -> None:
         self.entries: dict[str, Tree] = {}
         self.lines: dict[str, int] = {}
         self.line = line
+        self.is_partial = False
 
 
 Tree: TypeAlias = Scalar | Sequence | Mapping
@@ -144,13 +151,13 @@ class _Builder:
             raise _TooMuch(f"a flow has at most {MOST_VALUES:,} values, and they nest at most {DEEPEST} deep", line)
         if isinstance(event, yaml.AliasEvent):
             self._problems.add(line, f"aliases such as *{event.anchor} are not read in flows; write it out")
-            return Scalar(None, "", line)
+            return Scalar(None, "", line, is_refused=True)
         if event.anchor is not None:
             self._problems.add(line, f"anchors such as &{event.anchor} are not read in flows; write it out")
         if event.tag is not None:
             self._problems.add(line, f"tags such as {quoted(event.tag)} are not read in flows")
         if isinstance(event, yaml.ScalarEvent):
-            return Scalar(self._value(event, line), event.value, line)
+            return self._scalar(event, line)
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(line, depth)
         return self._mapping(line, depth)
@@ -164,6 +171,10 @@ class _Builder:
     def _mapping(self, line: int, depth: int) -> Mapping:
         mapping = Mapping(line)
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            if isinstance(event, yaml.ScalarEvent) and event.value == _MERGE and not event.style:
+                self._merge(event, depth)
+                mapping.is_partial = True
+                continue
             key = self._tree(event, depth + 1)
             value = self._tree(self._next(), depth + 1)
             if not isinstance(key, Scalar):
@@ -180,28 +191,37 @@ class _Builder:
             mapping.lines[key.text] = key.line
         return mapping
 
-    def _value(self, event: Any, line: int) -> Plain:
+    def _merge(self, key: Any, depth: int) -> None:
+        """What would be merged is not looked at: that it is an alias needs no word of its own."""
+        self._problems.add(
+            key.start_mark.line + 1, "merge keys (<<) are not read in flows; write out what is to be there"
+        )
+        event = self._next()
+        if not isinstance(event, yaml.AliasEvent):
+            self._tree(event, depth + 1)
+
+    def _scalar(self, event: Any, line: int) -> Scalar:
         """What a scalar means. Only plain ones, without quotes, are anything but a text."""
         text: str = event.value
         if event.style or not event.implicit[0]:
-            return text
+            return Scalar(text, text, line)
         if text in _WORDS:
-            return _WORDS[text]
+            return Scalar(_WORDS[text], text, line)
         if text in _UNSURE:
             meant = "true" if text.lower() in {"yes", "on"} else "false"
             self._problems.add(
                 line, f'{text} alone is read as {meant} by many; write {meant}, or "{text}" for the text'
             )
-            return text
-        return self._number(text, line) if text[0] in _NUMBER_BEGINS else text
+            return Scalar(text, text, line, is_refused=True)
+        return self._number(text, line) if text[0] in _NUMBER_BEGINS else Scalar(text, text, line)
 
-    def _number(self, text: str, line: int) -> Plain:
+    def _number(self, text: str, line: int) -> Scalar:
         if _INTEGER.fullmatch(text):
-            return int(text)
+            return Scalar(int(text), text, line)
         if not _NUMBER.fullmatch(text):
-            return text
-        number = float(text.replace(".inf", "inf").replace(".nan", "nan")) if text[-1].isalpha() else float(text)
+            return Scalar(text, text, line)
+        number = math.inf if text[-1].isalpha() else float(text)
         if not math.isfinite(number):
             self._problems.add(line, f"{text} is no number that JSON has")
-            return 0
-        return number if not text.lstrip("-+").isdigit() else int(text)
+            return Scalar(None, text, line, is_refused=True)
+        return Scalar(number if not text.lstrip("-+").isdigit() else int(text), text, line)

@@ -13,6 +13,14 @@ Places = dict[tuple[str, str], int]
 """The line of each node (with an empty text), and of each expression of it, such as ``input.speed``."""
 
 
+OTHER_KEYS = {
+    "activity": "run", "task": "run", "uses": "run", "args": "input", "with": "input", "if": "when", "needs": "after",
+    "depends_on": "after", "condition": "when", "foreach": "each", "for_each": "each", "timeout": "start_to_close",
+    "catch": "after: {ID: {catch: [ERROR]}}",
+}  # fmt: skip
+"""What others call what flows have, too."""
+
+
 class Form:
     """A map that belongs to `node`. `inside` is where in the node it is, such as ``retry``."""
 
@@ -33,9 +41,12 @@ class Form:
         return self.tree.entries.get(key)
 
     def wrong(self, key: str, message: str, *, suggestion: str = "") -> None:
-        """Note a problem with a key."""
+        """Note a problem with a key, unless its value is what was told already."""
+        self.problems.spoil(self.node, self.where(key))
         line = self.tree.lines.get(key, self.tree.line)
         value = self.tree.entries.get(key)
+        if was_told(value):
+            return
         if isinstance(value, Scalar):
             line = value.line
         prefix = f"{self._inside}: " if self._inside else ""
@@ -55,8 +66,12 @@ class Form:
                     line,
                     f"{prefix}there is no key {quoted(key)} here",
                     node=self.node,
-                    suggestion=self.problems.closest(key, known),
+                    suggestion=self._meant(key, known),
                 )
+
+    def _meant(self, key: str, known: Collection[str]) -> str:
+        meant = OTHER_KEYS.get(key, "")
+        return meant if meant.partition(":")[0] in known else self.problems.closest(key, known)
 
     def text(self, key: str, what: str = "a text") -> str:
         """A text that is not empty. What is written as a number stays as it was written."""
@@ -195,6 +210,13 @@ class Form:
     def __iter__(self) -> Iterator[str]:
         """The keys that are there."""
         yield from self.tree.entries
+
+
+def was_told(tree: Tree | None) -> bool:
+    """Whether it has already been said why something cannot be read."""
+    if isinstance(tree, Sequence):
+        return any(map(was_told, tree.items))
+    return isinstance(tree, Scalar) and tree.is_refused
 
 
 def whole_number_of(tree: Tree | None) -> int | None:

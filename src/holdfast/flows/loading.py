@@ -9,7 +9,7 @@ from holdfast.core.flow.outcomes import Policy
 from holdfast.errors import FlowError, FlowProblem, HoldfastError
 from holdfast.flows.checking import Known, check_into
 from holdfast.flows.documents import LARGEST_BYTES, Mapping, Scalar, Tree, read_document
-from holdfast.flows.forms import Form, Places, shown
+from holdfast.flows.forms import Form, Places, shown, was_told
 from holdfast.flows.nodes import read_node
 from holdfast.flows.problems import Problems, quoted
 
@@ -137,6 +137,8 @@ def _nodes(form: Form, problems: Problems, places: Places) -> tuple[list[Node], 
             if not read.is_whole:
                 unreadable.add(node_id)
         else:
-            problems.add(value.line, f"it must be a map such as {{run: shop.pack}}, not {shown(value)}", node=node_id)
+            if not was_told(value):
+                said = f"it must be a map such as {{run: shop.pack}}, not {shown(value)}"
+                problems.add(value.line, said, node=node_id)
             unreadable.add(node_id)
     return nodes, frozenset(unreadable)

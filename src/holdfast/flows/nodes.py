@@ -57,7 +57,11 @@ def read_node(form: Form) -> ReadNode:
     action: AnyAction = KINDS[present[0]].read(form) if present else NOTHING
     if len(present) > 1:
         form.wrong(present[1], f"it is {' and '.join(present)} at once; divide it into several activities")
-    elif not present and not any(form.problems.closest(key, KINDS) for key in form if key not in keys):
+    elif (
+        not present
+        and not form.tree.is_partial
+        and not any(form.problems.closest(key, KINDS) for key in form if key not in keys)
+    ):
         form.wrong("", f"it does nothing; it needs one of {', '.join(KINDS)}")
     if "trigger" not in present or len(present) > 1:
         node = _with_edges(form, action)
@@ -93,8 +97,9 @@ def _tell_strange_keys(form: Form, present: tuple[str, ...], keys: frozenset[str
 
 
 def _trigger(form: Form) -> AnyAction:
-    if not form.switch("trigger"):
-        form.wrong("trigger", "trigger must be true")
+    value = form.take("trigger")
+    if not isinstance(value, Scalar) or value.value is not True:
+        form.wrong("trigger", f"trigger must be true, not {'nothing' if value is None else shown(value)}")
     return Trigger()
 
 
@@ -184,7 +189,6 @@ def _wait(form: Form) -> AnyAction:
         inner.wrong("", "it needs an event or a timer")
     inner.finish()
     if "timer" in inner:
-        _also_at(form, "wait.timer", "wait.timeout")
         return Wait(timeout=timer)
     return Wait(event, timeout)
 
@@ -210,7 +214,7 @@ def _raise(form: Form) -> AnyAction:
     action = Raise(inner.name("event", "an event"), inner.expression("to"), inner.template("value"))
     for key in ("event", "to"):
         if key not in inner:
-            inner.wrong("", f"it needs {key}")
+            inner.wrong(key, f"it needs {key}")
     inner.finish()
     return action
 

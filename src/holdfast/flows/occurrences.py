@@ -32,7 +32,7 @@ def expressions_of(node: Node) -> Iterator[Found]:
     if isinstance(action, Child) and action.id:
         yield Found("id", action.id, sees_item=action.each is not None)
     elif isinstance(action, Wait) and isinstance(action.timeout, str):
-        yield Found("wait.timeout", action.timeout)
+        yield Found("wait.timeout" if action.event else "wait.timer", action.timeout)
     elif isinstance(action, Cycle) and isinstance(action.delay, str):
         yield Found("delay", action.delay)
     elif isinstance(action, Raise):

@@ -19,6 +19,7 @@ class Problems:
     def __init__(self) -> None:
         self._found: list[FlowProblem] = []
         self._suggestions = 0
+        self._spoiled: set[tuple[str, str]] = set()
         self.left_out = 0
 
     def add(self, line: int, message: str, *, node: str = "", suggestion: str = "") -> None:
@@ -28,6 +29,17 @@ class Problems:
     def warn(self, line: int, message: str, *, node: str = "", suggestion: str = "") -> None:
         """Something that may be wrong."""
         self._add(FlowProblem(line, f"{node}: {message}" if node else message, suggestion, "warning", node))
+
+    def spoil(self, node: str, where: str) -> None:
+        """What is there could not be read: what would follow from its absence is not told as well."""
+        self._spoiled.add((node, where))
+
+    def is_spoiled(self, node: str, where: str) -> bool:
+        """Whether something there, or all that it is in, could not be read."""
+        if not self._spoiled:
+            return False
+        words = where.split(".")
+        return any((node, ".".join(words[:count])) in self._spoiled for count in range(1, len(words) + 1))
 
     def _add(self, problem: FlowProblem) -> None:
         if len(self._found) < MOST_PROBLEMS:

@@ -17,6 +17,8 @@ ITEM_NAMES: Final = frozenset({"item", "index"})
 BESIDE_NODES: Final = ITEM_NAMES | {"flow"}
 """What an expression can name beside activities."""
 NODE_FIELDS: Final = frozenset({"input", "output", "error"})
+OTHER_WORDS: Final = {"None": "null", "True": "true", "False": "false"}
+"""What Python calls what CEL has, too."""
 ERROR_FIELDS: Final = frozenset({"type", "message"})
 FLOW_FIELDS: Final = frozenset({"id", "name", "version"})
 
@@ -63,6 +65,8 @@ class _References:
         self._trigger = next((node.id for node in nodes.values() if isinstance(node.action, Trigger)), "")
 
     def check(self, node: str, found: Found) -> None:
+        if self._problems.is_spoiled(node, found.where):
+            return
         line = self._places.get((node, found.where)) or self._places.get((node, ""), 0)
         where = found.where.removeprefix(f"after.{found.after}.") if found.after else found.where
         try:
@@ -73,7 +77,9 @@ class _References:
             return
         for name in sorted(expression.names) if len(expression.names) > 1 else expression.names:
             if why := self._why_not(node, found, expression, name):
-                suggestion = self._problems.closest(name, self._ids) if name not in self._ids else ""
+                suggestion = (
+                    "" if name in self._ids else OTHER_WORDS.get(name) or self._problems.closest(name, self._ids)
+                )
                 self._problems.add(line, f"{where}: {why}", node=node, suggestion=suggestion)
             else:
                 for message, suggestion in self._strange_fields(expression, name):

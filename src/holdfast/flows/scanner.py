@@ -46,6 +46,8 @@ METHODS: Final = frozenset(
     | {"getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds"}
 )
 
+_OTHER_FUNCTIONS: Final = {"len": ["size"], "str": ["string"], "float": ["double"], "any": ["exists"]}
+"""What Python calls what CEL has, too."""
 _TOKEN: Final = re.compile(
     r"""
     (?P<space>\s+|//[^\n]*)
@@ -143,7 +145,7 @@ def _check_function(token: Token, *, is_method: bool) -> None:
     known = METHODS | MACROS if is_method else FUNCTIONS
     if token.text in known:
         return
-    similar = get_close_matches(token.text, known, n=1)
+    similar = _OTHER_FUNCTIONS.get(token.text) or get_close_matches(token.text, known, n=1)
     hint = f"; did you mean {similar[0]}?" if similar else ""
     what = "method" if is_method else "function"
     raise ExpressionError(f"there is no {what} {token.text}(){hint}", column=token.start + 1)

@@ -112,6 +112,56 @@ def test_what_is_wrong_with_an_activity_is_told(line: str, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{run: x, after: start, heartbeat: .inf}", ".inf is no number that JSON has"),
+        ("{run: x, after: start, heartbeat: -.INF}", "-.INF is no number that JSON has"),
+        ("{run: .nan, after: start}", ".nan is no number that JSON has"),
+        ("{run: x, after: [start, .nan]}", ".nan is no number that JSON has"),
+        ("{run: x, after: start, retry: {attempts: .inf}}", ".inf is no number that JSON has"),
+        ("{<<: *base, run: x, after: start}", "merge keys (<<) are not read in flows; write out what is to be there"),
+        ("{<<: {run: x}, after: start}", "merge keys (<<) are not read in flows; write out what is to be there"),
+        ('{"<<": 1, run: x, after: start}', 'it: there is no key "<<" here'),
+        ("*x", "aliases such as *x are not read in flows; write it out"),
+        ("{run: *x, after: start}", "aliases such as *x are not read in flows; write it out"),
+        ("{run: x, after: *x}", "aliases such as *x are not read in flows; write it out"),
+        ("{run: x, after: [*x]}", "aliases such as *x are not read in flows; write it out"),
+        ("{run: x, after: 5}", "it: after must be the id of an activity or a list of them, not 5"),
+        ("{run: x, each: {in: a}, after: start}", "it: each must be an expression, not a map"),
+        ("{raise: {event: e, to: 5}, after: start}", "it: raise: to must be an expression, not 5"),
+        ("{raise: {event: e}, after: start}", "it: raise: it needs to"),
+        (
+            "{raise: it, after: start}",
+            'it: raise must be a map such as {event: shipped, to: received.input.buyer}, not "it"',
+        ),
+        ("{cycle: , after: start}", "it: cycle must be the id of an activity, not nothing"),
+        ("{wait: {timer: start.inptu}, after: start}", "it: wait.timer: start has error, input, output, and no inptu"),
+    ],
+)
+def test_nothing_is_said_that_only_follows_from_what_was_said(line: str, said: str) -> None:
+    assert problem_of(f"{HEAD}  it: {line}\n").removesuffix(" (did you mean input?)") == said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{run: x, after: start, when: 'start.input.x and true'}", "unexpected 'and'; write && for and"),
+        ("{run: x, after: start, when: 'start.input.x or true'}", "unexpected 'or'; write || for or"),
+        ("{run: x, after: start, when: 'not start.input.x'}", "unexpected 'start'; write ! for not"),
+        ("{run: x, after: start, when: start.input == None}", 'no activity "None" (did you mean null?)'),
+        ("{run: x, after: start, when: len(start.input) > 5}", "no function len(); did you mean size?"),
+        ("{run: x, after: start, input: '${start.input}'}", "stands alone, without ${ }"),
+        ("{run: x, after: start, input: '{{ start.input }}'}", "stands alone, without ${ }"),
+        ("{run: x, needs: start, after: start}", "did you mean after?"),
+        ("{run: x, after: start, timeout: 5s}", "did you mean start_to_close?"),
+        ("{run: x, after: start, catch: [E]}", "did you mean after: {ID: {catch: [ERROR]}}?"),
+    ],
+)
+def test_the_words_of_others_are_known(line: str, said: str) -> None:
+    assert said in problem_of(f"{HEAD}  it: {line}\n")
+
+
+@pytest.mark.parametrize(
     ("text", "line", "said"),
     [
         ("", 1, "the file is empty"),
