@@ -23,6 +23,7 @@ from holdfast._version import __version__
 from holdfast.errors import (
     ActivityTimedOut,
     ClientClosed,
+    CycleLimitExceeded,
     DeadlineExceeded,
     DuplicateName,
     ExpressionError,
@@ -89,6 +90,7 @@ __all__ = [
     "ChildHandle",
     "Client",
     "ClientClosed",
+    "CycleLimitExceeded",
     "DeadlineExceeded",
     "DuplicateName",
     "Engine",

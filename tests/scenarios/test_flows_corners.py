@@ -1,10 +1,13 @@
 """Corners of flows: several cycles at once, turns that would not end, errors of earlier rounds, patterns (K8, G12)."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.flow_stage import CACHES, played, staged
+from tests.scenarios.flow_stage import CACHES, flow, played, staged
+from tests.scenarios.support import engine_of, path_of, rows, until
 
+import holdfast as hf
 from holdfast.errors import CycleLimitExceeded, ExpressionError
 from holdfast.flows.expressions import compile_expression
 
@@ -95,3 +98,88 @@ def test_a_pattern_looks_at_short_texts_only() -> None:
     assert matches.evaluate({"a": {"input": "xxy"}}) is True
     with pytest.raises(ExpressionError, match="`matches` looks at 4,096 bytes at most"):
         matches.evaluate({"a": {"input": "x" * 100_000}})
+
+
+@pytest.mark.parametrize(
+    ("node", "error"),
+    [
+        ('{run: echo, input: ["1 / 0"], after: start}', "ExpressionError"),
+        ("{cycle: first, after: first, limit: 1}", "CycleLimitExceeded"),
+        ("{flow: f, id: flow.id, after: first}", "InstanceConflict"),
+    ],
+)
+@played
+async def test_K4_what_a_node_fails_with_by_itself_is_a_name_of_the_library(node: str, error: str) -> None:
+    text = f"""
+activities:
+  start: {{trigger: true}}
+  first: {{run: step, input: ["'first'"], after: start}}
+  it: {node}
+"""
+    async with staged(text) as stage:
+        assert isinstance(await stage.failure(), getattr(hf, error))
+
+
+WAITING = """
+activities:
+  start: {trigger: true}
+  go: {wait: {event: go}, after: start}
+"""
+
+
+@hf.workflow(name="f")
+async def waiting_code() -> None:
+    await hf.event("go")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (flow(WAITING), waiting_code, "this instance was started as a flow, and 'f' is code here; it goes on where"),
+        (waiting_code, flow(WAITING), "this instance was started as code, and 'f' is a flow here; it goes on where"),
+    ],
+)
+@played
+async def test_G12_an_instance_whose_name_is_of_another_kind_now_says_so(
+    before: hf.Workflow[..., Any], now: hf.Workflow[..., Any], said: str, tmp_path: Path
+) -> None:
+    store = tmp_path / "f.db"
+    async with engine_of(store, before) as engine:
+        await engine.start(before, id="it")
+    async with engine_of(store, now) as engine:
+        await engine.get("it").raise_event("go")
+        await until(lambda: rows(store, "SELECT state FROM instances") == [("BLOCKED",)])
+        ((why,),) = rows(path_of(engine), "SELECT blocked FROM instances")
+        assert why.startswith(f"HistoryMismatch: {said}")
+        with pytest.raises(hf.WorkflowBlocked, match="goes on where 'f' is"):
+            await engine.get("it").query("anything")
+    async with engine_of(store, before) as engine:
+        await until(lambda: rows(store, "SELECT state FROM instances") != [("BLOCKED",)])
+
+
+@played
+async def test_C3_a_start_that_names_a_flow_is_not_run_by_code_of_that_name(tmp_path: Path) -> None:
+    store, known = tmp_path / "f.db", flow(WAITING)
+    async with await hf.connect(store, flows=[known]) as client:
+        await client.start(known, id="it")
+    async with engine_of(store, waiting_code):
+        await until(lambda: rows(store, "SELECT state FROM instances") == [("BLOCKED",)])
+        ((why,),) = rows(store, "SELECT blocked FROM instances")
+        assert "was started as a flow, and 'f' is code here" in why
+
+
+@played
+async def test_C3_a_flow_whose_input_was_refused_is_asked_like_any_other_and_shows_no_code_of_ours(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "f.db"
+    async with await hf.connect(store) as client:  # it does not know what the flow takes
+        await client.start("f", {"speed": "high"}, id="it")
+    async with staged(f"input: {{speed: integer}}{WAITING}", store=store) as stage:
+        handle = stage.engine.get("it")
+        with pytest.raises(hf.WorkflowFailed) as failed:
+            await handle.result()
+        assert "speed is 'high'" in str(failed.value.cause)
+        assert getattr(failed.value.cause, "__notes__", []) == [], "frames of the library say nothing to its users"
+        with pytest.raises(hf.UnknownQuery, match="'it' answers no query 'where'; it answers none"):
+            await handle.query("where")

@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from holdfast.errors import PayloadError, RemoteError
+from holdfast.errors import HoldfastError, PayloadError, RemoteError
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.limits import (
     ARGUMENTS_LIMIT_BYTES,
@@ -157,9 +157,13 @@ def _notes_of(exception: BaseException) -> list[str]:
 
 
 def _traceback_of(exception: BaseException) -> str:
-    """Where it was raised, as seen by the user: how the engine came to call the code is left out."""
+    """Where it was raised, as seen by the user: how the engine came to call the code is left out.
+
+    Of what the engine itself raised on purpose nothing is left: its message says what is wrong.
+    """
     frames = traceback.extract_tb(exception.__traceback__, limit=-TRACEBACK_LIMIT_FRAMES)
-    first = next((at for at, frame in enumerate(frames) if not frame.filename.startswith(_ENGINE)), 0)
+    nobodys = len(frames) if isinstance(exception, HoldfastError) else 0
+    first = next((at for at, frame in enumerate(frames) if not frame.filename.startswith(_ENGINE)), nobodys)
     shown = traceback.StackSummary.from_list(frames[first:])
     return _clean("".join(shown.format()).rstrip(), TRACEBACK_LIMIT_CHARACTERS)
 

@@ -1,13 +1,13 @@
 """Runs of flows. What flows need is loaded with the first of them: most programs have none."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.core.events import Started, decode_event, decode_events
 from holdfast.core.flow.definition import decode_definition, encode_definition
-from holdfast.errors import FlowError
+from holdfast.errors import FlowError, HistoryMismatch
 from holdfast.replay.calls import Identity
 from holdfast.storage.contract import HistoryRow, InboxRow, SaveFlow, Store
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from holdfast.replay.run import WorkflowRun
 
 AnyRun: TypeAlias = "WorkflowRun | FlowRun"
+_VERSION: Final = b'"flow":"'
+"""Is in the start of every flow. Where it is not, nothing needs to be decoded."""
 
 
 class FlowRuns:
@@ -47,15 +49,18 @@ class FlowRuns:
 
         What is raised besides a `StoreError` says why that version cannot run here.
         """
-        if not self._registry.workflow(workflow).is_flow:
+        is_flow = self._registry.workflow(workflow).is_flow
+        told = history[0].events if history else inbox[0].event if inbox else b""  # its start is the first of all
+        if not told or not (is_flow or _VERSION in told):
             return ""
-        if history:
-            first = decode_events(history[0].events)[0]
-        elif inbox:
-            first = decode_event(inbox[0].event)  # its start, which may name the version
-        else:
+        first = decode_events(told)[0] if history else decode_event(told)
+        if not isinstance(first, Started):
             return ""
-        digest = first.flow if isinstance(first, Started) else ""
+        digest = first.flow
+        if digest and not is_flow:
+            raise HistoryMismatch(f"{_other_kind(workflow, 'a flow', 'code')} (the flow has the version {digest})")
+        if history and not digest:
+            raise HistoryMismatch(_other_kind(workflow, "code", "a flow"))
         if digest and digest not in self._compiled:
             definition = await store.read_flow(digest)
             if definition is None:
@@ -78,6 +83,13 @@ class FlowRuns:
         compiled = CompiledFlow(decode_definition(definition), digest, self._registry.activity_called)
         self._compiled[digest] = compiled
         return compiled
+
+
+def _other_kind(workflow: str, before: str, now: str) -> str:
+    return (
+        f"this instance was started as {before}, and {workflow!r} is {now} here; "
+        f"it goes on where {workflow!r} is {before}, or terminate it"
+    )
 
 
 def saved(flow: "FlowWorkflow") -> SaveFlow:

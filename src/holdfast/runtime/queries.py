@@ -79,6 +79,8 @@ async def ask_history(store: Store, runs: RunMaker, record: InstanceRecord, name
         raise
     except Exception as error:  # noqa: BLE001 - its version of the flow cannot run here, and whoever asked is told
         return _unreadable(record, error)
+    if flow:
+        return unknown(())  # it has no code that could answer
     run = runs.new_run(record.id, record.workflow, record.execution, payloads, flow)
     try:
         runs.replay(record.number, run, history)
