@@ -1,11 +1,12 @@
 """Digits taken apart for a person (aligned and coloured) and for a program (JSON)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.cli.key_names import Names
+from holdfast.cli.texts import safe
 from holdfast.core.collation import Composite
 from holdfast.core.collation.digits import MEANING, OPEN, WORD, Digit, is_complete, is_error, padded
 from holdfast.core.ledger import Reading
@@ -22,6 +23,19 @@ STYLES = {
     Digit.SKIPPED: "blue",
 }
 INDENT = 4
+
+
+_STYLE_OF = {digit.character: style for digit, style in STYLES.items()}
+LONGEST_KEY = 60
+"""Digits of a key that are shown in a list; holdfast show has them all."""
+
+
+def digits_text(key: str, longest: int | None = None) -> Text:
+    """The digits of a key, each in the colour of what it says."""
+    text = Text()
+    for digit in key[:longest]:
+        text.append(safe(digit), _STYLE_OF.get(digit, "dim"))
+    return text if longest is None or len(key) <= longest else text.append("...", "dim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,44 +100,48 @@ def explain_ledger(reading: Reading) -> Explanation:
     return Explanation(text, "ledger of one attempt of an activity", rows, reading.sentence, fields)
 
 
-def explain_composite(composite: Composite, ids: Sequence[str] | None) -> Explanation:
+def explain_composite(composite: Composite, names: Names | None) -> Explanation:
     """A key, with the keys of the children that its activities awaited."""
     text = str(composite)
-    rows = _composite_rows(composite, ids, 0)
-    fields = _composite_fields(composite, ids)
+    rows = _composite_rows(composite, names, 0)
+    fields = _composite_fields(composite, names)
+    of_flow = f" of the flow {safe(names.flow)}" if names is not None and names.flow else ""
     if composite.children:
-        return Explanation(text, "composite of collation keys", rows, _verdict(composite), fields)
+        return Explanation(text, f"composite of collation keys{of_flow}", rows, _verdict(composite), fields)
     full, count = padded(text), len(text)
     if len(full) > count:
         rows = (*rows, Row(0, "0", f"not used ({len(full) - count} times, to fill {WORD} digits)", "dim"))
-    title = f"collation key of {'one activity' if count == 1 else f'{count} activities'}"
+    title = f"collation key of {'one activity' if count == 1 else f'{count} activities'}{of_flow}"
     return Explanation(full, title, rows, _verdict(composite), fields | {"digits": full})
 
 
-def _composite_rows(composite: Composite, ids: Sequence[str] | None, depth: int) -> tuple[Row, ...]:
+def _composite_rows(composite: Composite, names: Names | None, depth: int) -> tuple[Row, ...]:
     rows: list[Row] = []
-    names = _names(composite, ids)
-    width = max(map(len, names))
+    ids = _ids(composite, names)
+    width = max(map(len, ids))
     for at, character in enumerate(composite.digits):
         digit = Digit(int(character))
-        rows.append(Row(0, character, f"{names[at].ljust(width)}  {MEANING[digit]}", STYLES[digit], depth))
-        for child in composite.children.get(at, ()):
+        rows.append(Row(0, character, f"{ids[at].ljust(width)}  {MEANING[digit]}", STYLES[digit], depth))
+        for number, child in enumerate(composite.children.get(at, ())):
             rows.append(Row(0, "1 2", f"the child flow that it awaited ({_word(child)})", "dim", depth + 1))
-            rows += _composite_rows(child, None, depth + 1)
+            rows += _composite_rows(child, None if names is None else names.child(at, number), depth + 1)
     return tuple(rows)
 
 
-def _composite_fields(composite: Composite, ids: Sequence[str] | None) -> dict[str, Json]:
-    names = _names(composite, ids)
+def _composite_fields(composite: Composite, names: Names | None) -> dict[str, Json]:
+    ids = _ids(composite, names)
     activities: list[Json] = []
     for at, character in enumerate(composite.digits):
         row: dict[str, Json] = {
-            "activity": names[at],
+            "activity": ids[at],
             "digit": int(character),
             "meaning": MEANING[Digit(int(character))],
         }
         if children := composite.children.get(at):
-            row["children"] = [_composite_fields(child, None) for child in children]
+            row["children"] = [
+                _composite_fields(child, None if names is None else names.child(at, number))
+                for number, child in enumerate(children)
+            ]
         activities.append(row)
     return {
         "kind": "composite" if composite.children else "collation key",
@@ -135,8 +153,10 @@ def _composite_fields(composite: Composite, ids: Sequence[str] | None) -> dict[s
     }
 
 
-def _names(composite: Composite, ids: Sequence[str] | None) -> list[str]:
-    return list(ids) if ids is not None else [f"activity {at + 1}" for at in range(len(composite.digits))]
+def _ids(composite: Composite, names: Names | None) -> list[str]:
+    if names is None:
+        return [f"activity {at + 1}" for at in range(len(composite.digits))]
+    return [safe(name) for name in names.ids]
 
 
 def _verdict(composite: Composite) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -15,7 +14,7 @@ from holdfast.cli.applications import load_module
 from holdfast.cli.exits import EXIT_BAD_NEWS
 from holdfast.cli.flow_instances import draw_instance, run
 from holdfast.cli.stores import JsonOption, StoreOption
-from holdfast.cli.texts import safe
+from holdfast.cli.texts import json_text, safe
 from holdfast.errors import FlowError, FlowProblem, UsageError
 
 flow = typer.Typer(name="flow", no_args_is_help=True, help="Check, run and draw flows: workflows as graphs.")
@@ -57,7 +56,7 @@ def check(
         summary = {"flow": loaded.definition.name, "activities": len(nodes), "edges": sum(len(n.after) for n in nodes)}
     if as_json:
         answer = {"file": file, "fine": bool(summary), **summary, "problems": [one._asdict() for one in problems]}
-        typer.echo(msgspec.json.format(msgspec.json.encode(answer)))
+        typer.echo(json_text(answer))
     else:
         _show(file, problems, summary, checked=bool(app))
     if not summary:

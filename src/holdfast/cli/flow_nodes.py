@@ -93,14 +93,6 @@ async def read_nodes(store: Store, picture: Picture, *, with_outputs: bool) -> N
 # ---------------------------------------------------------------- for people
 
 
-def key_text(reading: FlowReading, key: str) -> Text:
-    """The key with each digit in the colour of what it says."""
-    text = Text()
-    for digit in key[: len(reading.nodes)]:
-        text.append(digit, STYLES.get(Digit(int(digit)), ""))
-    return text.append(key[len(reading.nodes) :], "dim")
-
-
 def node_rows(nodes: Nodes) -> list[list[Text]]:
     """A row for each node; further rows for its further attempts, waits and children."""
     rows = [[Text(name) for name in HEADER]]

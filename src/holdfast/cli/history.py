@@ -1,6 +1,8 @@
 """``holdfast history ID``: what happened to an instance, event by event, or its export to be replayed by tests."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -11,12 +13,16 @@ from rich.text import Text
 
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
+from holdfast.cli.steps import short_failure
 from holdfast.cli.stores import JsonOption, StoreOption, look_into
 from holdfast.cli.texts import moment_text, print_aligned, safe
 from holdfast.client.client import Client
 from holdfast.client.histories import parse
-from holdfast.core.events import encode_event
+from holdfast.core.collation.digits import MEANING, Digit
+from holdfast.core.events import HistoryEvent, encode_event
+from holdfast.core.flow import events as fe
 from holdfast.errors import UsageError
+from holdfast.payloads.failures import Failure
 from holdfast.runtime.surroundings import Surroundings
 
 LONGEST_NOTE: Final = 200
@@ -58,7 +64,8 @@ def _show(text: str) -> None:
     for number, event in enumerate(events):
         fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
         kind, time_ms = fields.pop("event"), fields.pop("time_ms", None)
-        notes = "  ".join(f"{name}={_short(value)}" for name, value in fields.items())
+        said = _SAID.get(type(event))
+        notes = _fields(fields) if said is None else said(event)
         rows.append(
             [
                 Text(str(number)),
@@ -70,10 +77,56 @@ def _show(text: str) -> None:
     print_aligned(Console(highlight=False), rows, right=(0,))
 
 
-def _short(value: Any) -> str:
+def _fields(fields: dict[str, Any]) -> str:
+    if (due_at_ms := fields.pop("due_at_ms", None)) is not None:
+        fields["due"] = f"{moment_text(due_at_ms)} UTC"
+    return "  ".join(f"{name}={_short(name, value)}" for name, value in fields.items() if value != "")
+
+
+def _short(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
         fields = cast(dict[str, Any], value)
         value = fields.get("data") if fields.keys() <= {"data", "reference"} else fields
+    if name == "failure":
+        with suppress(msgspec.ValidationError):
+            return short_failure(msgspec.convert(value, Failure))
     return msgspec.json.encode(value).decode()
+
+
+# ---------------------------------------------------------------- what flows record, in words
+
+
+def _advanced(event: fe.FlowAdvanced) -> str:
+    """The digits that moved. The numbers of edges say nothing without the graph."""
+    said = [f"{node} {MEANING[Digit(int(digit))]}" for node, digit in event.digits.items()]
+    said += [f"the failure of {node} was caught" for node in event.caught]
+    said += [f"{node} will fail: {why}" for node, why in event.unclear.items()]
+    return ", ".join(said or ["edges were decided"])
+
+
+def _failed(event: fe.NodeFailed) -> str:
+    return f"{event.node}: {_short('failure', msgspec.json.decode(event.failure.data))}"
+
+
+def _completed(event: fe.NodeCompleted) -> str:
+    return f"{event.node}: {_short('output', msgspec.json.decode(event.output.data))}"
+
+
+def _began(event: fe.FanOutBegan) -> str:
+    count = "1 item" if event.count == 1 else f"{event.count} items"
+    return f"{event.node}: {count}{'' if event.items is None else ', not all at once'}"
+
+
+def _restarted(event: fe.CycleRestarted) -> str:
+    return f"{event.node}: {event.target}, and what is behind it, runs again; round {event.round}"
+
+
+_SAID: Final[dict[type[HistoryEvent], Callable[[Any], str]]] = {
+    fe.FlowAdvanced: _advanced,
+    fe.NodeFailed: _failed,
+    fe.NodeCompleted: _completed,
+    fe.FanOutBegan: _began,
+    fe.CycleRestarted: _restarted,
+}

@@ -9,10 +9,12 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.authoring.names import checked_name
+from holdfast.cli.explanations import LONGEST_KEY, digits_text
 from holdfast.cli.stores import JsonOption, StoreOption, look_into
 from holdfast.cli.texts import json_text, moment_text, print_aligned, safe, seconds_text, state_text, status_line
 from holdfast.client.pages import NEWEST
 from holdfast.client.views import moment
+from holdfast.core.collation.composite import PADDING
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.words import word
 from holdfast.errors import InstanceNotFound, UsageError
@@ -37,16 +39,17 @@ def list_instances(
     if not 1 <= limit <= LARGEST_LIMIT:
         raise UsageError(f"--limit must be from 1 to {LARGEST_LIMIT:,}, not {limit}")
     state = None if status is None else word(InstanceState, status.upper(), "status of an instance")
-    records = asyncio.run(_read(store, state, workflow, parent, limit))
+    records, keys = asyncio.run(_read(store, state, workflow, parent, limit))
     if as_json:
-        typer.echo(json_text([_fields(record) for record in records]))
+        typer.echo(json_text([_fields(record, key) for record, key in zip(records, keys, strict=True)]))
     else:
-        _show(records, limit)
+        _show(records, keys, limit)
 
 
 async def _read(
     store: str | None, state: InstanceState | None, workflow: str | None, parent: str | None, limit: int
-) -> list[InstanceRecord]:
+) -> tuple[list[InstanceRecord], list[str | None]]:
+    """The instances, and of flows their keys."""
     opened = look_into(store)
     try:
         of = None
@@ -55,12 +58,13 @@ async def _read(
             if found is None:
                 raise InstanceNotFound(f"no instance has the id {parent!r}")
             of = found.number
-        return await opened.list_instances(before=NEWEST, limit=limit, state=state, workflow=workflow, parent=of)
+        records = await opened.list_instances(before=NEWEST, limit=limit, state=state, workflow=workflow, parent=of)
+        return records, await asyncio.gather(*(opened.read_key(record.number) for record in records))
     finally:
         await opened.close()
 
 
-def _show(records: list[InstanceRecord], limit: int) -> None:
+def _show(records: list[InstanceRecord], keys: list[str | None], limit: int) -> None:
     console = Console(highlight=False)
     if not records:
         console.print("No instances.")
@@ -77,6 +81,10 @@ def _show(records: list[InstanceRecord], limit: int) -> None:
                 Text(took),
             ]
         )
+    if any(keys):
+        rows[0].append(Text("key"))
+        for row, key in zip(rows[1:], keys, strict=True):
+            row.append(Text() if key is None else digits_text(key.rstrip(PADDING), LONGEST_KEY))
     if any(record.superseded_at_ms is not None for record in records):
         rows[0].append(Text())
         for row, record in zip(rows[1:], records, strict=True):
@@ -94,7 +102,7 @@ def _show(records: list[InstanceRecord], limit: int) -> None:
         console.print(Text(f"the newest {limit}; there may be more: --limit", "dim"))
 
 
-def _fields(record: InstanceRecord) -> dict[str, Any]:
+def _fields(record: InstanceRecord, key: str | None) -> dict[str, Any]:
     return {
         "id": record.id,
         "number": record.number,
@@ -103,6 +111,7 @@ def _fields(record: InstanceRecord) -> dict[str, Any]:
         "status": record.state,
         "execution": record.execution,
         "turn": record.turn,
+        "collation_key": key,
         "blocked": record.blocked,
         "created_at": moment(record.created_at_ms),
         "closed_at": moment(record.closed_at_ms),

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.authoring.names import checked_name
-from holdfast.cli.flow_nodes import RIGHT, Nodes, key_text, node_fields, node_rows, read_nodes
+from holdfast.cli.explanations import digits_text
+from holdfast.cli.flow_nodes import RIGHT, Nodes, node_fields, node_rows, read_nodes
 from holdfast.cli.steps import (
     Picture,
     Step,
@@ -184,7 +185,7 @@ def _print_steps(shown: Shown, console: Console) -> None:
     """The key, and what its digits stand for: the nodes of a flow, or the steps of code."""
     nodes = shown.nodes
     if shown.key:
-        key = Text(shown.key) if nodes is None else key_text(nodes.reading, shown.key)
+        key = Text(shown.key) if nodes is None else digits_text(shown.key)
         console.print(Text.assemble(("key ", "dim"), key, (f"  {_key_words(shown.key)}", "dim")), soft_wrap=True)
     if nodes is not None:
         if shown.composite != shown.key.rstrip(PADDING):

@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.exits import EXIT_BAD_NEWS
+from holdfast.cli.explanations import digits_text
 from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
 from holdfast.cli.texts import STATE_STYLES, json_text, safe
 from holdfast.client.watching import Change
+from holdfast.core.collation.composite import PADDING
 from holdfast.core.lifecycle import InstanceState
 
 
@@ -21,7 +23,10 @@ def watch(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show an instance as it is, and every change of it until it ends; with --json a line of JSON for each."""
+    """Show an instance as it is, and every change of it until it ends; with --json a line of JSON for each.
+
+    A flow is shown with its key: a digit for each activity, which holdfast explain reads.
+    """
     console = Console(highlight=False)
 
     def show(change: Change) -> None:
@@ -51,6 +56,8 @@ def _line(change: Change) -> Text:
     if change.execution > 1:
         line.append(f"  execution {change.execution}")
     line.append(f"  turn {change.turn}", "dim")
+    if change.collation_key is not None:
+        line.append("  ").append_text(digits_text(change.collation_key.rstrip(PADDING)))
     if change.last_event is not None:
         line.append(f"  {change.last_event.replace('_', ' ')}")
     if change.custom_status is not None:

@@ -28,6 +28,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """The kind of the last event in its history, such as `activity_completed`."""
     blocked: str | None = None
     """Why it is parked, if it is."""
+    collation_key: str | None = None
+    """Of a flow: where each of its activities is, at this commit or one after it. Code has none that is stored."""
     at: dt.datetime
     """The time of the last message that it has handled, or of its end."""
 
@@ -40,11 +42,14 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 async def watch(store: Store, changes: Changes, number: InstanceNumber) -> AsyncGenerator[Change]:
     """The changes of one instance. Several that come together may be seen as one: the newest."""
     seen: Change | None = None
+    may_be_flow = True
     async for _ in changes.looks():
         found = await store.glance(number)
         if found is None:
             raise InstanceNotFound(f"instance number {number} is gone")
-        change = _change(*found)
+        key = await store.read_key(number) if may_be_flow else None
+        may_be_flow = key is not None or not found[0].turn  # the first turn says
+        change = _change(*found, key)
         if change != seen:
             seen = change
             yield change
@@ -52,7 +57,7 @@ async def watch(store: Store, changes: Changes, number: InstanceNumber) -> Async
             return
 
 
-def _change(record: InstanceRecord, events: bytes | None) -> Change:
+def _change(record: InstanceRecord, events: bytes | None, key: str | None) -> Change:
     at_ms = record.stamp_ms if record.closed_at_ms is None else record.closed_at_ms
     return Change(
         id=record.id,
@@ -62,6 +67,7 @@ def _change(record: InstanceRecord, events: bytes | None) -> Change:
         custom_status=None if record.custom_status is None else decode(record.custom_status),
         last_event=None if events is None else _last_event(events),
         blocked=record.blocked,
+        collation_key=key,
         at=dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC),
     )
 
