@@ -14,7 +14,7 @@ from holdfast.cli.stores import JsonOption, StoreOption, look_into
 from holdfast.cli.texts import safe
 from holdfast.client.flow_views import read_child_keys, read_composite, read_events, read_flow
 from holdfast.core.collation.digits import padded
-from holdfast.core.flow.definition import Child
+from holdfast.core.flow.definition import Child, Run
 from holdfast.core.flow.reading import FlowReading, version_of
 from holdfast.core.gates import IdPolicy
 from holdfast.errors import InstanceNotFound, UsageError
@@ -32,9 +32,9 @@ def run(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A flow in YAML.")],
     *,
     app: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option("--app", "-a", metavar="APP", help="FILE.py or MODULE with the activities; may be given again."),
-    ],
+    ] = None,
     others: Annotated[
         list[str] | None,
         typer.Option("--with", metavar="FILE", help="Another flow, which it starts; may be given again."),
@@ -52,10 +52,11 @@ def run(
     """
     from holdfast.flows.flow import Flow  # noqa: PLC0415 - reading flows needs libraries that nothing else does
 
-    modules = tuple(map(load_module, app))
+    modules = tuple(map(load_module, app or ()))
     flow, *children = (_as_known(Flow.load(each, modules=modules), modules) for each in (file, *(others or ())))
-    _note_unknown(flow, children, modules)
-    options = [word for name in app for word in ("--app", name)]
+    if not modules:
+        _require_no_activities(flow, *children)
+    options = [word for name in app or () for word in ("--app", name)]
     options += [word for name in others or () for word in ("--with", name)]
     wish = wish_of(
         ("flow", "run", file, *options),
@@ -65,7 +66,15 @@ def run(
         policy=policy,
         store=store,
     )
+    _note_unknown(flow, children, modules)
     fulfil(wish, as_json=as_json)
+
+
+def _require_no_activities(*flows: "Workflow[..., Any]") -> None:
+    """Without any code a flow can wait, start others and tell them; it cannot run activities."""
+    for node in (node for flow in flows for node in cast("Flow", flow).definition.nodes):
+        if isinstance(node.action, Run):
+            raise UsageError(f"{node.id!r} runs {node.action.activity!r}: name the code that has it with --app")
 
 
 def _note_unknown(flow: "Workflow[..., Any]", others: "Sequence[Workflow[..., Any]]", modules: Iterable[Any]) -> None:

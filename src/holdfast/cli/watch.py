@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -10,12 +10,15 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.exits import EXIT_BAD_NEWS
-from holdfast.cli.explanations import digits_text
+from holdfast.cli.explanations import LONGEST_KEY, digits_text
 from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
 from holdfast.cli.texts import STATE_STYLES, json_text, safe
 from holdfast.client.watching import Change
 from holdfast.core.collation.composite import PADDING
 from holdfast.core.lifecycle import InstanceState
+
+ADVANCED: Final = "flow_advanced"
+"""What the key says already."""
 
 
 def watch(
@@ -57,8 +60,8 @@ def _line(change: Change) -> Text:
         line.append(f"  execution {change.execution}")
     line.append(f"  turn {change.turn}", "dim")
     if change.collation_key is not None:
-        line.append("  ").append_text(digits_text(change.collation_key.rstrip(PADDING)))
-    if change.last_event is not None:
+        line.append("  ").append_text(digits_text(change.collation_key.rstrip(PADDING), LONGEST_KEY))
+    if change.last_event is not None and not (change.collation_key and change.last_event == ADVANCED):
         line.append(f"  {change.last_event.replace('_', ' ')}")
     if change.custom_status is not None:
         said = change.custom_status

@@ -19,6 +19,9 @@ _environment: Any = _cel.NewEnv()
 _ERROR: Any = _cel.Type.ERROR
 
 _PLACE: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
+_UNEXPECTED: Final = re.compile(
+    r"mismatched input|extraneous input|no viable alternative at input|token recognition error at:"
+)
 _STATUS: Final = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _KEY: Final = re.compile(r"Key not found in map : (.*)")
 _NAME: Final = re.compile(r'No value with name "(.*)" found')
@@ -61,12 +64,10 @@ def _syntax_error(answer: str, text: str) -> ExpressionError:
     if found is None:
         return ExpressionError(_in_plain_words(answer))
     line, column, message = int(found[1]), int(found[2]), found[3]
-    message = (
-        message.partition(" expecting ")[0].replace("'<EOF>'", "the end").replace("mismatched input", "unexpected")
-    )
+    message = _UNEXPECTED.sub("unexpected", message.partition(" expecting ")[0]).replace("'<EOF>'", "the end")
     if "recursion depth" in message:
         return ExpressionError("it is nested too deep, or too long; divide it")
-    if message.startswith("token recognition error at: '="):
+    if message.startswith("unexpected '="):
         message = "one = alone; to compare, write =="
     elif text.lstrip().startswith(("${", "{{")):
         message = "an expression stands alone, without ${ } or {{ }} around it"

@@ -105,7 +105,7 @@ class _Checker:
     def check_triggers(self) -> None:
         triggers = [node.id for node in self.definition.nodes if isinstance(node.action, Trigger)]
         triggers.sort(key=lambda node: self.places.get((node, ""), 0))
-        if not triggers and not self.unreadable:
+        if not (triggers or self.unreadable or self.problems.is_spoiled("", "activities")):
             self.wrong("", "activities", "it has no trigger, where it begins; add an activity with trigger: true")
         for second in triggers[1:]:
             self.wrong(second, "", f"a flow begins at one trigger, and {triggers[0]} is one already")

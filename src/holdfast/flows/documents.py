@@ -31,6 +31,11 @@ _NUMBER: Final = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
 _NUMBER_BEGINS: Final = frozenset("0123456789-+.")
+_SAID: Final = {
+    "a flow mapping": "a map in { }", "a flow sequence": "a list in [ ]", "a block mapping": "a map",
+    "a block collection": "a list", "a block sequence": "a list",
+}  # fmt: skip
+"""What the parser calls things. A flow is something else here."""
 _MERGE: Final = "<<"
 """What YAML 1.1 reads as: all that another map has."""
 
@@ -112,7 +117,12 @@ def _syntax(error: yaml.MarkedYAMLError) -> str:
     what = error.problem or "it cannot be read"
     if "\\t" in what or "character that cannot start any token" in what:
         what += " (a tab? indent with spaces)"
-    return f"it is no YAML: {error.context + ': ' if error.context else ''}{what}"
+    context = error.context or ""
+    for theirs, ours in _SAID.items():
+        context, what = context.replace(theirs, ours), what.replace(theirs, ours)
+    if context and error.context_mark is not None:
+        context += f" that begins in line {error.context_mark.line + 1}"
+    return f"it is no YAML: {context + ': ' if context else ''}{what}"
 
 
 class _TooMuch(FlowError):

@@ -16,6 +16,7 @@ Places = dict[tuple[str, str], int]
 OTHER_KEYS = {
     "activity": "run", "task": "run", "uses": "run", "args": "input", "with": "input", "if": "when", "needs": "after",
     "depends_on": "after", "condition": "when", "foreach": "each", "for_each": "each", "timeout": "start_to_close",
+    "name": "flow", "steps": "activities", "nodes": "activities", "tasks": "activities", "jobs": "activities",
     "catch": "after: {ID: {catch: [ERROR]}}",
 }  # fmt: skip
 """What others call what flows have, too."""

@@ -1,5 +1,6 @@
 """The expressions of a flow: whether each can be read, and whether what it names has a value by then."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -19,6 +20,8 @@ BESIDE_NODES: Final = ITEM_NAMES | {"flow"}
 NODE_FIELDS: Final = frozenset({"input", "output", "error"})
 OTHER_WORDS: Final = {"None": "null", "True": "true", "False": "false"}
 """What Python calls what CEL has, too."""
+_WORDS: Final = re.compile(r"[A-Za-z]+(?: [A-Za-z]+){1,9}[.!?]?")
+"""What is no expression, but a text without its quotes."""
 ERROR_FIELDS: Final = frozenset({"type", "message"})
 FLOW_FIELDS: Final = frozenset({"id", "name", "version"})
 
@@ -42,6 +45,10 @@ def check_expressions(
         return
     for node_id, found in several:
         checker.check(node_id, found)
+
+
+def _quotes(text: str) -> str:
+    return f"a text has quotes of its own: \"'{text}'\""
 
 
 class _References:
@@ -73,7 +80,10 @@ class _References:
             expression = compile_expression(found.text)
         except ExpressionError as error:
             column = f", column {error.column}" if error.column else ""
-            self._problems.add(line, f"{where}: {quoted(found.text)} cannot be read{column}: {error}", node=node)
+            said = f"{where}: {quoted(found.text)} cannot be read{column}: {error}"
+            if _WORDS.fullmatch(found.text):
+                said += f"; {_quotes(found.text)}"
+            self._problems.add(line, said, node=node)
             return
         for name in sorted(expression.names) if len(expression.names) > 1 else expression.names:
             if why := self._why_not(node, found, expression, name):
@@ -92,7 +102,7 @@ class _References:
         if name == "flow":
             return ""
         if name not in self._ids:
-            hint = f"; a text has quotes of its own: \"'{name}'\"" if expression.text.strip() == name else ""
+            hint = f"; {_quotes(name)}" if expression.text.strip() == name else ""
             return f"there is no activity {quoted(name)}{hint}"
         if not node or name not in self._nodes or node in self._ancestry.tangled or name in self._ancestry.tangled:
             return ""

@@ -137,3 +137,19 @@ def test_json_about_a_flow_is_that_of_every_command(foxes: Command) -> None:
     assert done.code == 0
     assert "\x9b" not in done.out
     assert json.loads(done.out)["file"] == "odd\x9b[31m.yaml"
+
+
+def test_a_flow_without_activities_runs_without_code(foxes: Command) -> None:
+    text = "flow: short\nactivities:\n  go: {trigger: true}\n  rest: {wait: {timer: 1ms}, after: go}\n"
+    (foxes.folder / "short.yaml").write_text(text, encoding="utf-8")
+    assert "completed after" in foxes("flow", "run", "short.yaml", "--id", "it").out
+    assert "'brown' runs 'tasks.brown': name the code that has it with --app" in foxes.refused(
+        "flow", "run", "fox.yaml", "--input", '{"speed": 5}'
+    )
+
+
+def test_a_wrong_input_is_told_before_what_else_may_be_missing(foxes: Command) -> None:
+    text = "flow: lonely\nactivities:\n  go: {trigger: true}\n  it: {flow: nobody, after: go}\n"
+    (foxes.folder / "lonely.yaml").write_text(text, encoding="utf-8")
+    refused = foxes.refused("flow", "run", "lonely.yaml", "--input", "[1, 2]")
+    assert refused == "holdfast: flow 'lonely' takes one input, not 2\n"

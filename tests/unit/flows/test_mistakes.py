@@ -134,12 +134,33 @@ def test_what_is_wrong_with_an_activity_is_told(line: str, said: str) -> None:
             "{raise: it, after: start}",
             'it: raise must be a map such as {event: shipped, to: received.input.buyer}, not "it"',
         ),
+        (
+            "{run: x, after: start, when: 'a b'}",
+            "it: when: \"a b\" cannot be read, column 3: unexpected 'b'; a text has quotes of its own: \"'a b'\"",
+        ),
+        (
+            "{run: x, after: start",
+            "it is no YAML: while parsing a map in { } that begins in line 4: did not find expected ',' or '}'",
+        ),
         ("{cycle: , after: start}", "it: cycle must be the id of an activity, not nothing"),
         ("{wait: {timer: start.inptu}, after: start}", "it: wait.timer: start has error, input, output, and no inptu"),
     ],
 )
 def test_nothing_is_said_that_only_follows_from_what_was_said(line: str, said: str) -> None:
     assert problem_of(f"{HEAD}  it: {line}\n").removesuffix(" (did you mean input?)") == said
+
+
+def test_what_a_file_lacks_is_told_once() -> None:
+    assert problem_of("flow: f\nactivities:\n  - a: {trigger: true}") == (
+        "activities must be a map with a trigger and what comes after it, not a list"
+    )
+    told = [said for _, said in problems_of("name: f\nsteps:\n  a: {trigger: true}")]
+    assert told == [
+        "it has no name; write flow: NAME",
+        "activities must be a map with a trigger and what comes after it, not nothing",
+        'there is no key "name" here (did you mean flow?)',
+        'there is no key "steps" here (did you mean activities?)',
+    ]
 
 
 @pytest.mark.parametrize(
