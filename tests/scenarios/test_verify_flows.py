@@ -10,6 +10,7 @@ from tests.scenarios.flow_damage import FLOW_DAMAGE, make_flows
 from tests.scenarios.flow_stage import played, staged
 from tests.unit.cli.commands import sql
 
+import holdfast as hf
 from holdfast.audit import Rule, audit, inspect
 from holdfast.core.collation.digits import STATUS, padded
 from holdfast.core.flow.definition import decode_definition
@@ -70,6 +71,21 @@ activities:
     async with staged(text) as stage:  # which checks the store in the end
         await stage.failure()
         assert stage.key() == "6767"  # caught one start two
+
+
+@played
+async def test_C1_a_child_whose_refusal_came_too_late_is_sound() -> None:
+    """The flow ended before it could read that the id was taken."""
+    text = """
+activities:
+  start: {trigger: true}
+  kid: {flow: f, id: flow.id, after: start}
+  stop: {interrupt: self, after: start}
+"""
+    async with staged(text) as stage:
+        with pytest.raises(hf.WorkflowCancelled):
+            await stage.run()
+        assert stage.key() == "766"  # kid start stop
 
 
 SKIPPED_TARGET = """

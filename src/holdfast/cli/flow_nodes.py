@@ -112,9 +112,11 @@ def _rows_of(node: NodeReading, nodes: Nodes) -> Iterator[list[Text]]:
         Text(safe(detail_of(node.node.action), LONGEST_DETAIL), "dim"),
     ]
     details = _details(node, nodes)
-    free = next((row for row in reversed(details) if not row[-1]), None)
+    free, note = next((row for row in reversed(details) if not row[-1]), None), _note(node, nodes)
     if free is not None:
-        free[-1] = _note(node, nodes)
+        free[-1] = note
+    elif note and note.plain not in [row[-1].plain for row in details]:  # an attempt has said it
+        details[-1][-1] = Text.assemble(details[-1][-1], "  ", note)
     yield [*beginning, *details.pop(0)]
     for detail in details:
         yield [Text(), Text(), Text(), Text(), *detail]

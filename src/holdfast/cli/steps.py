@@ -107,6 +107,8 @@ async def take_picture(store: Store, record: InstanceRecord) -> Picture:
     for step in steps:
         if step.kind == "child":
             step.child = children.get(step.number)
+            if step.child is None and step.state is StepState.OPEN and record.closed_at_ms is not None:
+                step.state = StepState.CANCELLED  # it was never there: nobody read that its id was taken
     return Picture(record, events, steps, flow)
 
 

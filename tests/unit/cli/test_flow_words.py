@@ -153,3 +153,31 @@ def test_a_wrong_input_is_told_before_what_else_may_be_missing(foxes: Command) -
     (foxes.folder / "lonely.yaml").write_text(text, encoding="utf-8")
     refused = foxes.refused("flow", "run", "lonely.yaml", "--input", "[1, 2]")
     assert refused == "holdfast: flow 'lonely' takes one input, not 2\n"
+
+
+def test_what_came_of_a_child_stands_behind_its_id(filled: Command) -> None:
+    text = """flow: two
+activities:
+  go: {trigger: true}
+  good: {flow: fox, id: "'own'", input: {speed: "7"}, after: go}
+  bad: {flow: fox, id: "'awake'", input: {speed: "7"}, after: go}
+"""
+    (filled.folder / "two.yaml").write_text(text, encoding="utf-8")
+    options = ("--app", "tasks.py", "--with", "fox.yaml")
+    assert filled("flow", "run", "two.yaml", *options, "--id", "it").code == 1
+    out = filled("show", "it").out
+    assert re.search(r"6  completed +good +flow fox +COMPLETED .*  own  7\n", out)
+    assert re.search(r"7  errored +bad +flow fox +child failed +awake  InstanceConflict: the id 'awake' is taken", out)
+
+
+def test_a_child_that_never_was_is_not_waited_for_by_what_has_ended(foxes: Command) -> None:
+    text = """flow: gone
+activities:
+  go: {trigger: true}
+  kid: {flow: fox, id: flow.id, after: go}
+  stop: {interrupt: self, after: go}
+"""
+    (foxes.folder / "gone.yaml").write_text(text, encoding="utf-8")
+    assert foxes("flow", "run", "gone.yaml", "--id", "it").code == 1
+    assert re.search(r"7  errored +kid +flow fox +child cancelled", foxes("show", "it").out)
+    assert foxes("verify").code == 0
