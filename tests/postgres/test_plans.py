@@ -181,6 +181,7 @@ def test_W6_a_batch_of_a_loss_touches_no_more_when_the_worker_had_more(
     [
         ("waiting_queues", ('["default", "other"]', 2**40, '["step", "more"]')),
         ("ready_attempts", ("default", 2**40, '["step", "more"]', 2)),
+        ("next_ready", ("default", -1, '["step", "more"]')),
     ],
 )
 def test_A2_a_claim_of_what_waits_longest_touches_no_more_when_more_waits(
