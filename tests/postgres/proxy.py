@@ -14,6 +14,8 @@ from typing import Self
 CHUNK_BYTES = 65_536
 AT_ONCE = struct.pack("ii", 1, 0)
 """SO_LINGER for a close that sends a reset."""
+COMMIT = b"COMMIT\0"
+"""The statement as it is sent. The end of its text tells it from a BEGIN ... READ COMMITTED."""
 
 
 class Direction(Enum):

@@ -12,8 +12,10 @@ from tests.postgres.cluster import Cluster
 from tests.postgres.namespace import namespace, why_not
 from tests.postgres.pooler import Pooler
 from tests.postgres.processes import watched
-from tests.postgres.proxy import Direction, Every, Fate, Proxy
+from tests.postgres.proxy import COMMIT, Direction, Every, Fate, Proxy
 from tests.postgres.standby import pair
+
+from holdfast.storage.postgres.transaction import BEGIN, ask_all
 
 pytestmark = pytest.mark.slow
 
@@ -105,13 +107,22 @@ def test_a_stalled_connection_can_be_cut(cluster: Cluster, proxy: Proxy) -> None
 @pytest.mark.parametrize(("fate", "stored"), [(Fate.LOSE_AND_CUT, []), (Fate.ALLOW_BUT_LOSE_ANSWER, [1])])
 def test_a_commit_is_lost_or_only_its_answer(cluster: Cluster, proxy: Proxy, fate: Fate, stored: list[int]) -> None:
     connection = through(cluster, proxy)
-    proxy.rule = Every(1, b"COMMIT", fate)
-    connection.execute("BEGIN")
-    connection.execute("INSERT INTO kept VALUES (1)")
+    proxy.rule = Every(1, COMMIT, fate)
+    ask_all(connection, BEGIN, ("INSERT INTO kept VALUES (1)",))
+    assert proxy.harmed == 0, "READ COMMITTED is no commit"
+    with pytest.raises(psycopg.OperationalError):
+        ask_all(connection, ("COMMIT",))
+    assert proxy.harmed == 1
+    assert kept(cluster.url()) == stored
+
+
+def test_a_commit_that_is_asked_alone_is_lost_like_one_among_others(cluster: Cluster, proxy: Proxy) -> None:
+    connection = through(cluster, proxy)
+    proxy.rule = Every(1, COMMIT, Fate.LOSE_AND_CUT)
+    ask_all(connection, BEGIN)
     with pytest.raises(psycopg.OperationalError):
         connection.execute("COMMIT")
     assert proxy.harmed == 1
-    assert kept(cluster.url()) == stored
 
 
 def test_a_pooler_gives_each_transaction_another_session(cluster: Cluster) -> None:
