@@ -66,7 +66,7 @@ def test_invariant_22_random_kills_stop_nothing(tmp_path: Path) -> None:
     together(start_all(store, names))
     for _ in range(KILLS):
         with worker(store) as process:
-            line(process)
+            assert line(process).startswith("key "), "it was killed before it worked"
             time.sleep(chance.uniform(0, 0.08))
             process.send_signal(signal.SIGKILL)
             process.wait()
