@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+import re
+import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -32,6 +34,7 @@ from holdfast.storage.sqlite import connection as sqlite_connection
 from holdfast.storage.sqlite.statements import migrations as sqlite_migrations
 from holdfast.testing.conformance.bench import ManualClock, start
 
+GUIDE = ROOT / "docs" / "guide" / "postgresql.md"
 LEASE = "3"
 STEP = 3
 LOOKS = 3
@@ -273,36 +276,60 @@ def test_an_index_that_somebody_else_is_building_is_waited_for(
 # ---------------------------------------------------------------- databases that know less
 
 
-def test_a_database_without_pl_pgsql_is_used_answer_by_answer(
-    postgres: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The function cannot be made there; that is said once, and everything else works."""
+@pytest.fixture
+def plain(postgres: Place) -> Iterator[Place]:
+    """A database without PL/pgSQL."""
     name = f"without_{postgres.schema}"
+    address, mark, options = postgres.server.partition("?")
+    made = Place(f"{address.rpartition('/')[0]}/{name}{mark}{options}", "shop")
     with postgres.connect() as connection:
         connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
-        address, mark, options = postgres.server.partition("?")
-        plain = Place(f"{address.rpartition('/')[0]}/{name}{mark}{options}", "shop")
         try:
-            with plain.connect() as beside:
+            with made.connect() as beside:
                 beside.execute("DROP EXTENSION plpgsql")
-
-            async def case(store: PostgresStore) -> None:
-                outcomes = await store.commit(CommitId(1), [start("a"), start("b")])
-                assert [type(outcome) for outcome in outcomes] == [StartedInstance, StartedInstance]
-                [outcome] = await store.commit(CommitId(2), [start("a")])
-                assert isinstance(outcome, StartedInstance)
-                assert not outcome.created
-
-            on_a_store(plain, case, clock=ManualClock())
-            on_a_store(plain, case_again, clock=ManualClock())
+            yield made
         finally:
             connection.execute(SQL("DROP DATABASE {}").format(Identifier(name)))
+
+
+async def start_some(store: PostgresStore) -> None:
+    outcomes = await store.commit(CommitId(1), [start("a"), start("b")])
+    assert [type(outcome) for outcome in outcomes] == [StartedInstance, StartedInstance]
+    [outcome] = await store.commit(CommitId(2), [start("a")])
+    assert isinstance(outcome, StartedInstance)
+    assert not outcome.created
+
+
+async def start_another(store: PostgresStore) -> None:
+    [outcome] = await store.commit(CommitId(3), [start("c")])
+    assert isinstance(outcome, StartedInstance)
+
+
+def test_a_database_without_pl_pgsql_is_used_answer_by_answer(plain: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """The function cannot be made there; that is said once, and everything else works."""
+    on_a_store(plain, start_some, clock=ManualClock())
+    on_a_store(plain, start_another, clock=ManualClock())
     assert len([text for text in caplog.messages if "cannot be made" in text]) == 1
 
 
-async def case_again(store: PostgresStore) -> None:
-    [outcome] = await store.commit(CommitId(3), [start("c")])
-    assert isinstance(outcome, StartedInstance)
+def test_what_is_printed_makes_a_store_without_pl_pgsql_once_the_part_that_it_names_is_left_out(
+    plain: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the command that the guide has. The record stays, so nobody tries to make the function later."""
+    text = printed(plain.schema)
+    refused = psql(plain, text)
+    assert refused.returncode != 0
+    assert "plpgsql" in refused.stderr
+    ask(plain, "DROP SCHEMA {} CASCADE")
+    [command] = re.findall(r"\| (sed '.*') \|", GUIDE.read_text("utf-8"))
+    left = subprocess.run(shlex.split(command), input=text, capture_output=True, text=True, check=True).stdout
+    made = psql(plain, left)
+    assert made.returncode == 0, made.stderr
+    assert ask(plain, "SELECT count(*) FROM {}.migrations") == [(len(migrations()),)]
+    on_a_store(plain, start_some, clock=ManualClock())
+    on_a_store(plain, start_another, clock=ManualClock())
+    assert not [text for text in caplog.messages if "cannot be made" in text]
+    assert "function" not in left.lower()
 
 
 # ---------------------------------------------------------------- processes, scripts

@@ -38,6 +38,11 @@ _LOCK: Final = (
     'LOCK TABLE "{schema}".migrations IN SHARE ROW EXCLUSIVE MODE',
     'SET LOCAL search_path = "{schema}"',
 )
+_OPTIONAL: Final = """\
+-- PL/pgSQL from here: a function that writes a group of changes in one call. A database without PL/pgSQL refuses it.
+-- Leave these lines out there, up to the end of PL/pgSQL, and nothing else: the record above says that this step is
+-- done. The store works without it, several times slower: each change is a round trip of its own."""
+_OPTIONAL_END: Final = "-- PL/pgSQL up to here."
 _RECORD: Final = 'INSERT INTO "{schema}".migrations (number, oldest) VALUES ({number}, {oldest})'
 _PATIENCE: Final = """
     SELECT set_config(name, '0', true) FROM pg_settings
@@ -74,8 +79,9 @@ def script(schema: str, after: int = 0, known: Sequence[Migration] | None = None
             yield from (step.format(schema=schema) for step in (_MAKE_SCHEMA, _MAKE_HISTORY))
         yield from (step.format(schema=schema) for step in _LOCK)
         yield record
-        yield migration.script.strip().rstrip(";")
-        yield "COMMIT"
+        statements = migration.script.strip().rstrip(";")
+        yield f"{_OPTIONAL}\n{statements}" if migration.is_optional else statements
+        yield f"{_OPTIONAL_END}\nCOMMIT" if migration.is_optional else "COMMIT"
 
 
 def printed(schema: str, after: int = 0, known: Sequence[Migration] | None = None) -> str:
