@@ -47,8 +47,17 @@ INDEX = """-- oldest: 1
 -- outside of a transaction
 CREATE INDEX CONCURRENTLY instances_by_note ON instances (note) WHERE note IS NOT NULL;  -- of those that have one
 """
-ADDED = (*migrations(), read("0003_notes.sql", NOTES))
-INDEXED = (*ADDED, read("0004_index.sql", INDEX))
+NEWEST = migrations()[-1].number
+OF_FILES = sqlite_migrations()[-1].number
+
+
+def later(steps: int, text: str, newest: int = NEWEST) -> Migration:
+    """A migration of a release to come."""
+    return read(f"{newest + steps:04}_later.sql", text)
+
+
+ADDED = (*migrations(), later(1, NOTES))
+INDEXED = (*ADDED, later(2, INDEX))
 """The history of releases to come."""
 
 
@@ -64,7 +73,7 @@ def upgrade(
 
 
 def upgrade_file(path: Path, patch: pytest.MonkeyPatch) -> None:
-    newer = (*sqlite_migrations(), read("0002_notes.sql", NOTES))
+    newer = (*sqlite_migrations(), later(1, NOTES, OF_FILES))
     with patch.context() as patched:
         patched.setattr(sqlite_connection, "migrations", lambda: newer)
         asyncio.run(open_and_close(str(path)))
@@ -112,23 +121,28 @@ def test_a_release_goes_on_and_starts_beside_tables_that_have_more(
     assert "is sound" in verify(store)
 
 
+def too_old(found: int, oldest: int, known: int) -> str:
+    return rf"\(schema {found}\) and needs one that knows schema {oldest}; this one knows {known}"
+
+
 def test_a_release_that_is_too_old_for_the_tables_says_so_and_names_both_numbers(
     postgres: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asyncio.run(open_and_close(postgres.url))
     upgrade(postgres)
     asyncio.run(open_and_close(postgres.url))
-    upgrade(postgres, (*INDEXED, read("0005_gone.sql", "-- oldest: 4\nALTER TABLE instances DROP COLUMN blocked;")))
-    with pytest.raises(hf.ReleaseTooOld, match=r"\(schema 5\) and needs one that knows schema 4; this one knows 2"):
+    gone = later(3, f"-- oldest: {NEWEST + 2}\nALTER TABLE instances DROP COLUMN blocked;")
+    upgrade(postgres, (*INDEXED, gone))
+    with pytest.raises(hf.ReleaseTooOld, match=too_old(NEWEST + 3, NEWEST + 2, NEWEST)):
         asyncio.run(open_and_close(postgres.url))
     path = tmp_path / "shop.db"
     upgrade_file(path, monkeypatch)
     asyncio.run(open_and_close(str(path)))
     file = sqlite_connection.open_writer(path, durability="none")
-    file.execute("INSERT INTO migrations VALUES (3, 2)")
-    file.execute("PRAGMA user_version = 3")
+    file.execute("INSERT INTO migrations VALUES (?, ?)", (OF_FILES + 2, OF_FILES + 1))
+    file.execute(f"PRAGMA user_version = {OF_FILES + 2}")
     file.close()
-    with pytest.raises(hf.ReleaseTooOld, match=r"\(schema 3\) and needs one that knows schema 2; this one knows 1"):
+    with pytest.raises(hf.ReleaseTooOld, match=too_old(OF_FILES + 2, OF_FILES + 1, OF_FILES)):
         asyncio.run(open_and_close(str(path)))
 
 
@@ -178,7 +192,7 @@ def test_a_migration_gives_way_to_a_long_reader_and_is_tried_again(
     on_a_store(postgres, case, clock=ManualClock())
     assert len(seconds) == LOOKS
     assert max(seconds) > 2 * seconds[0], "the pauses grow"
-    assert ask(postgres, "SELECT max(number) FROM {}.migrations") == [(3,)]
+    assert ask(postgres, "SELECT max(number) FROM {}.migrations") == [(NEWEST + 1,)]
     assert len([text for text in caplog.messages if "gives way to others" in text]) == 1
     assert not [text for text in caplog.messages if "could not be written" in text]
 
@@ -200,7 +214,7 @@ def test_whoever_writes_behind_a_waiting_migration_waits_no_longer_than_the_migr
         for _ in range(LOOKS):
             run(writer, postgres, "UPDATE {}.instances SET mail = mail + 1")
         is_over.set()
-        with pytest.raises(hf.StoreError, match=r"has schema 2 and could not be brought to 3.*lock timeout"):
+        with pytest.raises(hf.StoreError, match=rf"has schema {NEWEST} and .* to {NEWEST + 1}.*lock timeout"):
             upgraded.result()
 
 
@@ -216,7 +230,7 @@ def test_an_index_is_built_while_others_write_and_recorded_once(postgres: Place)
             done.result()
     assert index_is_valid(postgres)
     recorded = ask(postgres, "SELECT number, oldest FROM {}.migrations ORDER BY number")
-    assert recorded == [(1, 1), (2, 1), (3, 1), (4, 1)]
+    assert recorded == [(migration.number, 1) for migration in INDEXED]
 
 
 def test_an_index_whose_building_was_interrupted_is_dropped_and_built_again(postgres: Place) -> None:
@@ -249,7 +263,7 @@ def test_a_builder_that_is_killed_leaves_what_the_next_one_mends(postgres: Place
         writer.execute("COMMIT")
         upgraded.result()
     assert index_is_valid(postgres)
-    assert ask(postgres, "SELECT count(*) FROM {}.migrations") == [(4,)]
+    assert ask(postgres, "SELECT count(*) FROM {}.migrations") == [(len(INDEXED),)]
 
 
 def test_an_index_that_somebody_else_is_building_is_waited_for(
@@ -353,12 +367,12 @@ def psql(place: Place, text: str) -> "subprocess.CompletedProcess[str]":
 def test_what_is_printed_is_for_psql_and_stops_where_it_was_run_before(postgres: Place) -> None:
     first = psql(postgres, printed(postgres.schema))
     assert first.returncode == 0, first.stderr
-    rest = psql(postgres, printed(postgres.schema, 2, INDEXED))
+    rest = psql(postgres, printed(postgres.schema, NEWEST, INDEXED))
     assert rest.returncode == 0, rest.stderr
     assert index_is_valid(postgres)
     asyncio.run(open_and_close(postgres.url))
-    again = psql(postgres, printed(postgres.schema, 2, INDEXED))
+    again = psql(postgres, printed(postgres.schema, NEWEST, INDEXED))
     assert again.returncode != 0
     assert "migrations_pkey" in again.stderr
-    assert "nothing to do" in printed(postgres.schema, 4, INDEXED)
-    assert "CREATE SCHEMA" not in printed(postgres.schema, 2, INDEXED)
+    assert "nothing to do" in printed(postgres.schema, NEWEST + 2, INDEXED)
+    assert "CREATE SCHEMA" not in printed(postgres.schema, NEWEST, INDEXED)

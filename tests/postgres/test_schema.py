@@ -64,7 +64,8 @@ def test_a_store_of_a_newer_release_is_refused_and_one_that_is_not_there_is_not_
         connection.execute(";\n".join(script(postgres.schema)).encode())
         asyncio.run(look())
         run(connection, postgres, "INSERT INTO {}.migrations VALUES (9999, 9998)")
-    with pytest.raises(hf.ReleaseTooOld, match=r"newer release \(schema 9999\).* knows schema 9998; this one knows 2"):
+    known = migrations()[-1].number
+    with pytest.raises(hf.ReleaseTooOld, match=rf"\(schema 9999\).* knows schema 9998; this one knows {known}"):
         asyncio.run(look())
 
 

@@ -133,7 +133,7 @@ STORE: Final = (
         "a lost worker keeps its instances",
         "W6",
         "storage/relational/losing",
-        "transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, int(lose.unexplained))",
+        "transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, is_unexplained)",
         "0",
     ),
     in_python(

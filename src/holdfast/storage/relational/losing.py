@@ -1,9 +1,10 @@
 """What a worker had moves on when the worker is gone, or when it does not know it itself (W3, W6)."""
 
+from enum import StrEnum
 from typing import Final
 
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
-from holdfast.core.liveness import LOSS_EVENT, WorkerKey
+from holdfast.core.liveness import LOSS_EVENT, WorkerKey, WorkerState
 from holdfast.storage.contract import Applied, AttemptRecord, Disown, Lose, Outcome, Rejected, Retry
 from holdfast.storage.endings import end_by_loss, transition
 from holdfast.storage.relational import attempts
@@ -19,20 +20,45 @@ def is_active(transaction: Transaction, key: WorkerKey) -> bool:
     return transaction.finds(transaction.sql.active_worker, key)
 
 
+class Loss(StrEnum):
+    """What is judged of the loss of a worker, once and for everything that it had (G12)."""
+
+    CLEAN = "clean"
+    """It left: nothing is counted (W10, A10)."""
+    EXPLAINED = "explained"
+    """It is known what it was running: that is counted when its lease ends, and nothing else."""
+    UNEXPLAINED = "unexplained"
+    """Nobody knows what it was running: the loss is counted for every instance that it had."""
+
+
 def apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
-    """W6: flip the worker, then move a batch of what it had. Repeated until nothing is left."""
-    now_ms = transaction.now_ms
-    transaction.rows(transaction.sql.hold_worker, lose.key)
-    flipped = transaction.change(transaction.sql.lose_worker, lose.key, now_ms if lose.at_deadline else NO_DEADLINE_MS)
-    if not flipped and is_active(transaction, lose.key):
-        return Rejected(reason=f"worker {lose.key} has renewed its lease")
-    if flipped and lose.culprit is not None:
-        transaction.change(transaction.sql.count_loss, lose.culprit, lose.key)
-    moved = transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, int(lose.unexplained))
+    """W6: flip the worker, then move a batch of what it had. Repeated until nothing is left, maybe by several at once.
+
+    Who flips it judges the loss. The others may know less or more of it, and go by that verdict.
+    """
+    now_ms, loss = transaction.now_ms, _judged_by(lose)
+    found = transaction.rows(transaction.sql.hold_worker, lose.key)
+    deadline_ms = now_ms if lose.at_deadline else NO_DEADLINE_MS
+    if transaction.change(transaction.sql.lose_worker, lose.key, deadline_ms, loss):
+        if lose.culprit is not None:
+            transaction.change(transaction.sql.count_loss, lose.culprit, lose.key)
+    elif found:
+        [(state, judged)] = found
+        if state == WorkerState.ACTIVE:
+            return Rejected(reason=f"worker {lose.key} has renewed its lease")
+        loss = Loss(judged) if judged is not None else loss
+    is_unexplained = int(loss is Loss.UNEXPLAINED)
+    moved = transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, is_unexplained)
     for row in transaction.rows(transaction.sql.held_attempts, lose.key, lose.limit):
         moved += 1
-        _move_on(transaction, attempt_of(row), is_clean=lose.is_clean)
+        _move_on(transaction, attempt_of(row), is_clean=loss is Loss.CLEAN)
     return Applied(changed=moved)
+
+
+def _judged_by(lose: Lose) -> Loss:
+    if lose.is_clean:
+        return Loss.CLEAN
+    return Loss.UNEXPLAINED if lose.unexplained else Loss.EXPLAINED
 
 
 def apply_disown(transaction: Transaction, disown: Disown) -> Outcome:

@@ -10,7 +10,8 @@ from unittest import SkipTest
 
 import msgspec
 
-from holdfast.core.lifecycle import AttemptEvent, InstanceState
+from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
+from holdfast.core.liveness import WorkerKey
 from holdfast.core.options import ActivityOptions
 from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import (
@@ -38,6 +39,8 @@ from holdfast.testing.conformance.questions import LATER_MS, ask
 COUNT = 24
 OTHERS_IDS = 2_000_000
 LATE = Failure(type="holdfast.errors.ActivityTimedOut", message="too late")
+EXPLAINED = Lose(key=ANNA, at_deadline=False, limit=5)
+UNEXPLAINED = Lose(key=ANNA, at_deadline=False, limit=5, unexplained=True)
 Both = Sequence[Bench]
 
 
@@ -53,6 +56,32 @@ class DutyRules(Rules):
             for number in numbers:
                 states = [(str(each.state), each.losses) for each in await here.store.read_attempts(number, 1)]
                 check(states == [("TIMED_OUT", 0), ("READY", 1)])
+
+        self._on_both(case)
+
+    def test_C1_two_janitors_who_know_different_things_of_a_loss_count_it_as_the_first_of_them_says(self) -> None:
+        async def case(both: Both) -> None:
+            for words, counted in ((EXPLAINED, 0), (UNEXPLAINED, 1)):
+                first, second = (words, UNEXPLAINED if words is EXPLAINED else EXPLAINED)
+                key = WorkerKey(f"lost{counted}")
+                losses, _ = await _lost_by(both, key, first, second, is_flipped=True)
+                check(losses == [1, *[counted] * (COUNT - 1)], f"{losses} losses were counted")
+
+        self._on_both(case)
+
+    def test_C1_two_janitors_who_judge_a_loss_at_the_same_moment_agree(self) -> None:
+        async def case(both: Both) -> None:
+            losses, _ = await _lost_by(both, WorkerKey("lost"), EXPLAINED, UNEXPLAINED, is_flipped=False)
+            check(losses in ([1, *[0] * (COUNT - 1)], [1] * COUNT), f"{losses} losses were counted")
+
+        self._on_both(case)
+
+    def test_A10_what_a_worker_that_left_could_not_move_on_itself_is_no_loss(self) -> None:
+        async def case(both: Both) -> None:
+            clean = Lose(key=ANNA, at_deadline=False, limit=1, is_clean=True)
+            losses, of_attempts = await _lost_by(both, WorkerKey("left"), clean, UNEXPLAINED, is_flipped=True)
+            check(losses == [0] * COUNT, "instances")
+            check(of_attempts == [0] * COUNT, "attempts")
 
         self._on_both(case)
 
@@ -181,6 +210,34 @@ class DutyRules(Rules):
             yield Bench(store, bench.clock, first_id=OTHERS_IDS)
         finally:
             await store.close()
+
+
+async def _lost_by(
+    both: Both, key: WorkerKey, first: Lose, second: Lose, *, is_flipped: bool
+) -> tuple[list[int], list[int]]:
+    """What is counted, instance by instance, the one that it was running before the others; and attempt by attempt.
+
+    The first has ended the lease and moved a batch before the second begins, or both are at it at once.
+    """
+    here = both[0]
+    here.beat(key)
+    numbers = [(await here.started(f"{key}-{each}", owner=key)).number for each in range(COUNT)]
+    culprit = numbers[0] if not first.is_clean else None
+    first, second = (
+        msgspec.structs.replace(lose, key=key, culprit=None if lose.unexplained else culprit)
+        for lose in (first, second)
+    )
+    if is_flipped:
+        check(applied(await here.one(first)))
+        await _until_nothing_is_left(both[1], second)
+    else:
+        doing = [_until_nothing_is_left(bench, lose) for bench, lose in zip(both, (first, second), strict=True)]
+        await asyncio.gather(*doing)
+    claimed = await here.one(ClaimInstances(owner=BERT, workflows=("flow",), limit=COUNT))
+    losses = {each.number: each.losses for each in claimed.instances} if isinstance(claimed, ClaimedInstances) else {}
+    attempts = [each for number in numbers for each in await here.store.read_attempts(number, 1)]
+    ready = [each.losses for each in attempts if each.state is AttemptState.READY]
+    return [losses[number] for number in numbers], ready
 
 
 async def _lose_all(bench: Bench) -> int:
