@@ -12,16 +12,16 @@ from holdfast.core.liveness import Heartbeat, Renewed
 from holdfast.storage.contract import (
     CommitId,
     InstanceId,
-    Lose,
     Member,
     Outcome,
     Rejected,
     StartedInstance,
 )
+from holdfast.storage.postgres import store as postgres_store
 from holdfast.storage.postgres import writer as postgres_writer
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.relational.members import apply_members
-from holdfast.testing.conformance.bench import ANNA, BERT, HERE, Bench, ManualClock, first_turn, start
+from holdfast.testing.conformance.bench import ANNA, HERE, Bench, ManualClock, start
 
 
 def end_backends(place: Place) -> None:
@@ -173,25 +173,26 @@ def test_G10_a_message_that_becomes_visible_late_is_not_overlooked(postgres: Pla
     on_a_store(postgres, case, clock=ManualClock())
 
 
-def test_W5_commit_ids_and_tombstones_are_forgotten_after_their_time(
-    postgres: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where every group is said at once."""
-    monkeypatch.setattr(postgres_writer, "FORGET_EVERY", 2)
+def test_C1_a_clean_up_is_done_in_pieces_and_waits_for_nobody(postgres: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another one is removing is passed over, and is there again if that one gives up."""
+    monkeypatch.setattr(postgres_store, "PIECE", 2)
 
     async def case(store: PostgresStore) -> None:
-        clock = ManualClock()
-        bench = Bench(store, clock)
-        bench.beat(ANNA)
-        bench.beat(BERT)
-        await bench.one(Lose(key=ANNA, at_deadline=False, limit=1))
-        ask(postgres, "UPDATE {}.workers SET deadline_ms = 0 WHERE state = 'INACTIVE'")
-        ask(postgres, "UPDATE {}.commits SET at_ms = 0")
-        for number in range(2):
-            await bench.one(start(f"i{number}", first=first_turn(BERT, activities=0)))
-        assert [worker.key for worker in await store.workers()] == [BERT]
-        assert not await store.was_committed(CommitId(1))
-        assert await store.was_committed(bench.last_id)
+        bench = Bench(store, ManualClock())
+        for number in range(5):
+            await bench.one(start(f"i{number}"))
+        ask(postgres, "UPDATE {}.commits SET at_ms = id - 10")
+        with postgres.connect() as other:
+            other.execute("BEGIN")
+            run(other, postgres, "DELETE FROM {}.commits WHERE id <= 2")
+            assert await store.clean_up()
+            left = [number for number in range(1, 6) if await store.was_committed(CommitId(number))]
+            assert left == [1, 2, 5], "two of those that nobody is at"
+            assert not await store.clean_up()
+            other.execute("ROLLBACK")
+        assert await store.clean_up()
+        assert not await store.clean_up()
+        assert ask(postgres, "SELECT count(*) FROM {}.commits") == [(0,)]
 
     on_a_store(postgres, case)
 

@@ -191,3 +191,20 @@ def test_what_is_not_registered_here_waits_and_the_log_says_so_once(
                 assert await waiting.result() == "done"
 
     together(scenario())
+
+
+def test_C1_engines_that_live_shortly_and_write_little_clean_up_after_each_other(tmp_path: Path) -> None:
+    """Commit ids of long ago, and the keys of workers long dead, go with whoever comes next, however little it does."""
+    store = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        for number in range(3):
+            async with engine_of(store, twice_double, double) as engine:
+                assert await engine.run(twice_double, number, id=f"it-{number}") == 4 * number
+            assert rows(store, "SELECT count(*) FROM commits WHERE at_ms = 0") == [(0,)]
+            assert rows(store, "SELECT count(*) FROM workers") == [(1,)]
+            rows(store, "UPDATE commits SET at_ms = 0 RETURNING 1")
+            rows(store, "UPDATE workers SET deadline_ms = 0 RETURNING 1")
+
+    together(scenario())
+    check_tables(store)

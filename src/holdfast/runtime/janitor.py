@@ -1,5 +1,5 @@
-"""Duties that any worker does, safely at the same time as others (C1, C5): lost workers, passed deadlines, and children
-whose parent has ended.
+"""Duties that any worker does, safely at the same time as others (C1, C5): lost workers, passed deadlines, children
+whose parent has ended, and what nobody needs any more.
 
 Everything here ends in conditional updates, so two janitors never harm.
 """
@@ -42,6 +42,8 @@ FAMILIES: Final = 100
 """Ended executions with children left over that one round goes through."""
 VERIFY_EVERY: Final = 30
 """W8: in the first round and once in so many is looked for what lost workers left behind and nobody moved on."""
+CLEAN_UP_EVERY_MS: Final = 600_000
+"""From the end of a clean-up, of which each round does a piece, to the next. The first begins in the first round."""
 TIMED_OUT_TYPES: Final = tuple(qualified_name(cls) for cls in ActivityTimedOut.__mro__)
 
 
@@ -68,6 +70,7 @@ class Janitor:
         self._expired = expired
         self._rounds = 0
         self._next_deadline_ms: int | None = None
+        self._clean_up_at_ms = 0
 
     def pause_seconds(self, longest: float) -> float:
         """Until the next round: no longer than that, and hardly further than to where the next lease ends.
@@ -91,7 +94,14 @@ class Janitor:
             found |= await self._expire(attempt)
         for number, execution in await self._store.unfinished_closings(FAMILIES):
             found |= await self._close_children(number, execution)
+        await self._clean_up()
         return found
+
+    async def _clean_up(self) -> None:
+        """By time, not by what this worker has written: those who live shortly or write little do their share, too."""
+        now_ms = self._store.now_ms()
+        if now_ms >= self._clean_up_at_ms and not await self._store.clean_up():
+            self._clean_up_at_ms = now_ms + CLEAN_UP_EVERY_MS
 
     async def _look_after_workers(self, own: WorkerKey) -> bool:
         """W6, W11: whose lease has run out, or who is dead on this host, is lost."""

@@ -200,6 +200,13 @@ class Store(Protocol):
         """Whether a group is on disk: for a caller that does not know (a connection lost at commit)."""
         ...
 
+    async def clean_up(self) -> bool:
+        """Remove a piece of what nobody can need any more: ids of old commits, and keys long dead (C1, W5).
+
+        Any number of workers may do it at once. Whether there may be more to look at.
+        """
+        ...
+
     async def find(self, instance_id: InstanceId) -> InstanceRecord | None:
         """The instance that has an id: of several the newest (G3)."""
         ...

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -99,6 +100,36 @@ def test_W6_the_next_round_comes_no_later_than_the_next_lease_ends(tmp_path: Pat
         assert await janitor.look(WorkerKey("own"))
         assert [str(worker.state) for worker in await store.workers()] == ["ACTIVE", "INACTIVE"]
         assert janitor.pause_seconds(1.0) == 1.0, "who is lost is over"
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_C1_a_janitor_cleans_up_in_its_first_round_and_then_by_time_whatever_it_has_written(tmp_path: Path) -> None:
+    """A process that lives for one round does its share; while there is more to do every round does a piece."""
+
+    class Cleaned(Counted):
+        pieces: ClassVar[list[bool]] = []
+        rounds = 0
+
+        async def clean_up(self) -> bool:
+            self.rounds += 1
+            return self.pieces.pop() if self.pieces else False
+
+    clock, numbers = ManualClock(), count(1_000_000)
+    store = Cleaned(tmp_path / "shop.db", clock)
+    store.pieces.extend([True, True])
+
+    async def scenario() -> None:
+        await store.open()
+        janitor = janitor_of(store, Committer(store, lambda: next(numbers)))
+        done: list[int] = []
+        for late_by_ms in (0, 0, 0, 0, janitor_module.CLEAN_UP_EVERY_MS - 1, 1, 0):
+            clock.now_ms += late_by_ms
+            await janitor.look(ANNA)
+            done.append(store.rounds)
+        assert done == [1, 2, 3, 3, 3, 4, 4]
+        assert not store.groups
         await store.close()
 
     asyncio.run(scenario())

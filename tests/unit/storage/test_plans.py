@@ -42,6 +42,8 @@ PLANS = {
     "parent_of": "INTEGER PRIMARY KEY (rowid=?)",
     "read_parent": "INTEGER PRIMARY KEY (rowid=?)",
     "supersede_child": "INDEX instances_current (id=?)",
+    "next_commits": "INTEGER PRIMARY KEY (rowid>?)",
+    "forget_commits": "INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
     "move_attempt": "(number=? AND execution=? AND activity=? AND dimension=? AND attempt=?)",
 }
 

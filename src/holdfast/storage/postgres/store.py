@@ -26,8 +26,9 @@ from holdfast.storage.postgres.insisting import Insisting
 from holdfast.storage.postgres.listening import make_bell
 from holdfast.storage.postgres.schema import migrate, require_current
 from holdfast.storage.postgres.statements import statements_of
-from holdfast.storage.postgres.transaction import ask_all
+from holdfast.storage.postgres.transaction import BEGIN, ask_all
 from holdfast.storage.postgres.writer import PostgresWriter
+from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
 from holdfast.storage.relational.reading import Ask, RelationalReads
 from holdfast.storage.relational.rows import inbox_of
 from holdfast.storage.relational.transaction import Row
@@ -35,6 +36,11 @@ from holdfast.storage.relational.transaction import Row
 PATH_DIGITS: Final = 16
 READERS: Final = 2
 """Connections that read at the same time: a long answer does not keep short ones waiting."""
+PIECE: Final = 20_000
+"""Commits, and dead workers, that a clean-up removes at once: a tenth of a second, on a connection that reads."""
+LOCK_TIMEOUT: Final = "1s"
+IDLE_TIMEOUT: Final = "3s"
+"""Of a clean-up: it waits for nobody, and nobody for it."""
 BEFORE_ALL: Final = "0"
 """The number of a transaction that came before every other."""
 
@@ -159,6 +165,18 @@ class PostgresStore(RelationalReads):
     async def was_committed(self, commit_id: CommitId) -> bool:
         writer = self._open(self._writer)
         return await self._on_writer_thread(lambda: writer.was_committed(commit_id))
+
+    async def clean_up(self) -> bool:
+        """What another one is removing is passed over. The writer goes on meanwhile."""
+        now_ms = self.now_ms()
+        _, _, [(commits,)], [(workers,)], _ = await self._read_all(
+            BEGIN,
+            (self.sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
+            (self.sql.forget_commits, now_ms - COMMITS_KEPT_MS, PIECE),
+            (self.sql.forget_workers, now_ms - TOMBSTONES_KEPT_MS, PIECE),
+            ("COMMIT",),
+        )
+        return bool(PIECE in (commits, workers))
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
         return self._open(self._beater).heartbeat(beat, registration)

@@ -31,12 +31,6 @@ from holdfast.storage.relational.transaction import Moved
 if TYPE_CHECKING:
     from holdfast.storage.relational.reading import Ask
 
-COMMITS_KEPT_MS: Final = 3_600_000
-"""How long the ids of commits are kept for those who do not know whether theirs went through."""
-TOMBSTONES_KEPT_MS: Final = 24 * 3_600_000
-"""W5: how long the key of a dead worker is remembered, so that it is never revived."""
-FORGET_EVERY: Final = 10_000
-"""Groups between two looks for commit ids that nobody needs any more."""
 NO_FUNCTION: Final = "42883"
 RELAXED: Final = "relaxed"
 LOCK_TIMEOUT: Final = "2s"
@@ -63,7 +57,6 @@ class PostgresWriter:
         if durability == RELAXED:
             self._begin_group = (self._sql.begin_relaxed, LOCK_TIMEOUT, IDLE_TIMEOUT)
         self._news: Ask | None = None
-        self._groups = 0
         self._part = 0
         self._numbers = Numbers()
         self._is_mistaken = False
@@ -86,7 +79,6 @@ class PostgresWriter:
         is_news = sender is not None and any(is_for_others(member) for member in members)
         self._news = (self._sql.notify, self._address.channel, sender) if is_news else None
         order = order_of(members)
-        self._groups += 1  # also if it fails: what is done now and then must not be in the way of every group
         ordered = self._write(commit_id, [members[at] for at in order], is_whole=True)
         outcomes = dict(zip(order, ordered, strict=True))
         return [outcomes[at] for at in range(len(members))]
@@ -120,9 +112,7 @@ class PostgresWriter:
         self, connection: Connection, commit_id: CommitId, members: Sequence[Member], is_whole: bool
     ) -> list[Outcome]:
         """One transaction. Each has a number of its own under the group's id: any of them says "on disk"."""
-        is_time_to_forget = self._groups % FORGET_EVERY == FORGET_EVERY - 1
-        is_plain = self._has_function and not (self._is_mistaken or is_time_to_forget)
-        if is_whole and is_plain and is_likely(members):
+        if is_whole and self._has_function and not self._is_mistaken and is_likely(members):
             try:
                 return self._speculate(connection, commit_id, members)
             except (psycopg.Error, Mistaken) as error:
@@ -137,9 +127,6 @@ class PostgresWriter:
         if transaction is None:
             return [Rejected(reason="a commit of this id was made before") for _ in members]
         outcomes = apply_members(transaction, members)
-        if is_time_to_forget:
-            transaction.change(self._sql.forget_commits, transaction.now_ms - COMMITS_KEPT_MS)
-            transaction.change(self._sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS)
         if self._clock.marks_every_group:
             transaction.change(self._sql.advance_clock, transaction.now_ms, self._clock.slack_ms)
         self._settled(connection, commit_id, part, lambda: self._commit(connection))

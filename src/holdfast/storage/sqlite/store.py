@@ -20,6 +20,7 @@ from holdfast.core.liveness import Heartbeat, Reply
 from holdfast.errors import StoreError
 from holdfast.storage.contract import CommitId, Member, Outcome, Registration
 from holdfast.storage.forks import generation
+from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
 from holdfast.storage.relational.reading import Ask, RelationalReads
 from holdfast.storage.relational.transaction import Row
 from holdfast.storage.sqlite.connection import open_read_only, open_reader
@@ -39,7 +40,9 @@ PROBE_EVERY: Final = 32
 SMOOTHING: Final = 0.2
 LONGEST_COUNTED_MS: Final = 50.0
 """One outlier must not keep a fast disk on the slow path for long."""
-
+PIECE: Final = 5_000
+"""Commits that a clean-up looks at, and dead workers that it removes, at once: some milliseconds."""
+BEFORE_ALL: Final = -(2**63)
 
 _LEFT_TO_THE_PARENT: list[object] = []
 """Connections of a process that was forked. They are not even closed in the child: they are not its own."""
@@ -75,6 +78,7 @@ class SqliteStore(RelationalReads):
         self._groups = 0
         self._waiting = 0
         """Groups on the writer's thread, which has the writer to itself: several may hand in groups at once."""
+        self._cleaned_to = BEFORE_ALL
 
     @property
     def path(self) -> Path:
@@ -148,6 +152,32 @@ class SqliteStore(RelationalReads):
         self._waiting += 1
         try:
             return await self._on_writer_thread(lambda: writer.write(commit_id, members))
+        finally:
+            self._waiting -= 1
+
+    async def clean_up(self) -> bool:
+        """Commits have no index by their age, which every group would pay for. All are gone through, piece by piece, by
+        their ids; and written is only where there is something to remove.
+        """
+        writer, now_ms, after = self._open(self._writer), self.now_ms(), self._cleaned_to
+        [(last, oldest_ms, count)], dead = await self._read_all(
+            (self.sql.next_commits, after, PIECE), (self.sql.has_tombstones, now_ms - TOMBSTONES_KEPT_MS)
+        )
+        gone = 0
+        if dead or (count and oldest_ms < now_ms - COMMITS_KEPT_MS):
+            gone = await self._remove(writer, after, last if count else after)
+        has_more = count == PIECE
+        self._cleaned_to = last if has_more else BEFORE_ALL
+        return has_more or gone == PIECE
+
+    async def _remove(self, writer: SqliteWriter, after: int, last: int) -> int:
+        """Here if nobody else is writing, as groups are; otherwise on the writer's thread."""
+        gone = None if self._waiting else writer.clean_up(after, last, PIECE, wait=False)
+        if gone is not None:
+            return gone
+        self._waiting += 1
+        try:
+            return await self._on_writer_thread(lambda: writer.clean_up(after, last, PIECE, wait=True)) or 0
         finally:
             self._waiting -= 1
 

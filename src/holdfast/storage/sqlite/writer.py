@@ -18,6 +18,7 @@ from holdfast.core.liveness import Heartbeat, Reply
 from holdfast.errors import StoreError
 from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Registration, Rejected
 from holdfast.storage.relational.beating import apply_beat
+from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
 from holdfast.storage.relational.members import apply_members
 from holdfast.storage.sqlite.connection import is_current, migrate, open_writer
 from holdfast.storage.sqlite.lock import WriteLock
@@ -28,12 +29,6 @@ logger = logging.getLogger("holdfast")
 
 CHECKPOINT_PAGES: Final = 1_000
 """WAL pages after which a checkpoint moves them into the database."""
-COMMITS_KEPT_MS: Final = 3_600_000
-"""How long the ids of commits are kept for those who do not know whether theirs went through."""
-TOMBSTONES_KEPT_MS: Final = 24 * 3_600_000
-"""W5: how long the key of a dead worker is remembered, so that it is never revived."""
-FORGET_EVERY: Final = 10_000
-"""Groups between two looks for commit ids that nobody needs any more."""
 
 
 _BROKEN: Final = (
@@ -62,7 +57,6 @@ class SqliteWriter:
         self._lock = WriteLock(path)
         self._cursor = self._connection.cursor()
         self._wal_pages = 0
-        self._groups = 0
         self._connection.set_wal_hook(self._count_pages)
 
     def close(self) -> None:
@@ -97,7 +91,6 @@ class SqliteWriter:
             if self._cursor.execute(sql.find_commit, (commit_id,)).fetchall():
                 return [Rejected(reason="a commit of this id was made before") for _ in members]
             outcomes = self._write_group(commit_id, members)
-            self._groups += 1
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self._try_checkpoint()
             return outcomes
@@ -118,15 +111,30 @@ class SqliteWriter:
                 raise
             return reply
 
+    def clean_up(self, after: int, last: int, limit: int, *, wait: bool) -> int | None:
+        """Remove what is old in a range of commits, and keys long dead, so many of them (W5): how many of these went.
+        None if somebody else is writing and is not waited for.
+        """
+        if not self._lock.take(wait=wait):
+            return None
+        try:
+            transaction = self._begin()
+            transaction.change(sql.forget_commits, after, last, transaction.now_ms - COMMITS_KEPT_MS)
+            gone = transaction.change(sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS, limit)
+            self._cursor.execute("COMMIT")
+        except apsw.Error as error:
+            raise StoreError(f"{self._path} could not be cleaned up: {error}") from error
+        finally:
+            self._roll_back()
+            self._lock.release()
+        return gone
+
     def _write_group(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         """One transaction. Every part of a group that had to be halved carries its id: any of it says "on disk"."""
         try:
             transaction = self._begin()
             outcomes = apply_members(transaction, members)
             transaction.change(sql.insert_commit, commit_id, transaction.now_ms)
-            if self._groups % FORGET_EVERY == 0:
-                transaction.change(sql.forget_commits, transaction.now_ms - COMMITS_KEPT_MS)
-                transaction.change(sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS)
             before_ms = self._elapsed_ms()
             self._cursor.execute("COMMIT")
             self.last_commit_ms = self._elapsed_ms() - before_ms

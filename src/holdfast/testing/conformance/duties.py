@@ -21,6 +21,7 @@ from holdfast.storage.contract import (
     ClaimedInstances,
     ClaimInstances,
     CloseChildren,
+    CommitId,
     Expire,
     Expired,
     Forget,
@@ -28,16 +29,30 @@ from holdfast.storage.contract import (
     Member,
     Outcome,
     Release,
+    StartedInstance,
     TimerRow,
 )
 from holdfast.storage.endings import end_by_failure
-from holdfast.testing.conformance.bench import ANNA, BERT, Bench, Rules, applied, check, closing, new_attempt, turn
+from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
+from holdfast.testing.conformance.bench import (
+    ANNA,
+    BERT,
+    Bench,
+    Rules,
+    applied,
+    check,
+    closing,
+    new_attempt,
+    start,
+    turn,
+)
 from holdfast.testing.conformance.children import family, new_child
 from holdfast.testing.conformance.deadlines import LIMIT_MS, limited
 from holdfast.testing.conformance.questions import LATER_MS, ask
 
 COUNT = 24
 OTHERS_IDS = 2_000_000
+MOST_PIECES = 100
 LATE = Failure(type="holdfast.errors.ActivityTimedOut", message="too late")
 EXPLAINED = Lose(key=ANNA, at_deadline=False, limit=5)
 UNEXPLAINED = Lose(key=ANNA, at_deadline=False, limit=5, unexplained=True)
@@ -193,6 +208,41 @@ class DutyRules(Rules):
 
         self._on_both(case)
 
+    def test_C1_two_who_clean_up_at_once_forget_the_commits_of_long_ago_and_no_others(self) -> None:
+        async def case(both: Both) -> None:
+            here, old = both[0], list[CommitId]()
+            for number in range(COUNT):
+                check(isinstance(await here.one(start(f"i{number}")), StartedInstance))
+                old.append(here.last_id)
+            here.clock.now_ms += COMMITS_KEPT_MS
+            await asyncio.gather(*(_cleaned_up(bench) for bench in both))
+            check(all([await here.store.was_committed(each) for each in old]), "somebody may still ask")
+            here.clock.now_ms += 1
+            check(isinstance(await both[1].one(start("new")), StartedInstance))
+            await asyncio.gather(*(_cleaned_up(bench) for bench in both))
+            check(not any([await here.store.was_committed(each) for each in old]), "nobody asks for them any more")
+            check(await here.store.was_committed(both[1].last_id))
+
+        self._on_both(case)
+
+    def test_W5_a_dead_key_is_forgotten_a_day_later_and_not_while_something_is_in_its_name(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.started("a", activities=0)
+            await bench.started("b", activities=0)
+            await bench.one(Lose(key=BERT, at_deadline=False, limit=1))
+            await bench.one(Lose(key=ANNA, at_deadline=False, limit=1))  # one of the two is still its own
+            carl = WorkerKey("carl")
+            for late_by_ms, keys in ((0, {ANNA, BERT, carl}), (2 * TOMBSTONES_KEPT_MS, {ANNA, carl})):
+                bench.clock.now_ms += late_by_ms
+                bench.beat(carl)
+                await _cleaned_up(bench)
+                check({worker.key for worker in await bench.store.workers()} == keys)
+            await _lose_all(bench)
+            await _cleaned_up(bench)
+            check({worker.key for worker in await bench.store.workers()} == {carl})
+
+        self.on_bench(case)
+
     def _on_both(self, case: Callable[[Both], Awaitable[None]]) -> None:
         async def on(bench: Bench) -> None:
             async with self._opened(bench) as other:
@@ -253,6 +303,13 @@ async def _until_nothing_is_left(bench: Bench, member: Member) -> int:
             return moved
         moved += outcome.changed
         await asyncio.sleep(0)
+
+
+async def _cleaned_up(bench: Bench) -> None:
+    for _ in range(MOST_PIECES):
+        if not await bench.store.clean_up():
+            return
+    check(False, "a clean-up comes to no end")
 
 
 def _expiry(bench: Bench, attempt: AttemptRecord) -> Member:

@@ -1,7 +1,7 @@
--- Tombstones that nobody can need any more (W5): long dead, and nothing is in their name.
-DELETE FROM workers WHERE state = 'INACTIVE' AND deadline_ms < ?
-  AND NOT EXISTS (SELECT 1 FROM instances WHERE owner = workers.key)
-  AND NOT EXISTS (
-      SELECT 1 FROM attempts
-      WHERE owner = workers.key AND closed_at_ms IS NULL
-  )
+-- Tombstones that nobody can need any more (W5): long dead, and nothing is in their name. So many at a time.
+DELETE FROM workers WHERE key IN (
+    SELECT key FROM workers WHERE state = 'INACTIVE' AND deadline_ms < ?1
+      AND NOT EXISTS (SELECT 1 FROM instances WHERE owner = workers.key)
+      AND NOT EXISTS (SELECT 1 FROM attempts WHERE owner = workers.key AND closed_at_ms IS NULL)
+    LIMIT ?2
+)

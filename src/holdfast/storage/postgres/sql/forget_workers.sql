@@ -1,0 +1,9 @@
+-- Tombstones that nobody can need any more (W5): long dead, and nothing is in their name. So many at a time, and not those
+-- that another one is at.
+DELETE FROM workers WHERE key = ANY (ARRAY(
+    SELECT key FROM workers WHERE state = 'INACTIVE' AND deadline_ms < ?1
+      AND NOT EXISTS (SELECT 1 FROM instances WHERE owner = workers.key)
+      AND NOT EXISTS (SELECT 1 FROM attempts WHERE owner = workers.key AND closed_at_ms IS NULL)
+    LIMIT ?2
+    FOR UPDATE SKIP LOCKED
+))
