@@ -1,10 +1,14 @@
 """Failures of flows that are easily lost: of handlers that do not run, unreadable conditions, refused children."""
 
+from pathlib import Path
+
 import pytest
 from tests.scenarios.flow_stage import CACHES, played, staged
 
 import holdfast as hf
+from holdfast.audit import audit
 from holdfast.errors import CycleLimitExceeded, ExpressionError, InstanceConflict
+from holdfast.runtime.faults import FaultPoint
 
 
 @CACHES
@@ -184,3 +188,19 @@ async def test_K6_detached_children_of_a_list_are_there_when_their_node_complete
         assert isinstance(taken, InstanceConflict)
         for name in ("c1", "c2", "c3"):
             await stage.engine.get(name).terminate("enough")
+
+
+@played
+async def test_K6_a_node_that_waits_until_its_detached_child_is_there_is_sound(tmp_path: Path) -> None:
+    store, found = tmp_path / "f.db", list[str]()
+
+    def look(point: FaultPoint, members: object) -> None:
+        del members
+        if point is FaultPoint.AFTER_COMMIT:
+            found.extend(map(str, audit(store)))
+
+    text = "input: {id: string}" + CHILDREN.format(each="")
+    async with staged(text, CHILD, store=store, fault_hook=look) as stage:
+        assert await stage.run("f", {"id": "other"}) == "other"
+        await stage.engine.get("other").terminate("enough")
+    assert found == []

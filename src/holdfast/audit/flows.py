@@ -267,7 +267,10 @@ def _against_work(node: NodeReading, steps: list[Step], facts: Facts) -> Iterato
     done = [step for step in steps if is_detached or step.ended_by in RESULTS]
     if node.digit is _D.STARTED:
         waiting = [step for step in steps if _is_open(step)]
-        if is_detached or not waiting:
+        may_wait = not is_detached or (
+            isinstance(action, Child) and action.id
+        )  # until it is known that the id was free
+        if not (waiting and may_wait):
             yield "nothing of it is open"
         if facts.is_open:
             yield from _against_open(waiting, facts)
