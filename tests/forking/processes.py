@@ -56,7 +56,10 @@ class Process:
             socket.send_fds(helper(), [encode(request)], [*streams, asker.fileno()])
         for stream in streams:
             os.close(stream)
-        message, (self._signals,), _, _ = socket.recv_fds(self._answers, MOST_BYTES, 1)
+        message, descriptors, _, _ = socket.recv_fds(self._answers, MOST_BYTES, 1)
+        if not message:
+            raise RuntimeError(f"the helper that was to fork {main} has ended; why is among the errors of this process")
+        (self._signals,) = descriptors
         begun = decode(message)
         assert isinstance(begun, Begun)
         self.pid = begun.pid
