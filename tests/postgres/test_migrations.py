@@ -148,6 +148,8 @@ def test_a_release_that_is_too_old_for_the_tables_says_so_and_names_both_numbers
 
 def test_every_migration_says_who_can_work_with_it() -> None:
     assert [migration.number for migration in migrations()] == list(range(1, len(migrations()) + 1))
+    for migration in (*migrations(), *sqlite_migrations()):
+        assert migration.script.rstrip().endswith(";"), "a comment at the end would hide what is said after it"
     with pytest.raises(InvariantBroken, match=r"0003_notes.* does not say which release"):
         read("0003_notes.sql", "CREATE TABLE notes (number BIGINT);")
     with pytest.raises(InvariantBroken, match="cannot need a release that knows 4"):
