@@ -110,7 +110,7 @@ def test_a_commit_is_lost_or_only_its_answer(cluster: Cluster, proxy: Proxy, fat
     proxy.rule = Every(1, COMMIT, fate)
     ask_all(connection, BEGIN, ("INSERT INTO kept VALUES (1)",))
     assert proxy.harmed == 0, "READ COMMITTED is no commit"
-    with pytest.raises(psycopg.OperationalError):
+    with pytest.raises(psycopg.DatabaseError):  # in a pipeline the driver does not always say which one
         ask_all(connection, ("COMMIT",))
     assert proxy.harmed == 1
     assert kept(cluster.url()) == stored
