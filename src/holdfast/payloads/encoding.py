@@ -36,6 +36,25 @@ CACHED_TYPES_LIMIT: Final = 4_096
 _encode_json: Final = msgspec.json.Encoder(enc_hook=encode_unknown).encode
 
 
+def quick_encoder(kind: "PayloadType", encode: Callable[[Any], bytes], *, limit_bytes: int) -> Callable[[Any], bytes]:
+    """`encode`, with a short cut for short texts and integers where the type is just that: most results are."""
+    plain = kind.plain if isinstance(kind, _Typed) else None
+    if plain is None or limit_bytes < SHORTEST_SUSPECT_BYTES:
+        return encode
+
+    def quick(value: Any) -> bytes:
+        if type(value) is plain:
+            try:
+                data = _encode_json(value)
+            except Exception:  # noqa: BLE001 - `encode` finds out what it was
+                return encode(value)
+            if len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data:
+                return data
+        return encode(value)
+
+    return quick
+
+
 class PayloadType(Protocol):
     """One annotation, ready for use. Hot paths keep it; others use `encode` and `decode`."""
 
@@ -83,12 +102,12 @@ def payload_type(annotation: Any) -> PayloadType:
 class _Typed:
     """A type that msgspec reads and writes by itself, with models through hooks."""
 
-    __slots__ = ("_decode_json", "_node", "_plain")
+    __slots__ = ("_decode_json", "_node", "plain")
 
     def __init__(self, decode_json: Callable[[bytes | msgspec.Raw], Any], node: inspect.Type) -> None:
         self._decode_json = decode_json
         self._node = node
-        self._plain = str if node == inspect.StrType() else int if node == inspect.IntType() else None
+        self.plain = str if node == inspect.StrType() else int if node == inspect.IntType() else None
         """A type whose values come back from JSON as they went."""
 
     @property
@@ -100,14 +119,7 @@ class _Typed:
         """See `PayloadType`."""
         try:
             data = _encode_json(value)
-            plain = self._plain
-            if (
-                type(value) is plain
-                and len(data) < SHORTEST_SUSPECT_BYTES
-                and (plain is int or ESCAPED_NUL not in data)
-            ):
-                return data
-            if (type(value) is plain or self._decode_json(data) == value) and (
+            if (type(value) is self.plain or self._decode_json(data) == value) and (
                 (len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data) or is_within_bounds(data)
             ):
                 return data

@@ -21,7 +21,7 @@ from typing import Any, Final, get_args, get_type_hints
 import msgspec
 
 from holdfast.errors import AnnotationError, ArgumentError, PayloadError
-from holdfast.payloads.encoding import PayloadType, decoder_of_fields, payload_type, text_of
+from holdfast.payloads.encoding import PayloadType, decoder_of_fields, payload_type, quick_encoder, text_of
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, check_size
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -65,6 +65,7 @@ class Signature:
         "_result",
         "_signature",
         "_what",
+        "encode_result",
         "name",
         "yields",
     )
@@ -88,6 +89,8 @@ class Signature:
         result = hints.get(_RETURN, Any)
         self._result = _type_for(_item_type(result) if self.yields else result, self._what)
         self._read_result = self._result.read
+        self.encode_result = quick_encoder(self._result, self._encode_result, limit_bytes=limit_bytes)
+        """The payload of a result, or of one item that a generator yields."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], *, limit_bytes: int = PAYLOAD_LIMIT_BYTES) -> "Signature":
@@ -192,8 +195,7 @@ class Signature:
         """The payload that this library itself would have written: for JSON that was written by hand."""
         return self.encode_arguments(*self.decode_arguments(data))
 
-    def encode_result(self, value: Any) -> bytes:
-        """The payload of a result, or of one item that a generator yields."""
+    def _encode_result(self, value: Any) -> bytes:
         data = self._result.encode(value, self._what)
         if len(data) > self._limit_bytes:
             check_size(data, self._what, self._limit_bytes)

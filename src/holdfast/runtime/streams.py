@@ -153,7 +153,7 @@ class StreamSender:
             started_at_ms=attempt.started_at_ms or attempt.scheduled_at_ms,
             heard_at_ms=now_ms,
         )
-        first, *more = [Payload(msgspec.Raw(data)) for data in values]
+        first, *more = map(Payload, map(msgspec.Raw, values))
         key, owner = attempt.key, attempt.owner
         event = ActivityYielded(
             time_ms=now_ms,
