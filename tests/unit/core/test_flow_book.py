@@ -7,7 +7,7 @@ only read the history, must have the same books and go on in the same way.
 from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.simulation.flow_oracle import foretell
 from tests.simulation.flow_plans import ERRORS, Plan, Step, fold, plans, text_of, work
@@ -26,6 +26,8 @@ from holdfast.payloads.failures import resolve_builtin
 from holdfast.replay.calls import Identity
 
 MOST_STEPS = 400
+EXAMPLES = {50: 50, 300: 120}.get(settings().max_examples, 2_000)
+"""Each is a whole run, read again after every event."""
 SLOTS = [name for name in Book.__slots__ if name != "progress"]
 
 
@@ -121,6 +123,7 @@ def started() -> ev.Started:
     return ev.Started(time_ms=1, workflow="random", version="", seed=1, input=payload({}))
 
 
+@settings(max_examples=EXAMPLES)
 @given(plans(), st.data())
 def test_K8_books_that_are_read_are_those_that_were_written_after_every_event(plan: Plan, data: st.DataObject) -> None:
     told = foretell(plan)
@@ -130,6 +133,7 @@ def test_K8_books_that_are_read_are_those_that_were_written_after_every_event(pl
     assert (play.run.progress.outcome.value == "error") == bool(told.uncaught)
 
 
+@settings(max_examples=EXAMPLES)
 @given(plans(wild=True), st.data())
 def test_K5_K8_wild_flows_end_and_their_books_are_those_that_were_written(plan: Plan, data: st.DataObject) -> None:
     """Cycles that wait for each other, that others lead into while they go round, `any` joins of everything."""
@@ -166,6 +170,7 @@ def play_to_the_end(plan: Plan, data: st.DataObject) -> Play:
     return play
 
 
+@settings(max_examples=EXAMPLES)
 @given(plans(), st.data())
 def test_K5_a_book_alone_is_enough_to_read_a_history(plan: Plan, data: st.DataObject) -> None:
     """Whoever looks at a flow from outside needs its graph and its history only."""
