@@ -248,7 +248,9 @@ def _has_failed(node: NodeReading, facts: Facts) -> bool:
 
 
 def _has_all_results(node: NodeReading, steps: Sequence[Step]) -> bool:
-    """Whether nothing was left to do. The next item of a fan-out may not have begun: its input can fail (K4)."""
+    """Whether nothing was left to do. A fan-out may fail by itself at the input of an item, or with too long a list."""
+    if fe.FanOutBegan in node.said and fe.NodeFailed in node.said:
+        return False
     expected = _expected(node)
     return bool(steps) and len(steps) == expected and all(step.ended_by in RESULTS for step in steps)
 

@@ -18,7 +18,7 @@ from holdfast.errors import CycleLimitExceeded, ExpressionError, NestedTooDeep
 from holdfast.flows.compiled import CompiledNode
 from holdfast.flows.expressions import Expression
 from holdfast.flows.shapes import is_list
-from holdfast.flows.templates import Own, evaluate
+from holdfast.flows.templates import Own, bounded, evaluate, joined
 from holdfast.flows.values import INDEX, ITEM
 from holdfast.replay.children import (
     NOT_WAITED_FOR,
@@ -189,7 +189,7 @@ def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
     count = len(items)
     action: Any = compiled.node.action
     limit = count if action.each.limit is None else min(action.each.limit, count)
-    later = None if limit == count else Payload(msgspec.Raw(_encode(items)))
+    later = None if limit == count else Payload(msgspec.Raw(bounded(_encode(items), f"the list of {node!r}")))
     run.do(fe.FanOutBegan(node=node, count=count, items=later))
     for item in range(limit):
         _begin_item(run, compiled, item)
@@ -210,8 +210,9 @@ def _completes(run: "FlowRun", node: str, fan_out: FanOut) -> bool:
     """Whether all results of a fan-out are there: in the order of the items they are the output of its node."""
     if len(fan_out.results) < fan_out.count:
         return False
-    results = b",".join(bytes(run.data_of(fan_out.results[at])) for at in range(fan_out.count))
-    _complete(run, node, b"[%b]" % results)
+    what = f"the list of the results of {node!r}"
+    results = joined((bytes(run.data_of(fan_out.results[at])) for at in range(fan_out.count)), what)
+    _complete(run, node, bounded(b"[%b]" % results, what))
     return True
 
 
@@ -256,7 +257,7 @@ def _wait(run: "FlowRun", compiled: CompiledNode, action: Wait) -> None:
 def _raise(run: "FlowRun", compiled: CompiledNode, action: Raise) -> None:
     node = compiled.node.id
     target = _id(run, compiled.target, None)
-    data = b"null" if compiled.input is None else bytes(compiled.input(run.values, None))
+    data = b"null" if compiled.input is None else bounded(bytes(compiled.input(run.values, None)), "the value")
     number = run.book.sent
     run.output.sent = with_one_more(run.output.sent, SentEvent(number, target, action.event, data))
     run.do(ev.EventRaised(number=number, target=target, name=action.event))
@@ -288,9 +289,9 @@ def _complete(run: "FlowRun", node: str, output: bytes) -> None:
 def _arguments(run: "FlowRun", compiled: CompiledNode, own: Own) -> bytes:
     """The arguments of a call as they are stored: a map by name, a list by position, anything else is the only one."""
     if compiled.input is None:
-        return NO_ARGUMENTS if own is None else b"[%b]" % _encode(own[ITEM])
-    encoded = compiled.input(run.values, own)
-    return bytes(encoded) if compiled.has_arguments else b"[%b]" % bytes(encoded)
+        return NO_ARGUMENTS if own is None else bounded(b"[%b]" % _encode(own[ITEM]), "the input")
+    encoded = bytes(compiled.input(run.values, own))
+    return bounded(encoded if compiled.has_arguments else b"[%b]" % encoded, "the input")
 
 
 def _id(run: "FlowRun", expression: Expression | None, own: Own) -> str:

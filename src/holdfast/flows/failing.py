@@ -28,10 +28,13 @@ def error_types(error: BaseException) -> tuple[str, ...]:
 
 
 def types_in(failure: bytes | msgspec.Raw, resolve: Resolver) -> tuple[str, ...]:
-    """The same, of a recorded failure. Where its type is not known here, its own name and `Exception`."""
-    name = _decode(failure).type
-    known = resolve(name)
-    return (name, name.rpartition(".")[2], ANYTHING) if known is None else _names(known)
+    """The same, of a recorded failure: which names it can be caught by does not depend on who reads it."""
+    recorded = _decode(failure)
+    known = resolve(recorded.type)
+    if known is not None:
+        return _names(known)
+    names = (recorded.type, *recorded.bases)
+    return tuple(dict.fromkeys((*names, *(name.rpartition(".")[2] for name in names), ANYTHING)))
 
 
 def failure_of_child(event: ev.ChildFailed | ev.ChildStopped | ev.ChildRefused) -> Payload:

@@ -19,14 +19,15 @@ from holdfast.core.flow import events as fe
 from holdfast.core.flow.book import Place, read
 from holdfast.core.flow.definition import Cycle, Wait
 from holdfast.core.flow.outcomes import COMPLETED, RELEASED, EdgeState, Failed, FlowOutcome, Outcome, TimedOut
-from holdfast.errors import CycleLimitExceeded, DeadlineExceeded, ExpressionError, HoldfastError
+from holdfast.errors import CycleLimitExceeded, DeadlineExceeded, ExpressionError, HoldfastError, PayloadError
 from holdfast.flows.acting import begin, end_timer, end_wait, go_round, next_items, stop, stop_child
 from holdfast.flows.expressions import Expression
 from holdfast.flows.face import RunFace
 from holdfast.flows.failing import error_types, failure_of_child, failure_payload, types_in
 from holdfast.flows.inputs import read_input
-from holdfast.flows.templates import evaluate
+from holdfast.flows.templates import bounded, evaluate
 from holdfast.replay.output import Ending
+from holdfast.replay.running import Watch, unwatched
 
 MOST_ROUNDS_AT_ONCE: Final = 1_000
 """Of cycles, in one turn: one that waits for nothing would never end."""
@@ -35,10 +36,11 @@ MOST_ROUNDS_AT_ONCE: Final = 1_000
 class FlowRun(RunFace):
     """The books of one execution, and what it decides."""
 
-    __slots__ = ("_cycles", "_starting", "_unclear_edges", "_unclear_nodes", "items")
+    __slots__ = ("_cycles", "_starting", "_unclear_edges", "_unclear_nodes", "_watch", "items")
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any, watch: Watch | None = None) -> None:
         super().__init__(*args)
+        self._watch = watch or unwatched
         self._starting: deque[str] = deque()
         self._cycles: list[str] = []
         self._unclear_edges: dict[int, str] = {}
@@ -73,8 +75,11 @@ class FlowRun(RunFace):
         self.output.events.append(event)
         place = self.book.note(event)
         if not self.is_done:
-            _HOW[type(event)](self, event, place)
-            self._go_on()
+            self._watch(self._decide, event, place)
+
+    def _decide(self, event: ev.Input, place: Place | None) -> None:
+        _HOW[type(event)](self, event, place)
+        self._go_on()
 
     # ------------------------------------------------------------ what nodes do
 
@@ -304,18 +309,17 @@ class FlowRun(RunFace):
     def _complete(self) -> None:
         """K5: exactly one commit takes the flow from active to complete, and this turn is in it."""
         if self.progress.outcome is FlowOutcome.ERROR:
-            uncaught = (
-                node
-                for node in self.book.errors
-                if node not in self.progress.failures.caught and self.progress.digit(node) is Digit.ERRORED
-            )
+            caught = self.progress.failures.caught
+            uncaught = (node for node in self.book.errors if node not in caught and self.book.has_failed(node))
             self._fail(self.book.errors[next(uncaught)])
             return
         try:
             fill = self.flow.output
-            result = b"null" if fill is None else bytes(fill(self.values, None))
+            result = b"null" if fill is None else bounded(bytes(fill(self.values, None)), "its output")
         except ExpressionError as error:
             self._fail(failure_payload(ExpressionError(f"output of flow {self.flow.definition.name!r}: {error}")))
+        except PayloadError as error:
+            self._fail(failure_payload(error))
         else:
             self._end(ev.WorkflowCompleted(result=Payload(msgspec.Raw(result))))
 

@@ -1,17 +1,22 @@
 """Templates: JSON in which every text is an expression, filled in with the values of an instance."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.errors import ExpressionError
+from holdfast.errors import ExpressionError, PayloadError, PayloadTooLarge
 from holdfast.flows.expressions import Expression, compile_expression
 from holdfast.flows.shapes import is_list, is_map
-from holdfast.flows.values import Values
+from holdfast.flows.values import FLOW, INDEX, ITEM, Values
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, check_size
+from holdfast.payloads.wire import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
 
 _encode: Final = msgspec.json.Encoder().encode
 OUTPUT: Final = ".output"
+NO_NODES: Final = (ITEM, INDEX, FLOW)
+
+A_VALUE: Final = "what a flow puts together"
 
 Own = Mapping[str, Any] | None
 """The variables of an item of a fan-out."""
@@ -40,10 +45,32 @@ def evaluate(expression: Expression, values: Values, own: Own = None) -> Any:
     return expression.evaluate(values.of(expression.names, own))
 
 
+def bounded(data: bytes, what: str) -> bytes:
+    """What a flow has put together, within the limits of any payload: its parts may all be, and it not."""
+    if len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data:
+        return data
+    check_size(data, what)
+    if not is_within_bounds(data):
+        raise PayloadError(f"{what} is nested too deep, or has a text with the character U+0000")
+    return data
+
+
+def joined(parts: Iterable[bytes], what: str) -> bytes:
+    """The parts of a list or a map. More than a payload may weigh is not even put together."""
+    kept: list[bytes] = []
+    size = 0
+    for part in parts:
+        size += len(part) + 1
+        if size > PAYLOAD_LIMIT_BYTES:
+            raise PayloadTooLarge(f"{what} has more than {PAYLOAD_LIMIT_BYTES:,} bytes, which is the limit")
+        kept.append(part)
+    return b",".join(kept)
+
+
 def _expression(text: str) -> Filled:
     expression = compile_expression(text)
     node = text.strip().removesuffix(OUTPUT)
-    if node in expression.names and text.strip() == node + OUTPUT:
+    if node in expression.names and node not in NO_NODES and text.strip() == node + OUTPUT:
         return lambda values, _own: values.output(node)  # by far the most frequent, and nothing has to be decoded
 
     def fill(values: Values, own: Own) -> bytes:
@@ -61,8 +88,8 @@ def _map(fields: dict[str, Filled]) -> Filled:
     if len(labelled) == 1:
         label, only = labelled[0]
         return lambda values, own: b"{%b%b}" % (label, bytes(only(values, own)))
-    return lambda values, own: b"{%b}" % b",".join(label + bytes(fill(values, own)) for label, fill in labelled)
+    return lambda values, own: b"{%b}" % joined((label + bytes(fill(values, own)) for label, fill in labelled), A_VALUE)
 
 
 def _list(items: list[Filled]) -> Filled:
-    return lambda values, own: b"[%b]" % b",".join(bytes(fill(values, own)) for fill in items)
+    return lambda values, own: b"[%b]" % joined((bytes(fill(values, own)) for fill in items), A_VALUE)

@@ -62,6 +62,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retryable: bool | None = None
     """None leaves the decision to the retry policy."""
     next_delay_seconds: float | None = None
+    bases: tuple[str, ...] = ()
+    """The types that its own derives from, below `Exception`: whoever reads this may not have the class."""
+
+
+MOST_BASES: Final = 8
 
 
 def qualified_name(cls: type) -> str:
@@ -120,10 +125,19 @@ class _Recorder:
             traceback=_traceback_of(exception),
             cause=self.record(cause) if cause is not None and self._is_new(cause) else None,
             members=tuple(members),
+            bases=_bases_of(type(exception)),
         )
 
     def _is_new(self, exception: BaseException) -> bool:
         return id(exception) not in self._seen and len(self._seen) < FAILURES_LIMIT
+
+
+def _bases_of(kind: type[BaseException]) -> tuple[str, ...]:
+    """Everybody knows those of a built-in type."""
+    if kind.__module__ == "builtins":
+        return ()
+    below = [base for base in kind.__mro__[1:] if base not in (Exception, BaseException, object)]
+    return tuple(_clean(qualified_name(base)) for base in below[:MOST_BASES])
 
 
 def _as_group(exception: BaseException) -> BaseExceptionGroup[BaseException] | None:

@@ -9,6 +9,7 @@ from holdfast.core.events import Started, decode_event, decode_events
 from holdfast.core.flow.definition import decode_definition, encode_definition
 from holdfast.errors import FlowError, HistoryMismatch
 from holdfast.replay.calls import Identity
+from holdfast.replay.running import Watch
 from holdfast.storage.contract import HistoryRow, InboxRow, SaveFlow, Store
 
 if TYPE_CHECKING:
@@ -30,13 +31,18 @@ class FlowRuns:
         self._compiled: dict[str, CompiledFlow] = {}
 
     def new_run(
-        self, workflow: Workflow[..., Any], identity: Identity, payloads: dict[str, bytes], flow: str
+        self,
+        workflow: Workflow[..., Any],
+        identity: Identity,
+        payloads: dict[str, bytes],
+        flow: str,
+        watch: Watch | None = None,
     ) -> "FlowRun":
         """A run of the version with this hash, or of the one that is registered."""
         from holdfast.flows.run import FlowRun  # noqa: PLC0415 - see above
 
         compiled = self._compiled.get(flow) or self._current(cast("FlowWorkflow", workflow))
-        return FlowRun(compiled, identity, self._registry.resolve, payloads)
+        return FlowRun(compiled, identity, self._registry.resolve, payloads, watch=watch)
 
     def has(self, workflow: str, digest: str) -> bool:
         """Whether a version is ready to run without a look into the store. Code has none."""

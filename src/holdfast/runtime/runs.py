@@ -46,8 +46,9 @@ class RunMaker:
     ) -> AnyRun:
         """One execution, before anything was applied to it. `flow`: the version of a flow that it stays with."""
         code, identity = self._registry.workflow(workflow), Identity(instance_id, workflow, execution)
+        watch = None if self._watchdog is None else self._watchdog.watch(workflow)
         if code.is_flow:
-            return self.flows.new_run(code, identity, payloads, flow)
+            return self.flows.new_run(code, identity, payloads, flow, watch)
         return WorkflowRun(
             code,
             identity,
@@ -55,7 +56,7 @@ class RunMaker:
             partial(self._guarded, workflow),
             payloads,
             new_deadline=self._new_deadline if self._watchdog is None else None,
-            watch=None if self._watchdog is None else self._watchdog.watch(workflow),
+            watch=watch,
         )
 
     async def revive(self, store: Store, record: InstanceRecord) -> tuple[AnyRun, Loaded]:

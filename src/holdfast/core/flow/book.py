@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Never, TypeAlias, cast
 import msgspec
 
 from holdfast.core import events as ev
+from holdfast.core.collation.digits import Digit
 from holdfast.core.collation.dimensions import Dimension, item_dimension
 from holdfast.core.collation.graph import Graph
 from holdfast.core.collation.key import Roster
@@ -60,6 +61,7 @@ class Book:
     """What is open, and what came of the rest."""
 
     __slots__ = (
+        "_failed_in",
         "activities",
         "cancel_reason",
         "children",
@@ -87,6 +89,8 @@ class Book:
         self.outputs: dict[str, Payload] = {}
         """By node. In a cycle the latest, which is that of the nearest dimension (K8)."""
         self.errors: dict[str, Payload] = {}
+        self._failed_in: dict[str, int] = {}
+        """The round in which each of those failed."""
         self.activities: dict[int, Place] = {}
         self.timers: dict[int, str] = {}
         self.waits: dict[str, deque[tuple[int, str]]] = {}
@@ -132,9 +136,16 @@ class Book:
 
     def failed(self, node: str, failure: Payload) -> None:
         """A node failed, or an item of it, and so the node."""
+        self.errors.pop(node, None)  # the last one to fail comes last
         self.errors[node] = failure
+        self._failed_in[node] = self.progress.rounds.get(node, 0)
         self.outputs.pop(node, None)
         self.fan_outs.pop(node, None)
+
+    def has_failed(self, node: str) -> bool:
+        """Whether a node failed in this round, and is not one that was cancelled or failed in an earlier one."""
+        in_round = self._failed_in.get(node)
+        return in_round == self.progress.rounds.get(node, 0) and self.progress.digit(node) is Digit.ERRORED
 
     def timer_of(self, node: str) -> int | None:
         """The timer that a node waits for."""

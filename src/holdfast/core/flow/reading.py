@@ -5,7 +5,6 @@ Nothing is decided and nothing is evaluated: whoever shows, draws or audits a fl
 
 from collections.abc import Iterable, Mapping
 
-from holdfast.core.collation.digits import Digit
 from holdfast.core.collation.graph import Graph
 from holdfast.core.events import ActivityScheduled, ChildScheduled, EventAwaited, HistoryEvent, Started, TimerStarted
 from holdfast.core.flow import events as fe
@@ -28,7 +27,7 @@ class NodeReading:
         self.caught = node.id in failures.caught or node.id in failures.offered
         """Whether its failure was, or may still be."""
         self.output = book.outputs.get(node.id)
-        self.failure = book.errors.get(node.id) if self.digit is Digit.ERRORED else None
+        self.failure = book.errors.get(node.id) if book.has_failed(node.id) else None
         self.count: int | None = None
         """Of a fan-out that has begun: its items."""
         self.rounds = book.rounds.get(node.id, 0)
