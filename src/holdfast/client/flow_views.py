@@ -152,29 +152,51 @@ class _Composites:
     async def by_node(self, number: InstanceNumber, reading: FlowReading, *, depth: int) -> dict[str, list[str]] | None:
         """The composites of the children of each node; None if these are too many."""
         awaited = [*awaited_children(reading)]
+        texts = await self._of_children(number, reading.steps, awaited, depth)
+        if texts is None:
+            return None
+        children: dict[str, list[str]] = {}
+        for step in awaited:
+            if text := texts.get(step.number):
+                children.setdefault(step.node, []).append(text)
+        return children
+
+    async def _of_children(
+        self, number: InstanceNumber, steps: Sequence[Step], awaited: Sequence[Step], depth: int
+    ) -> dict[int, str] | None:
+        """By the number of the step, the composites of children that are there; None if these are too many."""
         self._left -= len(awaited)
         if self._left < 0:
             return None
-        children: dict[str, list[str]] = {}
+        texts: dict[int, str] = {}
         if not awaited:
-            return children
-        records = await read_children(self._store, number, reading.steps)
+            return texts
+        records = await read_children(self._store, number, steps)
         for step in awaited:
             child = records.get(step.number)
             text = "" if child is None else await self._of_child(child, depth)
             if text is None:
                 return None
-            if text:
-                children.setdefault(step.node, []).append(text)
-        return children
+            texts[step.number] = text
+        return texts
 
     async def _of_child(self, child: InstanceRecord, depth: int) -> str | None:
         """Empty for one that has not begun."""
         events = await read_events(self._store, child)
         key = await self._store.read_key(child.number)
         if key is None:
-            return key_of(read_steps(events))
+            return await self._of_code(child.number, read_steps(events), depth=depth + 1)
         return await self.of(child.number, await read_flow(self._store, child, events), key, depth=depth + 1)
+
+    async def _of_code(self, number: InstanceNumber, steps: Sequence[Step], *, depth: int) -> str | None:
+        """K9 with K6: the derived key of code, and in it those of its children."""
+        places = {step.number: place for place, step in enumerate(steps) if step.kind == "child"}
+        if not places or depth >= MAX_DEPTH:
+            return key_of(steps)
+        texts = await self._of_children(number, steps, [step for step in steps if step.kind == "child"], depth)
+        if texts is None:
+            return None
+        return compose(key_of(steps), {places[step]: [text] for step, text in texts.items() if text})
 
 
 async def read_children(store: Store, number: InstanceNumber, steps: Iterable[Step]) -> Mapping[int, InstanceRecord]:
