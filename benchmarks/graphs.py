@@ -39,7 +39,7 @@ def lattice_text(nodes: int, width: int) -> str:
 
 async def graph(store: Path, scale: float, *, as_code: bool = False) -> Sample:
     """B1 once as a graph, and once as code beside it."""
-    count = max(IN_FLIGHT, int(500 * scale))
+    count = max(IN_FLIGHT, int(2_000 * scale))
     flow = chain()
     async with Engine(store, workflows=[sequence], activities=[step], flows=[flow]) as engine:
 
