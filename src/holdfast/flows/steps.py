@@ -2,11 +2,22 @@
 
 import json
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Any, TypeAlias, cast
 
 from holdfast.core.flow.definition import After
 from holdfast.errors import InvalidOption
 from holdfast.flows.scanner import KEYWORDS
+
+
+class _Binding(IntEnum):
+    """How tightly the outermost operator of an expression binds in CEL. What binds more loosely needs brackets."""
+
+    OR = 0
+    AND = 1
+    COMPARISON = 2
+    NOT = 3
+    PATH = 4
 
 
 class Reference:
@@ -15,11 +26,11 @@ class Reference:
     Fields are attributes or items; ``&``, ``|`` and ``~`` stand for and, or and not. ``str()`` is the expression.
     """
 
-    __slots__ = ("_is_path", "_text")
+    __slots__ = ("_binding", "_text")
 
-    def __init__(self, text: str, *, is_path: bool = True) -> None:
+    def __init__(self, text: str, binding: _Binding = _Binding.PATH) -> None:
         self._text = text
-        self._is_path = is_path
+        self._binding = binding
 
     def __getattr__(self, name: str) -> "Reference":
         if name.startswith("__"):
@@ -27,7 +38,7 @@ class Reference:
         return self[name]
 
     def __getitem__(self, key: str | int) -> "Reference":
-        whole = self._text if self._is_path else f"({self._text})"
+        whole = self._inside(_Binding.PATH)
         if isinstance(key, str) and key.isidentifier() and key.isascii() and key not in KEYWORDS:
             return Reference(f"{whole}.{key}")
         return Reference(f"{whole}[{literal(key)}]")
@@ -50,14 +61,15 @@ class Reference:
     def __ge__(self, other: object) -> "Reference":
         return self._compared(">=", other)
 
-    def __and__(self, other: "Reference") -> "Reference":
-        return Reference(f"{self._text} && {_operand(other)}", is_path=False)
+    def __and__(self, other: "Reference | bool") -> "Reference":
+        return Reference(f"{self._inside(_Binding.AND)} && {_condition(other, '&')}", _Binding.AND)
 
-    def __or__(self, other: "Reference") -> "Reference":
-        return Reference(f"({self._text}) || ({other})", is_path=False)
+    def __or__(self, other: "Reference | bool") -> "Reference":
+        left = self._text if self._binding is _Binding.OR else f"({self._text})"
+        return Reference(f"{left} || {_condition(other, '|', always=True)}", _Binding.OR)
 
     def __invert__(self) -> "Reference":
-        return Reference(f"!({self._text})", is_path=False)
+        return Reference(f"!({self._text})", _Binding.NOT)
 
     def __bool__(self) -> bool:
         raise InvalidOption(f"{self._text} is decided when the flow runs; combine conditions with &, | and ~")
@@ -72,7 +84,11 @@ class Reference:
         return f"Reference({self._text!r})"
 
     def _compared(self, operator: str, other: object) -> "Reference":
-        return Reference(f"{self._text} {operator} {_operand(other)}", is_path=False)
+        return Reference(f"{self._inside(_Binding.NOT)} {operator} {_operand(other)}", _Binding.COMPARISON)
+
+    def _inside(self, least: _Binding) -> str:
+        """Its text as a part of another expression, in brackets if it binds less than that needs."""
+        return self._text if self._binding >= least else f"({self._text})"
 
 
 class Step:
@@ -148,5 +164,11 @@ def literal(value: object) -> str:
 
 
 def _operand(value: object) -> str:
-    is_simple = not isinstance(value, Reference) or value._is_path  # noqa: SLF001  # it is one of us
-    return literal(value) if is_simple else f"({value})"
+    return value._inside(_Binding.PATH) if isinstance(value, Reference) else literal(value)  # noqa: SLF001  # one of us
+
+
+def _condition(value: object, operator: str, *, always: bool = False) -> str:
+    """What stands on the right of ``&`` and ``|``."""
+    if not isinstance(value, Reference | bool):
+        raise InvalidOption(f"{operator} combines conditions such as (step.output > 3), and {value!r} is none")
+    return f"({literal(value)})" if always else _operand(value)
