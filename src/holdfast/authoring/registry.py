@@ -135,11 +135,24 @@ class Registry:
             raise UsageError(f"{definition!r} is not marked with @hf.{expected.__name__.lower()}")
         other = known.setdefault(definition.name, definition)
         if other is not definition:
-            raise DuplicateName(
-                f"two of the name {definition.name!r}: in {other.__module__} and in {definition.__module__}; "
-                "give one of them another name=..."
-            )
+            raise DuplicateName(_duplicate(other, definition))
         self._modules.add(definition.fn.__module__)
+
+
+def _duplicate(one: Workflow[..., Any] | Activity[..., Any], other: Workflow[..., Any] | Activity[..., Any]) -> str:
+    """Why two of one name cannot be here."""
+    said = f"two of the name {one.name!r}: {_origin(one)} and {_origin(other)}"
+    if all(isinstance(each, Workflow) and each.is_flow for each in (one, other)):
+        return f"{said}; give the newer one only: what was started with the older one stays with that"
+    return f"{said}; give one of them another name=..."
+
+
+def _origin(one: Workflow[..., Any] | Activity[..., Any]) -> str:
+    if isinstance(one, Workflow) and one.is_flow:
+        return (
+            f"a flow of {f'version {one.version!r}' if one.version else 'no version'} with the hash {one.fingerprint}"
+        )
+    return f"in {one.__module__}"
 
 
 def _fingerprint(code: CodeType) -> str:

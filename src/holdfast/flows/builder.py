@@ -77,9 +77,14 @@ class FlowBuilder(FlowWorkflow):
 
     def trigger(self, node_id: str, *, input: Mapping[str, str] | None = None) -> Step:  # noqa: A002  # as in YAML
         """Where the flow begins. `input` has the fields that the flow takes, such as ``{"cents": "integer"}``."""
-        if input is not None:
-            self._document["input"] = dict(input)
-        return self._add(node_id, {"trigger": True})
+        if input is not None and not isinstance(cast(object, input), Mapping):
+            raise InvalidOption(f"input takes fields and their types, such as {{'cents': 'integer'}}, not {input!r}")
+        declared = None if input is None else dict(input)
+        as_tree(declared, f"{self.name}: {node_id}")
+        step = self._add(node_id, {"trigger": True})
+        if declared is not None:
+            self._document["input"] = declared
+        return step
 
     def run(
         self,
@@ -284,14 +289,19 @@ def _retry(retry: Retry | RetryFields | None) -> dict[str, Any] | None:
     """A retry as YAML writes it. `hf.Retry` says everything, a map only what is in it."""
     if retry is None:
         return None
+    if not isinstance(cast(object, retry), Retry | Mapping):
+        raise InvalidOption(f"retry takes hf.Retry(...) or a map such as {{'attempts': 5}}, not {retry!r}")
     fields: dict[str, Any] = (
         {name: getattr(retry, name) for name in Retry.__slots__} if isinstance(retry, Retry) else dict(retry)
     )
     if "attempts" in fields and fields["attempts"] is None:
         fields["attempts"] = UNLIMITED
-    errors: Sequence[Any] = fields.pop("non_retryable", ())
-    if errors:
-        fields["non_retryable"] = [qualified_name(one) if isinstance(one, type) else one for one in errors]
+    errors: object = fields.pop("non_retryable", ())
+    several = cast(Sequence[object], errors) if isinstance(errors, list | tuple) else (errors,)
+    if several:
+        fields["non_retryable"] = [
+            qualified_name(cast(type[BaseException], one)) if isinstance(one, type) else one for one in several
+        ]
     return fields
 
 

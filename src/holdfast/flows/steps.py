@@ -1,7 +1,8 @@
 """What the builder's methods give: steps to come after, and references to what they will have given."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, TypeAlias, cast
 
@@ -71,6 +72,9 @@ class Reference:
     def __invert__(self) -> "Reference":
         return Reference(f"!({self._text})", _Binding.NOT)
 
+    def __iter__(self) -> Iterator["Reference"]:
+        raise TypeError(f"{self._text} has a value when the flow runs; to go over its items, give a step each=...")
+
     def __bool__(self) -> bool:
         raise InvalidOption(f"{self._text} is decided when the flow runs; combine conditions with &, | and ~")
 
@@ -131,8 +135,9 @@ def _error_name(error: object) -> str:
 
 def edges_of(after: Edges) -> list[After]:
     """The edges that a step was given."""
-    several = [after] if isinstance(after, str | Step | After) else list(after)
-    return [_edge(one) for one in several]
+    if isinstance(after, Iterable) and not isinstance(after, str | Mapping | Reference):
+        return [_edge(one) for one in after]
+    return [_edge(after)]
 
 
 def _edge(one: object) -> After:
@@ -152,6 +157,8 @@ def literal(value: object) -> str:
     match value:
         case Reference():
             return str(value)
+        case float() if not math.isfinite(value):
+            raise InvalidOption(f"an expression holds finite numbers only, not {value!r}")
         case None | bool() | int() | float() | str():
             return json.dumps(value, ensure_ascii=False, allow_nan=False)
         case list() | tuple():

@@ -3,13 +3,14 @@
 import sys
 from datetime import timedelta
 from subprocess import run
+from typing import Any
 
 import pytest
 from tests.unit.flows.writing import SAMPLES
 
 import holdfast as hf
 from holdfast.authoring.registry import Registry
-from holdfast.errors import FlowError, InvalidOption
+from holdfast.errors import DuplicateName, FlowError, InvalidOption
 
 
 class TooTired(Exception):
@@ -141,6 +142,64 @@ def test_what_cannot_be_said_is_refused_where_it_is_said() -> None:
     assert flow.definition.name == "f"
     with pytest.raises(FlowError, match="in use"):
         flow.run("late", brown, after=start)
+
+
+@pytest.mark.parametrize("after", [None, 5, {"start": {"catch": ["E"]}}, hf.Flow("g").trigger("start").output])
+def test_what_nothing_can_come_after_is_refused(after: Any) -> None:
+    flow = hf.Flow("f")
+    flow.trigger("start")
+    with pytest.raises(InvalidOption, match="after takes steps"):
+        flow.run("a", brown, after=after)
+
+
+def test_options_of_the_wrong_type_are_refused() -> None:
+    flow = hf.Flow("f")
+    start = flow.trigger("start")
+    with pytest.raises(InvalidOption, match=r"retry takes hf\.Retry\(\.\.\.\) or a map such as .*, not 5"):
+        flow.run("a", brown, after=start, retry=5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="input takes fields and their types"):
+        hf.Flow("g").trigger("start", input=5)  # type: ignore[arg-type]
+    flow.run("b", brown, after=start, retry={"non_retryable": "TooTired"})
+    assert "non_retryable: [TooTired]" in flow.to_yaml()
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+def test_expressions_hold_finite_numbers_only(number: float) -> None:
+    step = hf.Flow("f").trigger("a")
+    with pytest.raises(InvalidOption, match="finite numbers only"):
+        _ = step.output > number
+    with pytest.raises(InvalidOption, match="finite numbers only"):
+        hf.Flow.text([{"x": number}])
+
+
+def test_a_reference_cannot_be_gone_over() -> None:
+    step = hf.Flow("f").trigger("a")
+    with pytest.raises(TypeError, match=r"a\.output\.items has a value when the flow runs; .*each="):
+        iter(step.output["items"])
+    with pytest.raises(TypeError, match="not iterable"):
+        _ = 3 in step.output  # type: ignore[operator]
+
+
+def test_a_second_trigger_that_is_refused_changes_nothing() -> None:
+    flow = hf.Flow("f")
+    flow.trigger("start", input={"cents": "integer"})
+    with pytest.raises(FlowError, match="two activities have the id 'start'"):
+        flow.trigger("start", input={"other": "string"})
+    assert flow.definition.input == {"cents": "integer"}
+    with pytest.raises(FlowError, match="in use"):
+        flow.trigger("late", input={"other": "string"})
+    assert flow.definition.input == {"cents": "integer"}
+
+
+def test_two_versions_of_a_flow_are_told_by_their_versions() -> None:
+    several = [hf.Flow("f", version) for version in ("1", "2")]
+    for flow in several:
+        flow.trigger("start")
+    with pytest.raises(DuplicateName, match=r"a flow of version '1' with the hash .* and a flow of version '2' with"):
+        Registry(flows=several)
+    code = hf.workflow(name="f")(shipping.fn)
+    with pytest.raises(DuplicateName, match=f"in {__name__} and a flow of version '1' with .*another name="):
+        Registry(workflows=[code], flows=several[:1])
 
 
 def test_names_of_activities_are_checked_where_they_are_known() -> None:
