@@ -1,7 +1,9 @@
 """Problems of a flow: collected, so that all are told at once, each with its line and what was probably meant."""
 
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
+from heapq import nlargest
+from itertools import islice
 from typing import Final
 
 from holdfast.errors import FlowError, FlowProblem
@@ -9,7 +11,13 @@ from holdfast.errors import FlowError, FlowProblem
 MOST_PROBLEMS: Final = 100
 """Beyond that many nobody reads on, and a file made to be wrong cannot make the answer long."""
 MOST_SUGGESTIONS: Final = 40
-"""Looking for similar names takes a millisecond for each thousand of them."""
+"""Of one flow."""
+MOST_NAMES_LOOKED_AT: Final = 2_000
+"""For one suggestion. A cheap look at a name only counts its characters."""
+MOST_NAMES_COMPARED: Final = 10
+"""Of these, the most promising: the time for a real comparison grows with the cube of the length."""
+LONGEST_COMPARED: Final = 64
+LEAST_SIMILAR: Final = 0.6
 SHOWN_CHARACTERS: Final = 60
 
 
@@ -52,10 +60,7 @@ class Problems:
         self._suggestions += 1
         if self._suggestions > MOST_SUGGESTIONS:
             return ""
-        similar = get_close_matches(
-            word, [name for name in known if abs(len(name) - len(word)) <= 3 + len(word) // 3], 1
-        )
-        return similar[0] if similar else ""
+        return _closest(word, known)
 
     def all(self) -> tuple[FlowProblem, ...]:
         """Everything, in the order of the lines."""
@@ -75,6 +80,27 @@ class Problems:
             yield shown(problem, source)
         if self.left_out:
             yield f"{source}: and {self.left_out:,} more"
+
+
+def _closest(word: str, known: Collection[str]) -> str:
+    if len(word) > LONGEST_COMPARED:
+        return ""
+    difference = 3 + len(word) // 3
+    names = (name for name in sorted(known) if abs(len(name) - len(word)) <= difference)
+    matcher = SequenceMatcher(b=word)
+    promising: list[tuple[float, str]] = []
+    for name in islice((name for name in names if len(name) <= LONGEST_COMPARED), MOST_NAMES_LOOKED_AT):
+        matcher.set_seq1(name)
+        if matcher.real_quick_ratio() >= LEAST_SIMILAR and (most := matcher.quick_ratio()) >= LEAST_SIMILAR:
+            promising.append((most, name))
+    best, similar = LEAST_SIMILAR, ""
+    for most, name in nlargest(MOST_NAMES_COMPARED, promising):
+        if most < best:
+            break
+        matcher.set_seq1(name)
+        if (ratio := matcher.ratio()) > best or (ratio == best and not similar):
+            best, similar = ratio, name
+    return similar
 
 
 def shown(problem: FlowProblem, source: str) -> str:
