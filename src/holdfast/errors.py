@@ -65,11 +65,15 @@ class FlowProblem(NamedTuple):
 
 
 class FlowError(HoldfastError):
-    """A flow that cannot be read. `problems` are all that were found; the message has a line for each."""
+    """A flow that cannot be read. `problems` are those that were found; the message has a line for each.
 
-    def __init__(self, message: str, problems: tuple[FlowProblem, ...] = ()) -> None:
+    Beyond a hundred they are only counted: `left_out`.
+    """
+
+    def __init__(self, message: str, problems: tuple[FlowProblem, ...] = (), left_out: int = 0) -> None:
         super().__init__(message)
         self.problems = problems
+        self.left_out = left_out
 
 
 class ExpressionError(HoldfastError):

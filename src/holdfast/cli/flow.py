@@ -44,38 +44,44 @@ def check(
     from holdfast.flows.loading import load_file  # noqa: PLC0415
 
     known = Known(activities=known_activities(map(load_module, app))) if app else Known(has_module=_has_module)
+    left_out = 0
     try:
         loaded = load_file(Path(file), known)
     except FlowError as error:
         if not error.problems:
             raise
-        problems, summary = error.problems, {}
+        problems, left_out, summary = error.problems, error.left_out, {}
     else:
         nodes = loaded.definition.nodes
         problems = loaded.warnings
         summary = {"flow": loaded.definition.name, "activities": len(nodes), "edges": sum(len(n.after) for n in nodes)}
     if as_json:
         answer = {"file": file, "fine": bool(summary), **summary, "problems": [one._asdict() for one in problems]}
+        answer |= {"left_out": left_out} if left_out else {}
         typer.echo(json_text(answer))
     else:
-        _show(file, problems, summary, checked=bool(app))
+        _show(file, problems, left_out, summary, checked=bool(app))
     if not summary:
         raise typer.Exit(EXIT_BAD_NEWS)
 
 
-def _show(file: str, problems: tuple[FlowProblem, ...], summary: Mapping[str, object], *, checked: bool) -> None:
+def _show(
+    file: str, problems: tuple[FlowProblem, ...], left_out: int, summary: Mapping[str, object], *, checked: bool
+) -> None:
     console = Console(highlight=False)
     for problem in problems:
         kind = (problem.severity, STYLES[problem.severity])
         line = Text.assemble((f"{safe(file)}:{problem.line}", "cyan"), ": ", kind, f": {safe(str(problem))}")
         console.print(line, soft_wrap=True)
+    if left_out:
+        console.print(Text.assemble((safe(file), "cyan"), f": and {left_out:,} more"), soft_wrap=True)
     if summary:
         verdict = Text.assemble((f"{safe(file)} is fine", "bold green"))
         activities = _count(summary["activities"], "activity", "activities")
         verdict.append(f": flow {safe(str(summary['flow']))}, {activities}")
         verdict.append("" if checked else "; which activities there are was not checked (--app APP)")
     else:
-        errors = sum(problem.severity == "error" for problem in problems)
+        errors = left_out + sum(problem.severity == "error" for problem in problems)
         verdict = Text.assemble((_count(errors, "problem", "problems"), "bold red"), f" in {safe(file)}")
     console.print(verdict, soft_wrap=True)
 

@@ -156,6 +156,7 @@ class Form:
             self.places[self.node, self.where(key)] = value.line
             return value.value
         if isinstance(value, Scalar) and isinstance(value.value, bool):
+            self.places[self.node, self.where(key)] = value.line
             return "true" if value.value else "false"
         self.wrong(key, f"{key} must be an expression, not {shown(value)}")
         return ""

@@ -25,10 +25,12 @@ class Problems:
     """What was found so far."""
 
     def __init__(self) -> None:
-        self._found: list[FlowProblem] = []
+        self._errors: list[FlowProblem] = []
+        self._warnings: list[FlowProblem] = []
         self._suggestions = 0
         self._spoiled: set[tuple[str, str]] = set()
         self.left_out = 0
+        """Errors beyond `MOST_PROBLEMS`."""
 
     def add(self, line: int, message: str, *, node: str = "", suggestion: str = "") -> None:
         """Something that is wrong. The message begins with the node, if it is about one."""
@@ -50,9 +52,10 @@ class Problems:
         return any((node, ".".join(words[:count])) in self._spoiled for count in range(1, len(words) + 1))
 
     def _add(self, problem: FlowProblem) -> None:
-        if len(self._found) < MOST_PROBLEMS:
-            self._found.append(problem)
-        else:
+        found = self._errors if problem.severity == "error" else self._warnings
+        if len(found) < MOST_PROBLEMS:
+            found.append(problem)
+        elif found is self._errors:
             self.left_out += 1
 
     def closest(self, word: str, known: Collection[str]) -> str:
@@ -63,16 +66,17 @@ class Problems:
         return _closest(word, known)
 
     def all(self) -> tuple[FlowProblem, ...]:
-        """Everything, in the order of the lines."""
-        return tuple(sorted(self._found, key=lambda problem: problem.line))
+        """Everything, in the order of the lines. Warnings have the room that errors leave."""
+        several = [*self._errors, *self._warnings][:MOST_PROBLEMS]
+        return tuple(sorted(several, key=lambda problem: problem.line))
 
     @property
     def has_errors(self) -> bool:
-        return any(problem.severity == "error" for problem in self._found)
+        return bool(self._errors)
 
     def error(self, source: str) -> FlowError:
         """All of them as one error."""
-        return FlowError("\n".join(self.lines(source)), self.all())
+        return FlowError("\n".join(self.lines(source)), self.all(), self.left_out)
 
     def lines(self, source: str) -> Iterable[str]:
         """A line for each problem, as compilers write them."""

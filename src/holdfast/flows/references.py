@@ -7,8 +7,9 @@ from typing import Final
 from holdfast.core.flow.definition import FlowDefinition, Node, Trigger
 from holdfast.errors import ExpressionError
 from holdfast.flows.ancestry import Ancestry, rounds
-from holdfast.flows.expressions import Expression, compile_expression
+from holdfast.flows.expressions import Expression, Literal, compile_expression
 from holdfast.flows.forms import Places
+from holdfast.flows.literals import why_never
 from holdfast.flows.occurrences import Found, expressions_of, expressions_of_output
 from holdfast.flows.problems import Problems, quoted
 
@@ -85,6 +86,8 @@ class _References:
                 said += f"; {_quotes(found.text)}"
             self._problems.add(line, said, node=node)
             return
+        if isinstance(expression, Literal) and (why := why_never(found, expression.evaluate({}))):
+            self._problems.add(line, f"{where}: {why}", node=node)
         for name in sorted(expression.names) if len(expression.names) > 1 else expression.names:
             if why := self._why_not(node, found, expression, name):
                 suggestion = (
@@ -97,7 +100,7 @@ class _References:
 
     def _why_not(self, node: str, found: Found, expression: Expression, name: str) -> str:
         """Why `name` has no value there, or nothing."""
-        if name in ITEM_NAMES and name not in self._ids:
+        if name in ITEM_NAMES:
             return "" if found.sees_item else f"{name} has a value only in the input and id of an activity with each"
         if name == "flow":
             return ""

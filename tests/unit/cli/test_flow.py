@@ -49,6 +49,15 @@ def test_every_line_of_the_broken_flow_is_reported_and_the_exit_code_says_so() -
     assert flow("check", str(SAMPLES / "broken.yaml")).output.splitlines()[-1].startswith("11 problems in ")
 
 
+def test_problems_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    several = "".join(f"  n{number}: {{run: x, after: nobody_at_all}}\n" for number in range(150))
+    (tmp_path / "many.yaml").write_text(f"flow: f\nactivities:\n  start: {{trigger: true}}\n{several}")
+    lines = flow("check", "many.yaml").output.splitlines()
+    assert lines[-2:] == ["many.yaml: and 50 more", "150 problems in many.yaml"]
+    assert len(lines) == 102
+    assert json.loads(flow("check", "--json", "many.yaml").output)["left_out"] == 50
+
+
 def test_names_are_checked_against_an_application(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP, encoding="utf-8")
     done = flow("check", "--app", "shop.py", str(SAMPLES / "broken.yaml"))

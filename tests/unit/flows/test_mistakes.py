@@ -269,6 +269,15 @@ def test_a_flow_has_at_most_10000_expressions() -> None:
     )
 
 
+def test_warnings_never_hide_that_a_flow_is_wrong() -> None:
+    several = "".join(f"  n{number}: {{run: x, after: start, join: any}}\n" for number in range(150))
+    wrong = "".join(f"  w{number}: {{run: x, after: nobody_at_all}}\n" for number in range(60))
+    with pytest.raises(FlowError) as caught:
+        load(HEAD + several + wrong)
+    severities = [problem.severity for problem in caught.value.problems]
+    assert (severities.count("error"), len(severities), caught.value.left_out) == (60, 100, 0)
+
+
 def test_very_many_problems_are_counted() -> None:
     text = HEAD + "".join(f"  n{number}: {{run: x, after: strat}}\n" for number in range(500))
     with pytest.raises(FlowError, match="and 400 more"):
