@@ -204,3 +204,24 @@ async def test_K6_a_node_that_waits_until_its_detached_child_is_there_is_sound(t
         assert await stage.run("f", {"id": "other"}) == "other"
         await stage.engine.get("other").terminate("enough")
     assert found == []
+
+
+@CACHES
+@played
+async def test_K4_a_hasty_flow_fails_with_the_failure_that_ended_it(cache_size: int) -> None:
+    """And not with one before it, for which a handler still waited."""
+    text = """
+policy: fail_fast
+activities:
+  start: {trigger: true}
+  first: {run: fail, input: ["'first'"], after: start}
+  slow:  {run: held, input: ["'slow'"], after: start}
+  mend:  {run: step, input: ["'mend'"], after: {first: {catch: [ValueError]}, slow: {}}}
+  last:  {run: held_fail, input: ["'last'"], after: start}
+"""
+    async with staged(text, cache_size=cache_size) as stage:
+        handle = await stage.start("f")
+        await stage.until_key("78986")  # first, last, mend, slow, start
+        stage.troupe.gate("last").set()
+        with pytest.raises(hf.WorkflowFailed, match="last"):
+            await handle.result()

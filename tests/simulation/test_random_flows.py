@@ -48,7 +48,7 @@ class AnEnd:
             return other == self._result
         if not isinstance(other, str) or not other.startswith("failed: "):
             return False
-        return any(self._mark(name) in other for name in self._told.errors)
+        return any(self._mark(name) in other for name in self._told.uncaught)
 
     def _mark(self, name: str) -> str:
         step = self._plan.by_name[name]

@@ -309,9 +309,10 @@ class FlowRun(RunFace):
     def _complete(self) -> None:
         """K5: exactly one commit takes the flow from active to complete, and this turn is in it."""
         if self.progress.outcome is FlowOutcome.ERROR:
-            caught = self.progress.failures.caught
-            uncaught = (node for node in self.book.errors if node not in caught and self.book.has_failed(node))
-            self._fail(self.book.errors[next(uncaught)])
+            failures, failed = self.progress.failures, filter(self.book.has_failed, self.book.errors)
+            uncaught = [node for node in failed if node not in failures.caught]
+            first = next((node for node in uncaught if node not in failures.offered), uncaught[0])
+            self._fail(self.book.errors[first])  # one that was still offered did not end it
             return
         try:
             fill = self.flow.output
