@@ -75,9 +75,7 @@ def begin(run: "FlowRun", compiled: CompiledNode) -> None:
 
 
 def next_items(run: "FlowRun", place: Place) -> bool:
-    """A node, or an item of it, has its result: begin the next item. Whether the node is complete by it."""
-    if place.item == NO_ITEM:
-        return True
+    """An item of a node has its result: begin the next one. Whether the node is complete by it."""
     fan_out = run.book.fan_outs[place.node]
     if fan_out.begun < fan_out.count:
         _begin_item(run, run.flow.nodes[place.node], fan_out.begun)

@@ -16,7 +16,7 @@ from holdfast.core.collation.digits import Digit
 from holdfast.core.collation.graph import Edge
 from holdfast.core.event import Payload
 from holdfast.core.flow import events as fe
-from holdfast.core.flow.book import Place, read
+from holdfast.core.flow.book import NO_ITEM, Place, read
 from holdfast.core.flow.definition import Cycle, Wait
 from holdfast.core.flow.outcomes import COMPLETED, RELEASED, EdgeState, Failed, FlowOutcome, Outcome, TimedOut
 from holdfast.errors import CycleLimitExceeded, DeadlineExceeded, ExpressionError, HoldfastError, PayloadError
@@ -246,6 +246,9 @@ class FlowRun(RunFace):
 
     def _answered(self, _: ev.Input, place: Place | None) -> None:
         if place is None:
+            return
+        if place.item == NO_ITEM:
+            self.finished(place.node, COMPLETED)
             return
         try:
             is_complete = next_items(self, place)

@@ -1,18 +1,24 @@
 """What the edges of a flow say (K3): the state of each, and for each activity how many are in which."""
 
-from holdfast.core.collation.graph import Graph
+from typing import Final
+
+from holdfast.core.collation.graph import Graph, Join
 from holdfast.core.flow.outcomes import EdgeState, JoinVerdict, join_verdict
 
 _UNDECIDED, _TAKEN, _FAILED = EdgeState.UNDECIDED, EdgeState.TAKEN, EdgeState.FAILED
+_OF_ONE: Final = {
+    state: join_verdict(Join.ALL, undecided=state is _UNDECIDED, taken=state is _TAKEN, failed=state is _FAILED)
+    for state in EdgeState
+}
 
 
 class Edges:
     """The edges of one flow. Whether a join is satisfied is known without a look at them."""
 
-    __slots__ = ("_edges", "_failed", "_joins", "_taken", "_undecided", "settled", "states")
+    __slots__ = ("_edges", "_failed", "_graph", "_taken", "_undecided", "settled", "states")
 
     def __init__(self, graph: Graph) -> None:
-        self._edges, self._joins = graph.edges, graph.joins
+        self._edges, self._graph = graph.edges, graph
         self.states = [_UNDECIDED] * len(graph.edges)
         self.settled: list[int] = []
         """Those that changed since somebody emptied this."""
@@ -36,8 +42,11 @@ class Edges:
 
     def verdict(self, activity: str) -> JoinVerdict:
         """Whether an activity runs, is skipped, or waits."""
+        graph = self._graph
+        if graph.indegrees[activity] == 1:  # most of them, and any join of one edge is the same
+            return _OF_ONE[self.states[graph.incoming[activity][0]]]
         return join_verdict(
-            self._joins[activity],
+            graph.joins[activity],
             undecided=self._undecided[activity],
             taken=self._taken.get(activity, 0),
             failed=self._failed.get(activity, 0),

@@ -144,7 +144,8 @@ class Progress:
         `waiting` are those that have started and did nothing yet, in case that an uncaught failure cancels all.
         """
         kind = type(outcome)
-        before = self._digits[self.roster.position(activity)]
+        at = self._positions.get(activity)
+        before = self._digits[self.roster.position(activity) if at is None else at]
         after = _FINISH[kind].get(before)
         if after is None:
             raise _illegal(activity, before, MOVE_OF[kind])
