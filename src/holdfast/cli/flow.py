@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -37,13 +38,16 @@ def check(
 ) -> None:
     """Read a flow and tell everything that is wrong with it, each with its line.
 
-    Without --app the names of activities cannot be checked. Exit code 0: it can run. 1: it cannot.
+    Without --app the names of activities and their arguments cannot be checked. Exit code 0: it can run. 1: it cannot.
     """
     from holdfast.flows.checking import Known  # noqa: PLC0415 - reading flows needs libraries that nothing else does
-    from holdfast.flows.flow import known_activities  # noqa: PLC0415
+    from holdfast.flows.known import known_in, workflows_in  # noqa: PLC0415
     from holdfast.flows.loading import load_file  # noqa: PLC0415
 
-    known = Known(activities=known_activities(map(load_module, app))) if app else Known(has_module=_has_module)
+    known = Known(has_module=_has_module)
+    if app:
+        modules = [load_module(each) for each in app]
+        known = replace(known_in(modules), workflows=workflows_in(modules))
     left_out = 0
     try:
         loaded = load_file(Path(file), known)

@@ -5,13 +5,15 @@ It takes a definition, so a flow from YAML and one from the builder are held to 
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import Signature
 from typing import Final
 
 from holdfast.core.collation.graph import Join
 from holdfast.core.flow.definition import MOST_NODES, Child, Cycle, FlowDefinition, Node, Run, Trigger
 from holdfast.errors import FlowProblem
 from holdfast.flows.ancestry import Ancestry, circles
+from holdfast.flows.arguments import misfits
 from holdfast.flows.forms import Places
 from holdfast.flows.problems import Problems, quoted
 from holdfast.flows.references import BESIDE_NODES, check_expressions
@@ -28,12 +30,15 @@ _ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Known:
     """The names that a flow may run: activities, and flows and workflows. None: nothing is known about them.
 
-    Where activities are not known, `has_module` may say whether there is a module of a name at all.
+    A flow or workflow that is not known may be on another worker, so that is a warning. Where activities are not known,
+    `has_module` may say whether there is a module of a name at all.
     """
 
     activities: Collection[str] | None = None
     workflows: Collection[str] | None = None
     has_module: Callable[[str], bool] | None = None
+    signatures: Mapping[str, Signature] = field(default_factory=dict[str, Signature])
+    """What the activities take, as far as that is known."""
 
 
 def check(
@@ -203,17 +208,25 @@ class _Checker:
                 )
 
     def _check_known(self, node: Node, known: Known) -> None:
-        action = node.action
-        if isinstance(action, Run) and action.activity:
-            what, name, names = "activity", action.activity, known.activities
-        elif isinstance(action, Child) and action.workflow:
-            what, name, names = "flow or workflow", action.workflow, known.workflows
-        else:
-            return
-        if names is not None and name not in names:
-            self.wrong(
-                node.id,
-                "run" if isinstance(action, Run) else "flow",
-                f"there is no {what} {quoted(name)}",
-                suggestion=self.problems.closest(name, names),
-            )
+        match node.action:
+            case Run(activity=name) as run if name:
+                if known.activities is not None and name not in known.activities:
+                    suggestion = self.problems.closest(name, known.activities)
+                    self.wrong(node.id, "run", f"there is no activity {quoted(name)}", suggestion=suggestion)
+                elif name in known.signatures and not self.problems.is_spoiled(node.id, "input"):
+                    self._check_arguments(node.id, run, known.signatures[name])
+            case Child(workflow=name) if name and known.workflows is not None:
+                if name not in known.workflows and name != self.definition.name:
+                    self.problems.warn(
+                        self.places.get((node.id, "flow")) or self.places.get((node.id, ""), 0),
+                        f"no flow or workflow {quoted(name)} is here; it waits for a worker that has one",
+                        node=node.id,
+                        suggestion=self.problems.closest(name, known.workflows),
+                    )
+            case _:
+                pass
+
+    def _check_arguments(self, node: str, run: Run, signature: Signature) -> None:
+        for misfit in misfits(run.activity, signature, run.input):
+            suggestion = self.problems.closest(misfit.unknown, misfit.names) if misfit.unknown else ""
+            self.wrong(node, misfit.where, misfit.message, suggestion=suggestion)

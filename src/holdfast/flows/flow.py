@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from holdfast.authoring.activity import Activity
 from holdfast.core.flow.definition import FlowDefinition
@@ -12,6 +12,7 @@ from holdfast.errors import FlowProblem
 from holdfast.flows.builder import FlowBuilder, as_tree
 from holdfast.flows.checking import Known
 from holdfast.flows.drawing import draw_svg
+from holdfast.flows.known import known_in
 from holdfast.flows.loading import Loaded, load_file, load_text, load_tree
 from holdfast.flows.mermaid import draw_mermaid
 from holdfast.flows.writing import write_yaml
@@ -39,7 +40,7 @@ class Flow(FlowBuilder):
         modules: Iterable[ModuleType] = (),
         activities: Iterable[Activity[..., Any]] = (),
     ) -> Self:
-        """The flow in a YAML file. With `modules` or `activities`, the names of its activities are checked, too."""
+        """The flow in a YAML file. With `modules` or `activities`, their names and arguments are checked, too."""
         return cls._from(load_file(Path(path), _known(modules, activities)))
 
     @classmethod
@@ -104,24 +105,7 @@ class Flow(FlowBuilder):
         return draw_mermaid(self.definition, digits=digits)
 
 
-def names_of(activity: Activity[..., Any]) -> Iterable[str]:
-    """The names by which flows may call an activity: its own, and its function with any part of the module."""
-    yield activity.name
-    parts = f"{activity.__module__}.{activity.__name__}".split(".")
-    for place in range(len(parts)):
-        yield ".".join(parts[place:])
-
-
-def known_activities(modules: Iterable[ModuleType], activities: Iterable[Activity[..., Any]] = ()) -> frozenset[str]:
-    """The names of activities that a flow may use, if it has these."""
-    found = list(activities)
-    for module in modules:
-        values: list[Any] = list(vars(module).values())
-        found += [cast(Activity[..., Any], value) for value in values if isinstance(value, Activity)]
-    return frozenset(name for one in found for name in names_of(one))
-
-
 def _known(modules: Iterable[ModuleType], activities: Iterable[Activity[..., Any]]) -> Known | None:
     """What a flow may name, if anything was given. Flows and workflows may come from anywhere."""
     several, single = tuple(modules), tuple(activities)
-    return Known(activities=known_activities(several, single)) if several or single else None
+    return known_in(several, single) if several or single else None

@@ -10,7 +10,7 @@ from holdfast.flows.problems import Problems, quoted
 from holdfast.flows.spans import is_span, span_ms
 
 Places = dict[tuple[str, str], int]
-"""The line of each node (with an empty text), and of each expression of it, such as ``input.speed``."""
+"""The line of each node (with an empty text), and of each expression or argument of it, such as ``input.speed``."""
 
 
 OTHER_KEYS = {
@@ -167,9 +167,8 @@ class Form:
         return None if value is None else self._plain(value, self.where(key))
 
     def _plain(self, tree: Tree, where: str) -> Any:
+        self.places[self.node, where] = tree.line
         if isinstance(tree, Scalar):
-            if isinstance(tree.value, str):
-                self.places[self.node, where] = tree.line
             return tree.value
         if isinstance(tree, Sequence):
             return [self._plain(item, f"{where}.{place}") for place, item in enumerate(tree.items)]

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring.workflow import Workflow
 from holdfast.core.flow.definition import FlowDefinition, Run, hash_of
 from holdfast.errors import UnknownActivity, UsageError
+from holdfast.flows.arguments import misfits
 from holdfast.flows.inputs import FlowSignature
 
 
@@ -42,7 +44,10 @@ class FlowWorkflow(Workflow[..., Any]):
         return self.hash
 
     def check_against(self, activity: Callable[[str], Any]) -> None:
-        """Whether all its activities are registered where it is to run; all that are not are told at once."""
+        """Whether all its activities are registered where it is to run, and take what they are given.
+
+        Everything that is wrong is told at once.
+        """
         problems: list[str] = []
         for node in self.definition.nodes:
             if isinstance(node.action, Run):
@@ -53,6 +58,9 @@ class FlowWorkflow(Workflow[..., Any]):
                 else:
                     if found.yields:
                         problems.append(f"{node.id}: {found.name} yields values, which only workflow code can take")
+                    place = f"{node.id} (line {node.line})" if node.line else node.id
+                    several = misfits(node.action.activity, signature(found.fn), node.action.input)
+                    problems += [f"{place}: {misfit.message}" for misfit in several]
         if problems:
             raise UsageError(f"flow {self.name!r} cannot run here: {'; '.join(problems)}")
 

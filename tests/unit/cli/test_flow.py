@@ -71,6 +71,20 @@ def test_names_are_checked_against_an_application(tmp_path: Path) -> None:
     assert "not checked" in flow("check", "fine.yaml").output
 
 
+def test_arguments_and_children_are_checked_against_an_application(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP, encoding="utf-8")
+    head = "flow: f\nactivities:\n  a: {trigger: true}\n"
+    (tmp_path / "wrong.yaml").write_text(head + "  b: {run: shop.pack, after: a, input: {itme: a.input}}\n")
+    done = flow("check", "--app", "shop.py", "wrong.yaml")
+    assert done.exit_code == 1
+    assert 'wrong.yaml:4: error: b: "shop.pack" has no parameter "itme" (did you mean item?)' in done.output
+    (tmp_path / "child.yaml").write_text(head + "  b: {flow: nosuchflow, after: a}\n")
+    done = flow("check", "--app", "shop.py", "child.yaml")
+    warning, verdict = done.output.splitlines()
+    assert (done.exit_code, verdict) == (0, "child.yaml is fine: flow f, 2 activities")
+    assert 'child.yaml:4: warning: b: no flow or workflow "nosuchflow" is here' in warning
+
+
 def test_a_drawing_is_printed_or_written(tmp_path: Path) -> None:
     file = str(SAMPLES / "fox.yaml")
     assert flow("draw", file).output.startswith("<svg ")
