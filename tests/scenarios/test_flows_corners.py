@@ -183,3 +183,27 @@ async def test_C3_a_flow_whose_input_was_refused_is_asked_like_any_other_and_sho
         assert getattr(failed.value.cause, "__notes__", []) == [], "frames of the library say nothing to its users"
         with pytest.raises(hf.UnknownQuery, match="'it' answers no query 'where'; it answers none"):
             await handle.query("where")
+
+
+MOVED = """
+activities:
+  start: {trigger: true}
+  wait:  {wait: {event: go}, after: start}
+  it:    {run: step, input: ["wait.output.nothing"], after: wait}
+"""
+
+
+@CACHES
+@played
+async def test_K1_messages_name_the_lines_of_the_file_as_it_is_now(cache_size: int, tmp_path: Path) -> None:
+    store = tmp_path / "f.db"
+    before, now = flow(MOVED), flow(f"# more is said above\n\n{MOVED}")
+    assert (before.hash, before.line_of("it") + 2) == (now.hash, now.line_of("it"))
+    async with staged(before, store=store, cache_size=cache_size) as stage:
+        await stage.start("f", id="a")
+        await stage.until_key("965", "a")  # it start wait
+    async with staged(now, store=store, cache_size=cache_size) as stage:
+        handle = stage.engine.get("a")
+        await handle.raise_event("go", {})
+        with pytest.raises(hf.WorkflowFailed, match=f"line {now.line_of('it')},"):
+            await handle.result()

@@ -68,6 +68,10 @@ class FlowRuns:
         if history and not digest:
             raise HistoryMismatch(_other_kind(workflow, "code", "a flow"))
         if digest and digest not in self._compiled:
+            known = self._registry.workflow(workflow)
+            if known.fingerprint == digest:  # the same flow, with the lines of its file as it is now
+                self._current(cast("FlowWorkflow", known))
+                return digest
             definition = await store.read_flow(digest)
             if definition is None:
                 raise FlowError(f"the flow {workflow!r} of version {digest} is not in the store")
