@@ -207,3 +207,84 @@ async def test_K1_messages_name_the_lines_of_the_file_as_it_is_now(cache_size: i
         await handle.raise_event("go", {})
         with pytest.raises(hf.WorkflowFailed, match=f"line {now.line_of('it')},"):
             await handle.result()
+
+
+ENDED = """
+activities:
+  start: {trigger: true}
+  a:     {run: NAME, input: ["'a'"], after: start}
+  plain: {run: step, input: ["'plain'"], after: {a: [{}, {catch: Exception}]}}
+  any:   {run: step, input: ["'any'"], after: {a: [{}, {catch: Exception}]}, join: any}
+output: [plain.output, any.output]
+"""
+
+
+@CACHES
+@played
+async def test_K3_what_runs_when_another_has_ended_either_way_has_join_any(cache_size: int) -> None:
+    """As the guide says it. With the default join the failed plain edge bars the node."""
+    async with staged(ENDED.replace("NAME", "step"), cache_size=cache_size) as stage:
+        assert await stage.run() == ["plain", "any"]
+    async with staged(ENDED.replace("NAME", "fail"), cache_size=cache_size) as stage:
+        assert await stage.run() == [None, "any"]
+        assert stage.troupe.count("any") == 1
+
+
+@CACHES
+@played
+async def test_K8_a_cycle_waits_for_what_waits_beside_it(cache_size: int) -> None:
+    text = """
+activities:
+  start:  {trigger: true}
+  look:   {run: tally, input: ["'look'"], after: start}
+  beside: {wait: {event: go}, after: look}
+  turn:   {cycle: look, after: look, when: look.output < 2}
+output: look.output
+"""
+    async with staged(text, cache_size=cache_size) as stage:
+        handle = await stage.start("f")
+        await stage.until_key("5668")  # beside look start turn
+        assert stage.troupe.count("look") == 1
+        for _ in range(2):
+            await handle.raise_event("go")
+        assert await handle.result() == 2
+
+
+@CACHES
+@played
+async def test_K8_a_skipped_node_shows_its_output_of_an_earlier_round(cache_size: int) -> None:
+    text = """
+activities:
+  start: {trigger: true}
+  look:  {run: tally, input: ["'look'"], after: start}
+  once:  {run: step, input: ["'first'"], after: look, when: look.output == 1}
+  seen:  {run: step, input: [once.output], after: [look, once]}
+  turn:  {cycle: look, after: seen, when: look.output < 3}
+output: [once.output, seen.output]
+"""
+    async with staged(text, cache_size=cache_size) as stage:
+        assert await stage.run() == ["first", "first"]
+        assert stage.key() == "63663", "once is skipped in the last round: look once seen start turn"
+
+
+@pytest.mark.parametrize(("caught", "is_caught"), [("Exception", False), ("BaseException", True), ("SystemExit", True)])
+@played
+async def test_K4_exception_does_not_catch_an_exit(caught: str, is_caught: bool) -> None:
+    @hf.activity(name="leave", retry=hf.Retry(attempts=1))
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    text = f"""
+activities:
+  start: {{trigger: true}}
+  a: {{run: leave, after: start}}
+  c: {{run: step, input: [a.error.type], after: {{a: {{catch: {caught}}}}}}}
+output: c.output
+"""
+    async with staged(text, leave) as stage:
+        if is_caught:
+            assert await stage.run() == "SystemExit"
+        else:
+            failure = await stage.failure()
+            assert isinstance(failure, hf.RemoteError)
+            assert failure.type_name == "builtins.SystemExit"
