@@ -20,7 +20,7 @@ from holdfast.core.ledger import enter_leg2, exit_leg2
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.core.options import ActivityOptions, decode_options
 from holdfast.core.streams import values_delivered
-from holdfast.errors import ActivityTimedOut, ArgumentError, HoldfastError, StreamTooLong
+from holdfast.errors import ActivityTimedOut, HoldfastError, StreamTooLong
 from holdfast.payloads.failures import failure_of, qualified_name
 from holdfast.runtime.carriers import Carriers
 from holdfast.runtime.entries import Respond
@@ -38,7 +38,6 @@ logger = logging.getLogger("holdfast")
 LONGEST_FAREWELL_SECONDS: Final = 5.0
 """How long a worker that stops waits for bodies that were told to. One that will not end is left behind."""
 
-_ARGUMENT_ERROR: Final = qualified_name(ArgumentError)
 RUNNING: Final = AttemptState.RUNNING
 COMPLETED: Final = AttemptState.COMPLETED
 
@@ -310,8 +309,6 @@ class AttemptRunner:
             failure, types = failure_of(error), tuple(qualified_name(cls) for cls in type(error).__mro__)
         if isinstance(error, StreamTooLong):
             failure = msgspec.structs.replace(failure, retryable=False)  # it would yield as many again
-        elif _ARGUMENT_ERROR in types and _refuses(running.activity, attempt.input):
-            failure = msgspec.structs.replace(failure, retryable=False)  # what was sent stays the same (decision 27)
         ended = end_by_failure(
             attempt,
             failure,
@@ -347,15 +344,6 @@ def _values(attempt: AttemptRecord) -> int:
 
 async def _stopped_before_it_began() -> NoReturn:
     raise asyncio.CancelledError
-
-
-def _refuses(activity: Activity[..., Any], data: bytes) -> bool:
-    """Whether it was the call itself that does not fit, and not something that the body did."""
-    try:
-        activity.signature.decode_arguments(data)
-    except ArgumentError:
-        return True
-    return False
 
 
 def _late(name: str, options: ActivityOptions) -> str:
