@@ -39,18 +39,35 @@ async def has_children(steps: int) -> int:
     return await handle + await adds(steps)
 
 
-@pytest.mark.parametrize("workflow", [adds, has_children])
-def test_an_instance_leaves_nothing_to_the_collector(workflow: hf.Workflow[[int], int]) -> None:
+graph = hf.Flow.parse("""
+flow: graph
+activities:
+  start: {trigger: true}
+  a:     {run: add, input: [start.input.number], after: start}
+  items: {run: add, each: "[1, 2, 3]", input: [item], limit: 2, after: a}
+  wait:  {wait: {timer: 1ms}, after: a}
+  bad:   {run: add, input: [a.output.nothing], after: a}
+  mend:  {run: add, input: [a.output], after: {bad: {catch: [ExpressionError]}}}
+  again: {cycle: a, after: mend, when: "again.output == null", limit: 1}
+  over:  {run: add, input: [0], after: {again: {catch: [CycleLimitExceeded]}}}
+output: mend.output
+""")
+
+
+@pytest.mark.parametrize(
+    ("workflow", "given"), [(adds, 2), (has_children, 2), (graph, {"number": 1})], ids=["adds", "has_children", "graph"]
+)
+def test_an_instance_leaves_nothing_to_the_collector(workflow: hf.Workflow[..., int], given: object) -> None:
     async def scenario() -> list[object]:
-        known = [adds, has_children]
-        async with hf.Engine(":memory:", workflows=known, activities=[add, add_in_a_thread]) as engine:
+        known, activities = [adds, has_children], [add, add_in_a_thread]
+        async with hf.Engine(":memory:", workflows=known, activities=activities, flows=[graph]) as engine:
             for _ in range(INSTANCES):  # the first turns are watched more closely
-                await engine.run(workflow, 2)
+                await engine.run(workflow, given)
             gc.collect()
             gc.disable()
             try:
                 for _ in range(INSTANCES):
-                    await engine.run(workflow, 2)
+                    await engine.run(workflow, given)
                 gc.set_debug(gc.DEBUG_SAVEALL)
                 gc.collect()
                 return list(gc.garbage)

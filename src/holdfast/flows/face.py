@@ -47,12 +47,12 @@ class RunFace:
         self.flow, self.identity, self.resolve = flow, identity, resolve
         self.book = book = Book(flow.graph, flow.roster)
         self.progress = book.progress
-        self.values = Values(self)
+        self._payloads = {} if payloads is None else payloads
+        self.values = Values(flow, identity.instance_id, book, self._payloads)
         self.version, self.parent, self.depth, self.seed, self.now_ms = "", "", 0, 0, 0
         self.output = Output()
         """What this turn does."""
         self.is_done = False
-        self._payloads = {} if payloads is None else payloads
 
     @property
     def has_family(self) -> bool:

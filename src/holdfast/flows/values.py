@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.core.event import Payload
+from holdfast.core.flow.book import Book
 from holdfast.payloads.failures import Failure
 
 if TYPE_CHECKING:
-    from holdfast.flows.face import RunFace
+    from holdfast.flows.compiled import CompiledFlow
 
 ITEM: Final = "item"
 INDEX: Final = "index"
@@ -22,12 +23,15 @@ _decode_failure: Final = msgspec.json.Decoder(Failure).decode
 
 
 class Values:
-    """The values of one instance. What no expression asks for is never decoded."""
+    """The values of one instance. What no expression asks for is never decoded.
 
-    __slots__ = ("_input", "_run", "_seen")
+    It has the books of a run and not the run, which has it: the two would wait for the garbage collector.
+    """
 
-    def __init__(self, run: "RunFace") -> None:
-        self._run = run
+    __slots__ = ("_book", "_flow", "_id", "_input", "_payloads", "_seen")
+
+    def __init__(self, flow: "CompiledFlow", instance_id: str, book: Book, payloads: Mapping[str, bytes]) -> None:
+        self._flow, self._id, self._book, self._payloads = flow, instance_id, book, payloads
         self._input: Any = None
         self._seen: dict[str, tuple[Payload | None, Any]] = {}
 
@@ -37,10 +41,10 @@ class Values:
 
     def output(self, node: str) -> bytes | msgspec.Raw:
         """The output of a node as it is stored; null where it has none."""
-        payload = self._run.book.outputs.get(node)
+        payload = self._book.outputs.get(node)
         if payload is None:
-            return _encode(self._input) if node == self._run.flow.graph.trigger else NULL
-        return self._run.data_of(payload) if payload.reference else payload.data
+            return _encode(self._input) if node == self._flow.graph.trigger else NULL
+        return self._data_of(payload)
 
     def of(self, names: Iterable[str], own: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The variables of these names. `own` has those of an item."""
@@ -49,19 +53,22 @@ class Values:
             if own is not None and name in own:
                 found[name] = own[name]
             elif name == FLOW:
-                found[name] = self._flow()
+                found[name] = self._of_flow()
             else:
                 found[name] = self._node(name)
         return found
 
-    def _flow(self) -> dict[str, str]:
-        definition = self._run.flow.definition
-        return {"id": self._run.identity.instance_id, "name": definition.name, "version": definition.version}
+    def _data_of(self, payload: Payload) -> bytes | msgspec.Raw:
+        return self._payloads[payload.reference] if payload.reference else payload.data
+
+    def _of_flow(self) -> dict[str, str]:
+        definition = self._flow.definition
+        return {"id": self._id, "name": definition.name, "version": definition.version}
 
     def _node(self, node: str) -> dict[str, Any]:
-        book = self._run.book
+        book = self._book
         failure = book.errors.get(node)
-        is_trigger = node == self._run.flow.graph.trigger
+        is_trigger = node == self._flow.graph.trigger
         return {
             "input": self._input if is_trigger else None,
             "output": self._input if is_trigger else self._decoded(node, book.outputs.get(node)),
@@ -73,10 +80,10 @@ class Values:
         known = self._seen.get(node)
         if known is not None and known[0] is payload:
             return known[1]
-        value = None if payload is None else _decode(self._run.data_of(payload))
+        value = None if payload is None else _decode(self._data_of(payload))
         self._seen[node] = (payload, value)
         return value
 
     def _error(self, payload: Payload) -> dict[str, str]:
-        failure = _decode_failure(self._run.data_of(payload))
+        failure = _decode_failure(self._data_of(payload))
         return {"type": failure.type.rpartition(".")[2], "message": failure.message}
