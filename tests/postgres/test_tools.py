@@ -125,10 +125,15 @@ def test_a_commit_that_is_asked_alone_is_lost_like_one_among_others(cluster: Clu
     assert proxy.harmed == 1
 
 
+def plain_connection(url: str) -> psycopg.Connection:
+    """One that prepares nothing: both would use the same names in the sessions that they share."""
+    return psycopg.connect(url, autocommit=True, prepare_threshold=None)
+
+
 def test_a_pooler_gives_each_transaction_another_session(cluster: Cluster) -> None:
     with Pooler(cluster.port, 2) as pooler:
         url = cluster.url(port=pooler.port)
-        with psycopg.connect(url, autocommit=True) as one, psycopg.connect(url, autocommit=True) as two:
+        with plain_connection(url) as one, plain_connection(url) as two:
             sessions = [one.execute("SELECT pg_backend_pid()").fetchone() for _ in range(4)]
             assert sessions[0] == sessions[2] != sessions[1] == sessions[3]
             with one.transaction():
