@@ -51,6 +51,32 @@ def test_K1_an_engine_runs_a_version_that_it_was_not_given(tmp_path: Path) -> No
     together(scenario())
 
 
+def test_A9_a_flow_that_is_cancelled_while_its_first_turn_is_prepared_is_not_called_blocked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its history then has a start that no version took, and that is no mismatch."""
+    store = tmp_path / "it.db"
+
+    async def scenario() -> None:
+        async with await hf.connect(store) as client:
+            handle = await client.start("talk", {}, id="it")
+            engine = hf.Engine(store, flows=[flow_of(OLD)], activities=FOXES)
+            whole = engine.store.load
+
+            async def interrupted(*at: Any) -> Any:
+                await handle.cancel("enough")
+                return await whole(*at)
+
+            monkeypatch.setattr(engine.store, "load", interrupted)
+            async with engine:
+                with pytest.raises(hf.WorkflowCancelled):
+                    await handle.result()
+
+    together(scenario())
+    assert rows(store, "SELECT state FROM instances") == [("CANCELLED",)]
+    assert "is blocked" not in caplog.text
+
+
 def test_a_client_that_has_a_flow_checks_its_input(tmp_path: Path) -> None:
     async def scenario() -> None:
         fox = flow_of(FOX)

@@ -130,7 +130,8 @@ class InstanceOwner:
         try:
             run, loaded = await self._runs.revive(self._store, record)
         except WorkflowBlocked as blocked:
-            self._keeper.park(record, str(blocked))
+            if await self._keeper.still_owns(record, self._store):
+                self._keeper.park(record, str(blocked))
             return
         live = LiveInstance.of(record, run)
         self._make_room(max(self._live.size, 1) - 1)
@@ -138,11 +139,10 @@ class InstanceOwner:
         try:
             self._runs.replay(live.number, live.run, loaded.history)
         except Exception as error:  # noqa: BLE001 - whatever it is, this build cannot go on with it
-            current = await self._store.read_instance(live.number)
-            if current is None or (current.fence, current.owner) != (live.fence, self._key()):
-                self.forget(live)  # it was ended, or taken over, between its claim and this look (A9)
-            else:
+            if await self._keeper.still_owns(record, self._store):
                 self._block(live, error)
+            else:
+                self.forget(live)
             return
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
         if self._take_in(live, loaded.inbox, loaded.attempts):

@@ -21,6 +21,7 @@ from holdfast.storage.contract import (
     Outcome,
     Release,
     Retry,
+    Store,
 )
 
 logger = logging.getLogger("holdfast")
@@ -60,6 +61,11 @@ class Keeper:
     def release(self, live: LiveInstance, owner: WorkerKey | None = None) -> None:
         """G2: the instance becomes claimable by others."""
         self.keep(Release(number=live.number, owner=owner or self._key(), fence=live.fence))
+
+    async def still_owns(self, record: InstanceRecord, store: Store) -> bool:
+        """Whether an instance was neither ended nor taken over between its claim and this look (A9)."""
+        current = await store.read_instance(record.number)
+        return current is not None and (current.fence, current.owner) == (record.fence, self._key())
 
     def park(self, instance: LiveInstance | InstanceRecord, reason: str) -> None:
         """G12: the instance waits for somebody who can go on with it. Its history and messages stay."""
