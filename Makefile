@@ -50,7 +50,7 @@ test-postgres: $(READY)  ## the scenarios and crashes on PostgreSQL instead of S
 		tests/crash/test_processes.py tests/crash/test_every_commit.py tests/crash/test_flows_every_commit.py
 
 nightly: $(READY)  ## the tests with far more random examples
-	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS)
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/pytest -q -n $(PYTEST_JOBS) --timeout 7200
 
 mutants: $(READY)  ## break the engine in many small ways: each must be caught by a test
 	@$(BIN)/python -m tools.mutants
