@@ -81,22 +81,26 @@ def job_of(plan: Plan, told: Foretold | None) -> Job:
 
 
 def check_history(plan: Plan, events: list[HistoryEvent]) -> dict[str, str]:
-    """The order in which things happened: nobody begins before its parents are decided. The digits in the end."""
+    """The order in which things happened: nobody begins before its parents are decided, but for the target of a cycle,
+    which runs whatever they did, also if it was skipped before (K8). The digits in the end.
+    """
     digits = {step.name: "9" for step in plan.steps}
-    steps = plan.by_name
+    steps, targets = plan.by_name, set[str]()
     for event in events:
         if isinstance(event, CycleRestarted):
+            targets.add(event.target)
             for name in plan.reach(event.target):
                 assert digits[name] not in "85", f"{name} is active, and yet the cycle went round"
                 digits[name] = "9"
         elif isinstance(event, FlowAdvanced):
             digits |= event.digits
-            for name in event.digits:
+            for name in set(event.digits) - targets:
                 parents = [digits[arrow.source] for arrow in steps[name].after]
                 if digits[name] in "8546" and parents:
                     decided = [digit in "3467" for digit in parents]
                     assert any(decided) if steps[name].is_any else all(decided), f"{name} began too early"
                     assert any(digit in "467" for digit in parents)
+            targets -= {name for name in event.digits if digits[name] in "3467"}
     return digits
 
 

@@ -28,6 +28,8 @@ T = TypeVar("T")
 class Activity(Definition, Generic[P, R]):
     """A function marked by `activity`. It knows its name and options; an engine makes it run."""
 
+    __slots__ = ("encoded_options", "is_async", "options", "process", "yields")
+
     def __init__(self, fn: Callable[..., Any], name: str, options: ActivityOptions, *, process: bool = False) -> None:
         super().__init__(fn, name)
         self.options = options
@@ -40,7 +42,8 @@ class Activity(Definition, Generic[P, R]):
         run = current_run()
         if run is None:
             return self._run_body(args, kwargs)
-        return run.run_activity(self, self.signature.encode_arguments(args, kwargs))
+        signature = self.signature
+        return run.run_activity(self, signature, signature.encode_arguments(args, kwargs))
 
     async def _run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         if self.is_async:

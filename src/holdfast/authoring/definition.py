@@ -8,7 +8,12 @@ from holdfast.payloads.signature import Signature
 
 
 class Definition:
-    """A marked function. It stays an ordinary object: nothing is registered anywhere."""
+    """A marked function. It stays an ordinary object: nothing is registered anywhere.
+
+    What is read in every step has a slot: Python looks up the attributes of an object with a cached property slowly.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "fn", "name")
 
     def __init__(self, fn: Callable[..., Any], name: str) -> None:
         self.fn = fn

@@ -1,6 +1,5 @@
 """What workflow code calls instead of clocks, randomness and logging: the same in every replay."""
 
-import asyncio
 import datetime as dt
 import logging
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from holdfast.payloads.encoding import decode, encode
 from holdfast.replay.calls import WorkflowCalls
 from holdfast.replay.read_only import ReadOnlyLoop
 from holdfast.replay.run import WorkflowRun, current_run
+from holdfast.replay.running import loop_here
 
 T = TypeVar("T")
 UUID_BITS = 128
@@ -102,5 +102,5 @@ def current(called: str) -> WorkflowRun:
 
 def looking(called: str) -> WorkflowCalls:
     """The same for what only looks, which queries may do, too."""
-    loop = asyncio._get_running_loop()  # noqa: SLF001 - the documented way raises where there is none
+    loop = loop_here()
     return loop.calls if isinstance(loop, ReadOnlyLoop) else current(called)

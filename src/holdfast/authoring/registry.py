@@ -24,6 +24,8 @@ Definition = TypeVar("Definition", Workflow[..., Any], Activity[..., Any])
 class Registry:
     """What was given by ``modules=``, ``workflows=``, ``activities=`` and ``flows=``, by name."""
 
+    __slots__ = ("__dict__", "_errors", "_modules", "activities", "signatures", "workflows")
+
     def __init__(
         self,
         modules: Iterable[ModuleType] = (),

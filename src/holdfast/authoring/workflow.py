@@ -37,6 +37,8 @@ class Workflow(Definition, Generic[P, R]):
     Called in another workflow it runs as a child of that one.
     """
 
+    __slots__ = ("continue_after", "deadline", "mailbox", "version")
+
     is_flow = False
     """Whether it is a graph: then no code of it runs."""
 

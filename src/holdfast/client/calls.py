@@ -1,6 +1,6 @@
 """What a start names: the workflow with its arguments, and what its code says about its end."""
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -16,7 +16,7 @@ from holdfast.storage.contract import LargePayload, Start
 from holdfast.storage.large import offload
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """A workflow with its arguments. Where its code is not known here, nothing is checked."""
 
     name: str
@@ -41,7 +41,7 @@ def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Call:
             return _of(bound, workflow.encoded)
         case str():
             if workflow in registry.workflows:
-                return call_of(registry, registry.workflows[workflow], args)._replace(flow=None)
+                return msgspec.structs.replace(call_of(registry, registry.workflows[workflow], args), flow=None)
             return Call(checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None, None)
         case _:
             raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from holdfast.core.gates import EventVerdict
 from holdfast.errors import InstanceClosed, MailboxFull
@@ -19,10 +20,13 @@ from holdfast.storage.contract import (
 logger = logging.getLogger("holdfast")
 
 
+_MAY_END_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired)
+
+
 def ended_with(outcomes: Sequence[Outcome]) -> Iterator[EndedInstance]:
     """Children that ended with something else in a group."""
     for outcome in outcomes:
-        if isinstance(outcome, Applied | TerminatedInstance | Delivered | StartedInstance | Expired) and outcome.ended:
+        if isinstance(outcome, _MAY_END_OTHERS) and outcome.ended:
             yield from outcome.ended
 
 

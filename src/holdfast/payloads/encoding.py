@@ -48,7 +48,7 @@ def quick_encoder(kind: "PayloadType", encode: Callable[[Any], bytes], *, limit_
                 data = _encode_json(value)
             except Exception:  # noqa: BLE001 - `encode` finds out what it was
                 return encode(value)
-            if len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data:
+            if len(data) < SHORTEST_SUSPECT_BYTES and (plain is int or data.find(ESCAPED_NUL) < 0):
                 return data
         return encode(value)
 
@@ -120,7 +120,7 @@ class _Typed:
         try:
             data = _encode_json(value)
             if (type(value) is self.plain or self._decode_json(data) == value) and (
-                (len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data) or is_within_bounds(data)
+                (len(data) < SHORTEST_SUSPECT_BYTES and data.find(ESCAPED_NUL) < 0) or is_within_bounds(data)
             ):
                 return data
         except Exception:  # noqa: BLE001  the walk finds out what it was, whatever user code has raised

@@ -137,9 +137,10 @@ class Signature:
 
     def decode_arguments(self, data: bytes) -> Arguments:
         """What to call the function with. Unknown, missing and mistyped arguments are an `ArgumentError`."""
-        if self._all_at_once is not None:
+        all_at_once = self._all_at_once
+        if all_at_once is not None:
             try:
-                return self._all_at_once(data), {}
+                return all_at_once(data), {}
             except Exception:  # noqa: BLE001, S110 - looked at one by one it is found out what is wrong, if anything
                 pass
         return self._decode_one_by_one(data)
@@ -203,8 +204,9 @@ class Signature:
 
     def decode_result(self, data: bytes | msgspec.Raw) -> Any:
         """The result, of the annotated type."""
+        read = self._read_result
         try:
-            return self._read_result(data)
+            return read(data)
         except Exception:  # noqa: BLE001 - whatever it was, it is said again in the words of a payload
             return self._result.decode(bytes(data), self._what)
 

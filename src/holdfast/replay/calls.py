@@ -140,12 +140,13 @@ class WorkflowCalls:
         """What a payload holds, wherever it is kept."""
         return self._data(payload)
 
-    async def run_activity(self, activity: ActivityCode, encoded: bytes) -> Any:
+    async def run_activity(self, activity: ActivityCode, signature: Signature, encoded: bytes) -> Any:
         """Schedule an activity and wait for its answer. Cancelling the wait cancels the activity."""
-        self._loop.check_evicted()
+        loop = self._loop
+        loop.check_evicted()
         number = self._schedule(activity, encoded)
-        future = self._loop.create_future()
-        self._waiting[number] = (future, activity.signature)
+        future = loop.create_future()
+        self._waiting[number] = (future, signature)
         try:
             return await future
         except asyncio.CancelledError:
@@ -156,9 +157,9 @@ class WorkflowCalls:
     def _schedule(self, activity: ActivityCode, encoded: bytes) -> int:
         number, output = self._next_activity, self._output
         self._next_activity = number + 1
-        output.events.append(ev.ActivityScheduled(activity=number, name=activity.name))
-        call = ScheduledActivity(number, activity.name, encoded, activity.options, activity.encoded_options)
-        output.scheduled.append(call)
+        name = activity.name
+        output.events.append(ev.ActivityScheduled(activity=number, name=name))
+        output.scheduled.append(ScheduledActivity(number, name, encoded, activity.options, activity.encoded_options))
         return number
 
     def _abandon(self, number: int) -> None:

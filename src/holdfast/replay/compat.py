@@ -32,7 +32,6 @@ import asyncio
 import functools
 import inspect
 import math
-from asyncio import _get_running_loop as get_running_loop_or_none
 from asyncio import tasks
 from collections.abc import Awaitable, Iterable
 from typing import Any
@@ -41,11 +40,12 @@ from holdfast.errors import InvalidDelay
 from holdfast.replay import primitives
 from holdfast.replay.futures import WorkflowFuture, WorkflowTask
 from holdfast.replay.refusals import LoopWithoutWorld
+from holdfast.replay.running import loop_here
 
 
 def running_workflow_loop() -> LoopWithoutWorld | None:
     """Return the running loop if it is a workflow's."""
-    loop = get_running_loop_or_none()
+    loop = loop_here()
     return loop if isinstance(loop, LoopWithoutWorld) else None
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVarTuple, Unpack
 from holdfast.core.require import require
 from holdfast.errors import InvalidDelay, NotInWorkflow, TurnTooLong
 from holdfast.replay import compat
+from holdfast.replay.draining import drain
 from holdfast.replay.evicted import Evicted
 from holdfast.replay.eviction import tear_down
 from holdfast.replay.futures import NO_TIMER, ReadyHandle, TimerHandle, WorkflowFuture, WorkflowTask
@@ -31,8 +32,6 @@ from holdfast.replay.running import Watch, give_place_back, run_in_place, take_p
 
 MAX_STEPS_PER_RUN: Final = 1_000_000
 """Callbacks run by one `run_until_idle`. A workflow that never idles would hold its worker for ever."""
-DEADLINE_CHECK_STEPS: Final = 256
-"""How many steps pass between two looks at the deadline, which reads a clock and so is not free."""
 MAX_LEFT_OVER_ROUNDS: Final = 100
 """Rounds of winding up. Closing a generator may leave others behind, and `insist` may be refused for ever."""
 LAST_DUE_AT_SECONDS: Final = 253_402_300_799.0
@@ -48,7 +47,8 @@ class WorkflowLoop(LoopWithoutWorld):
 
     def __init__(self, host: LoopHost, *, start_at: float = 0.0, watch: Watch | None = None) -> None:
         compat.install()
-        self._host: LoopHost = host
+        self.host: LoopHost = host
+        """Who drives this loop."""
         self._watch = watch or unwatched
         self._now = start_at
         self._ready: deque[ReadyHandle | TimerHandle] = deque()
@@ -63,11 +63,6 @@ class WorkflowLoop(LoopWithoutWorld):
         self._running = False
         self._evicting = False
         self._thread = get_ident()
-
-    @property
-    def host(self) -> LoopHost:
-        """Who drives this loop."""
-        return self._host
 
     # ------------------------------------------------------------------ time and timers
 
@@ -124,13 +119,13 @@ class WorkflowLoop(LoopWithoutWorld):
             number=number,
             tell=self._timer_handle_cancelled,
         )
-        self._host.timer_started(number, when)
+        self.host.timer_started(number, when)
         return handle
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
         """Hear from `handle` that its timer, which was still to fire, was cancelled. Tell the host."""
         if self._timers.pop(handle.number, None) is not None and not self._evicting:
-            self._host.timer_cancelled(handle.number)
+            self.host.timer_cancelled(handle.number)
 
     def fire_timer(self, number: int) -> bool:
         """Make a timer's callback ready and the time at least its due time.
@@ -258,7 +253,7 @@ class WorkflowLoop(LoopWithoutWorld):
         """Run callbacks until none is ready, and return how many were run.
 
         `TurnTooLong` is raised after `max_steps` callbacks, or when `deadline` answers True; it is asked
-        every `DEADLINE_CHECK_STEPS`. The loop is then in the middle of something and can only be evicted.
+        every few hundred of them. The loop is then in the middle of something and can only be evicted.
         """
         if self._evicting or self._running:
             self._refuse_to_run()
@@ -268,7 +263,8 @@ class WorkflowLoop(LoopWithoutWorld):
             self._running = True
             outer = take_place(self)
             try:
-                steps = self._watch(self._drain, max_steps, deadline)
+                watch = self._watch
+                steps = watch(drain, self._ready, self._unhandled, max_steps, deadline)
             finally:
                 give_place_back(outer)
                 self._running = False
@@ -279,33 +275,6 @@ class WorkflowLoop(LoopWithoutWorld):
     def _refuse_to_run(self) -> None:
         require(not self._evicting, "an evicted workflow loop cannot run again; replay it in a new one")
         require(not self._running, "the workflow loop is running already; a slice cannot contain another")
-
-    def _drain(self, max_steps: int, deadline: Callable[[], bool] | None) -> int:
-        ready = self._ready
-        take = ready.popleft
-        steps = 0
-        while ready:
-            if steps >= max_steps:
-                raise TurnTooLong(
-                    f"the workflow took max_steps={max_steps} steps without waiting for anything durable; "
-                    "look for a loop around asyncio.sleep(0), or split the work over several turns"
-                )
-            steps += 1
-            handle = take()
-            if handle._cancelled:  # noqa: SLF001 - asyncio's own loops read these too
-                continue
-            try:
-                handle._context.run(handle._callback, *handle._args)  # noqa: SLF001
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # noqa: BLE001 - told to the host
-                # A SystemExit is kept by the task that raised it: it ends the workflow, not the worker.
-                self._unhandled.append(
-                    {"message": "exception in a callback of a workflow", "exception": error, "handle": handle}
-                )
-            if deadline is not None and steps % DEADLINE_CHECK_STEPS == 0 and deadline():
-                raise TurnTooLong(f"the turn was still busy at its deadline, after {steps} steps")
-        return steps
 
     async def run_main(self, main: Coroutine[Any, Any, Any]) -> Any:
         """Await the main function, and note as its last step which tasks it leaves over."""
@@ -367,7 +336,7 @@ class WorkflowLoop(LoopWithoutWorld):
 
     def _report_unhandled(self) -> None:
         while self._unhandled:
-            self._host.unhandled(self._unhandled.pop(0))
+            self.host.unhandled(self._unhandled.pop(0))
 
     # ------------------------------------------------------------------ eviction
 
@@ -393,5 +362,5 @@ class WorkflowLoop(LoopWithoutWorld):
         self._tasks.clear()
         self._generators.take_all()
         self._unhandled.clear()
-        self._host = Nobody()  # so that both can go at once, without the collector
+        self.host = Nobody()  # so that both can go at once, without the collector
         return stuck

@@ -28,7 +28,7 @@ from holdfast.replay.matching import ended_before_it_ran, is_same, mismatch
 from holdfast.replay.output import Ending, Output, with_one_more
 from holdfast.replay.overdue import overdue
 from holdfast.replay.read_only import ReadOnlyLoop
-from holdfast.replay.running import Watch, unwatched
+from holdfast.replay.running import Watch, loop_here, unwatched
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_failure: Final = msgspec.json.Decoder(Failure)
@@ -267,7 +267,7 @@ class WorkflowRun(WorkflowCalls):
 
 def current_run() -> WorkflowRun | None:
     """The run whose code is being executed, or None outside of workflow code."""
-    loop = asyncio._get_running_loop()  # noqa: SLF001 - the documented way raises where there is none
+    loop = loop_here()
     if type(loop) is WorkflowLoop:
         loop.check_evicted()
         host = loop.host

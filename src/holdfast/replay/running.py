@@ -10,6 +10,7 @@ import asyncio
 import sys
 from asyncio import _get_running_loop, _set_running_loop, tasks
 from collections.abc import AsyncGenerator, Callable
+from threading import get_ident
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, TypeVarTuple
 
 Parameters = ParamSpec("Parameters")
@@ -21,6 +22,18 @@ Hooks = tuple[Any, Any]
 """What Python calls when an async generator begins, and when an unfinished one is let go."""
 
 CURRENT_TASK_IS_PER_THREAD: Final = sys.version_info >= (3, 14)
+
+
+_here: dict[int, asyncio.AbstractEventLoop] = {}
+"""The loop that took the place of another, on each thread where one did."""
+
+_outside: dict[int, asyncio.AbstractEventLoop | None] = {}
+"""The loop whose place is taken by one after the other, and whose hooks are ours meanwhile; see `OneAfterTheOther`."""
+
+
+def loop_here() -> asyncio.AbstractEventLoop | None:
+    """The loop that has taken the place of another on this thread. asyncio would make a system call to answer that."""
+    return _here.get(get_ident())
 
 
 class Watch(Protocol):
@@ -48,43 +61,59 @@ def run_in_place(
         give_place_back(outer)
 
 
-Outer = tuple[asyncio.AbstractEventLoop | None, "asyncio.Task[Any] | None", "Hooks | None"]
-"""What was there before: the running loop, its task, and the hooks of async generators if they were not ours."""
+AnyLoop = asyncio.AbstractEventLoop | None
+Outer = tuple[int, AnyLoop, AnyLoop, "asyncio.Task[Any] | None", "Hooks | None"]
+"""What was there before: the thread, a loop that had taken the place already (one in another), the running loop, its
+task, and the hooks of async generators if they were not ours."""
 
 
 def take_place(loop: asyncio.AbstractEventLoop) -> Outer:
     """Make `loop`, which is a `Holder` of its generators, the running loop. The answer is for `give_place_back`."""
-    outer_loop = _get_running_loop()
+    thread = get_ident()
+    here = _here.get(thread)
+    is_known = here is None and thread in _outside
+    outer_loop = _outside[thread] if is_known else _get_running_loop()
     outer_task = _swap_current_task(outer_loop, None) if CURRENT_TASK_IS_PER_THREAD else None
     _set_running_loop(loop)
-    return outer_loop, outer_task, _set_hooks()
+    _here[thread] = loop
+    return thread, here, outer_loop, outer_task, None if is_known else _set_hooks()
 
 
 def give_place_back(outer: Outer) -> None:
     """Restore what was there."""
-    outer_loop, outer_task, outer_hooks = outer
+    thread, here, outer_loop, outer_task, outer_hooks = outer
     if outer_hooks is not None:
         sys.set_asyncgen_hooks(*outer_hooks)
     _set_running_loop(outer_loop)
     if CURRENT_TASK_IS_PER_THREAD:
         _swap_current_task(outer_loop, outer_task)
+    if here is None:
+        del _here[thread]
+    else:
+        _here[thread] = here
 
 
 class OneAfterTheOther:
-    """A context in which loops take the place one after the other, and find the hooks of async generators set.
+    """A context in which loops take the place of the same one after the other, and find the hooks of generators set.
 
     Setting them costs more than the rest of the change: Python raises two audit events for it. Only for code that runs
     without a pause and begins no async generator of its own between the loops.
     """
 
-    __slots__ = ("_outer_hooks",)
+    __slots__ = ("_hooks", "_is_inner", "_thread")
 
     def __enter__(self) -> None:
-        self._outer_hooks = _set_hooks()
+        self._thread = get_ident()
+        self._is_inner = self._thread in _outside
+        self._hooks = _set_hooks()
+        if not self._is_inner:
+            _outside[self._thread] = _get_running_loop()
 
     def __exit__(self, *_: object) -> None:
-        if self._outer_hooks is not None:
-            sys.set_asyncgen_hooks(*self._outer_hooks)
+        if self._hooks is not None:
+            sys.set_asyncgen_hooks(*self._hooks)
+        if not self._is_inner:
+            del _outside[self._thread]
 
 
 def _set_hooks() -> "Hooks | None":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityYielded, Payload
 from holdfast.errors import StreamRestarted, UsageError
 from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.running import loop_here
 
 if TYPE_CHECKING:
     from holdfast.replay.calls import ActivityCode
@@ -60,7 +61,7 @@ class Streams:
     @property
     def is_running(self) -> bool:
         """Whether the code takes a step now, and is not being torn down."""
-        return asyncio._get_running_loop() is self._loop and not self._loop.is_closed()  # noqa: SLF001 - see current_run
+        return loop_here() is self._loop and not self._loop.is_closed()
 
     def schedule(self, stream: "ActivityStream", activity: "ActivityCode", encoded: bytes) -> int:
         """Schedule the activity of a stream."""

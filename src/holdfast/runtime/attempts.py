@@ -76,6 +76,7 @@ class AttemptRunner:
         """Threads left behind because nothing stops them: of bodies beyond their time-out, cancelled, or given up."""
         self._is_stopped = False
         self._generation = generation()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._dismissed: set[RunningAttempt] = set()
 
     def reserve(self) -> bool:
@@ -94,7 +95,8 @@ class AttemptRunner:
         if self._is_stopped:
             return  # its attempt is RUNNING in the name of a worker that leaves, and moves on with the rest (W10)
         activity = self._registry.activities[attempt.name]
-        running = RunningAttempt(activity, attempt, asyncio.get_running_loop(), self._now_ms, self._beat)
+        loop = self._loop = self._loop or asyncio.get_running_loop()  # which costs a system call
+        running = RunningAttempt(activity, attempt, loop, self._now_ms, self._beat)
         self.running[attempt.key] = running
         self._carriers.add(running)
 
@@ -171,12 +173,14 @@ class AttemptRunner:
         try:
             if running.cancel_requested or running.is_abandoned:
                 await _stopped_before_it_began()
+            signature = activity.signature
             if activity.is_async and running.attempt.expires_at_ms is None and not activity.yields:
-                args, kwargs = activity.signature.decode_arguments(running.attempt.input)
+                args, kwargs = signature.decode_arguments(running.attempt.input)
                 value = await activity.fn(*args, **kwargs)
             else:
                 value = await self._body(activity, running)
-            data = value if activity.process or activity.yields else activity.signature.encode_result(value)
+            encode = signature.encode_result
+            data = value if activity.process or activity.yields else encode(value)
         except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
             error = raised
         try:  # here nothing is being handled: what workflow code raises next gets no context that is not its own
@@ -278,10 +282,10 @@ class AttemptRunner:
     # ------------------------------------------------------------ endings
 
     def _finish_completed(self, running: RunningAttempt, data: bytes) -> None:
-        attempt = running.attempt
+        attempt, now_ms, ended = running.attempt, self._now_ms, self._ended
         key = attempt.key
         answer = ActivityCompleted(
-            time_ms=self._now_ms(),
+            time_ms=now_ms(),
             activity=key.activity,
             attempt=key.attempt,
             result=Payload(msgspec.Raw(data)),
@@ -298,7 +302,7 @@ class AttemptRunner:
             event=answer if attempt.state is RUNNING else None,
             values=_values(attempt) if running.activity.yields else None,
         )
-        self._ended(completion)
+        ended(completion)
 
     def _finish_failed(self, running: RunningAttempt, error: BaseException) -> None:
         attempt = running.attempt

@@ -17,11 +17,8 @@ class Carried(Protocol):
     """Something with a body. `task` is the one that the body has for itself: none until it has to wait."""
 
     task: "asyncio.Task[None] | None"
-
-    @property
-    def kind(self) -> str:
-        """Bodies of one kind are likely to behave alike."""
-        ...
+    kind: str
+    """Bodies of one kind are likely to behave alike."""
 
 
 class Carriers:

@@ -62,13 +62,14 @@ class InstanceOwner:
         *,
         runs: RunMaker,
         cache_size: int,
-        serves: Callable[[ScheduledActivity], bool],
+        reserve: Callable[[ScheduledActivity], bool],
         ended: Ended,
         work_is_waiting: Callable[[], None],
     ) -> None:
         self._registry, self._store, self._runs = registry, store, runs
         self._committer, self._runner, self._key = committer, runner, key
-        self._serves, self._ended, self._work_is_waiting = serves, ended, work_is_waiting
+        self._reserve, self._ended, self._work_is_waiting = reserve, ended, work_is_waiting
+        self._now_ms, self._told = store.now_ms, self._decided  # looked up once: both are used in every turn
         self._live = LiveInstances(cache_size)
         self._keeper = Keeper(committer, key, registry, ended=ended, work_is_waiting=work_is_waiting)
         self._due = DueTimes(store.now_ms, self._timer_due)
@@ -208,7 +209,7 @@ class InstanceOwner:
         """Take a turn, unless one is on its way to disk already."""
         if live.busy:
             return
-        messages = live.take_messages(self._store.now_ms)
+        messages = live.take_messages(self._now_ms)
         if not messages:
             self._rest(live)
             return
@@ -239,22 +240,20 @@ class InstanceOwner:
             live.queue.extendleft(reversed(done))
             self._block(live, error)
             return
-        self._committer.submit(built.turn, partial(self._decided, live, built, done))
+        self._committer.submit(built.turn, partial(self._told, live, built, done))
 
     def _build(self, live: LiveInstance, messages: list[Message], output: Output) -> BuiltTurn:
         self.turns += 1
+        key, now_ms = self._key, self._now_ms
         return build_turn(
             live,
             messages,
             output,
-            owner=self._key(),
-            now_ms=self._store.now_ms(),
+            owner=key(),
+            now_ms=now_ms(),
             reserve=self._reserve,
             release=self._live.size == 0,
         )
-
-    def _reserve(self, scheduled: ScheduledActivity) -> bool:
-        return self._serves(scheduled) and self._runner.reserve()
 
     def _decided(self, live: LiveInstance, built: BuiltTurn, messages: list[Message], outcome: Outcome) -> None:
         for rider in built.riders:

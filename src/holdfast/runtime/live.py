@@ -37,6 +37,8 @@ class Message(msgspec.Struct, frozen=True):
 class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
     """The live instances, those that are at rest longest first, and how many there may be."""
 
+    __slots__ = ("_numbers", "continued", "is_room_wanted", "size", "waking")
+
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size

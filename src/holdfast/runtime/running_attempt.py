@@ -31,6 +31,7 @@ class RunningAttempt:
         "cancel_requested",
         "has_begun",
         "is_abandoned",
+        "kind",
         "task",
     )
 
@@ -45,6 +46,7 @@ class RunningAttempt:
         self._now_ms = now_ms
         self.activity = activity
         self.attempt = attempt
+        self.kind = attempt.name
         self.task: asyncio.Task[None] | None = None
         """The task that the body has for itself; see `carriers`."""
         self.has_begun = False
@@ -60,10 +62,6 @@ class RunningAttempt:
         """Cancel the body. One that has not begun finds it out when it does: a task that never ran would not tell."""
         if self.has_begun and self.task is not None:
             self.task.cancel()
-
-    @property
-    def kind(self) -> str:
-        return self.attempt.name
 
     @property
     def info(self) -> ActivityInfo:

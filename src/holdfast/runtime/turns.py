@@ -203,8 +203,8 @@ def _add_taken(unusual: Unusual, messages: list[Message]) -> Taken:
 
 def _add_done(unusual: Unusual, live: LiveInstance, output: Output, fired: Sequence[int]) -> None:
     """What the code did besides calling activities, and the timers that ended."""
-    if live.turn == 0:
-        unusual["mailbox"] = live.run.mailbox
+    if live.turn == 0 and (mailbox := live.run.mailbox) is not None:
+        unusual["mailbox"] = mailbox
     if fired or output.timers_ended or output.timers_started:
         unusual["timers_ended"] = ended = (*output.timers_ended, *fired)
         unusual["timers_started"] = _change_timers(live, output.timers_started, ended)

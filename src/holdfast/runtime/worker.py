@@ -114,7 +114,7 @@ class Worker:
             lambda: self.key,
             runs=self.runs,
             cache_size=cache_size,
-            serves=self._serves,
+            reserve=self._reserve,
             ended=ended,
             work_is_waiting=self.look,
         )
@@ -324,8 +324,9 @@ class Worker:
 
     # ------------------------------------------------------------ work
 
-    def _serves(self, scheduled: ScheduledActivity) -> bool:
-        return not self._is_stopping and self.claims.serves(scheduled)
+    def _reserve(self, scheduled: ScheduledActivity) -> bool:
+        """Take a slot for a new attempt, if it may begin here at once."""
+        return not self._is_stopping and self.claims.serves(scheduled) and self.runner.reserve()
 
     def _overdue(self, instance_id: InstanceId, number: InstanceNumber) -> None:
         """Its deadline has passed, and it was ended without its code."""

@@ -8,20 +8,18 @@ import os
 import sys
 from contextlib import suppress
 
-
-class _Generation:
-    """Which process this is, counted in forks."""
-
-    number = 0
+_generation = 0
+"""Which process this is, counted in forks."""
 
 
 def generation() -> int:
     """The same in one process, another one in its children."""
-    return _Generation.number
+    return _generation
 
 
 def _forked() -> None:
-    _Generation.number += 1
+    global _generation  # noqa: PLW0603 - there is one for the process, as it is what a fork copies
+    _generation += 1
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -135,7 +135,8 @@ class SqliteStore(RelationalReads):
             self._temporary = None
 
     def now_ms(self) -> int:
-        now_ms = self._clock()
+        clock = self._clock
+        now_ms = clock()
         if now_ms > self._mark_ms:  # noqa: PLR1730 - asked twice a step, and half the price of a max()
             self._mark_ms = now_ms
         return self._mark_ms
