@@ -125,9 +125,9 @@ KEPT_AND_STREAMED: Final = (
     in_python(
         "what ended before it was brought to life is parked",
         "A9",
-        "runtime/instances",
-        "(current.fence, current.owner) != (live.fence, self._key())",
-        "False",
+        "runtime/keeping",
+        "(current.fence, current.owner) == (record.fence, self._key())",
+        "True",
         CONTINUED,
     ),
     in_python(

@@ -142,8 +142,8 @@ def _call(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own) -> Non
         raise ExpressionError(f"{place.node!r} runs no activity")
     encoded = _arguments(run, compiled, own)
     output, number = run.output, run.book.next_activity
-    name, options, encoded_options = activity
-    output.scheduled.append(ScheduledActivity(number, name, encoded, options, encoded_options))
+    name = activity.name
+    output.scheduled.append(ScheduledActivity(number, name, encoded, activity.options, activity.encoded_options))
     output.events.append(ev.ActivityScheduled(activity=number, name=name, node=place.node, item=place.item))
     run.book.scheduled(number, place)
 
@@ -288,7 +288,8 @@ def _arguments(run: "FlowRun", compiled: CompiledNode, own: Own) -> bytes:
     """The arguments of a call as they are stored: a map by name, a list by position, anything else is the only one."""
     if compiled.input is None:
         return NO_ARGUMENTS if own is None else bounded(b"[%b]" % _encode(own[ITEM]), "the input")
-    encoded = bytes(compiled.input(run.values, own))
+    fill = compiled.input
+    encoded = bytes(fill(run.values, own))
     return bounded(encoded if compiled.has_arguments else b"[%b]" % encoded, "the input")
 
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from holdfast.core.collation.graph import Edge, Graph
 from holdfast.core.collation.key import Roster
@@ -35,7 +37,7 @@ class ActivityCode(Protocol):
     def options(self) -> ActivityOptions: ...
 
 
-class NodeActivity(NamedTuple):
+class NodeActivity(msgspec.Struct, frozen=True):
     """The activity of a node, as this node wants it run."""
 
     name: str
@@ -43,7 +45,7 @@ class NodeActivity(NamedTuple):
     encoded_options: bytes
 
 
-class CompiledNode(NamedTuple):
+class CompiledNode(msgspec.Struct, frozen=True):
     """One node. What its kind does not have is None."""
 
     node: Node

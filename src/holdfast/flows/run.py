@@ -75,7 +75,8 @@ class FlowRun(RunFace):
         self.output.events.append(event)
         place = self.book.note(event)
         if not self.is_done:
-            self._watch(self._decide, event, place)
+            watch = self._watch
+            watch(_DECIDE, self, event, place)
 
     def _decide(self, event: ev.Input, place: Place | None) -> None:
         _HOW[type(event)](self, event, place)
@@ -338,6 +339,7 @@ class FlowRun(RunFace):
         self.output.events.append(outcome)
 
 
+_DECIDE: Final = FlowRun._decide  # noqa: SLF001 - its own method, without making a bound one for each event
 _HOW: Final[dict[type[ev.Input], Callable[[FlowRun, Any, Place | None], None]]] = {
     ev.Started: FlowRun._started,  # noqa: SLF001 - the table of its own methods
     ev.ActivityCompleted: FlowRun._answered,  # noqa: SLF001

@@ -167,13 +167,16 @@ class WorkflowRun(WorkflowCalls):
         if waiting is None:
             if self._streams is not None:
                 self._streams.completed(event)
-        elif not waiting[0].done():
+        else:
             future, signature = waiting
             result = event.result
             try:
                 future.set_result(signature.decode_result(self._data(result) if result.reference else result.data))
+            except asyncio.InvalidStateError:
+                pass  # it was cancelled in this very turn
             except PayloadError as error:
-                future.set_exception(error)
+                if not future.done():
+                    future.set_exception(error)
 
     def _activity_failed(self, event: ev.ActivityFailed) -> None:
         waiting = self._waiting.pop(event.activity, None)

@@ -70,7 +70,7 @@ class InstanceOwner:
         self._committer, self._runner, self._key = committer, runner, key
         self._reserve, self._ended, self._work_is_waiting = reserve, ended, work_is_waiting
         self._now_ms, self._told = store.now_ms, self._decided  # looked up once: both are used in every turn
-        self._live = LiveInstances(cache_size)
+        self._live, self._size = LiveInstances(cache_size), cache_size
         self._keeper = Keeper(committer, key, registry, ended=ended, work_is_waiting=work_is_waiting)
         self._due = DueTimes(store.now_ms, self._timer_due)
         self._ready: list[LiveInstance] = []
@@ -135,7 +135,7 @@ class InstanceOwner:
                 self._keeper.park(record, str(blocked))
             return
         live = LiveInstance.of(record, run)
-        self._make_room(max(self._live.size, 1) - 1)
+        self._make_room(max(self._size, 1) - 1)
         self._live.add(live)
         try:
             self._runs.replay(live.number, live.run, loaded.history)
@@ -252,7 +252,7 @@ class InstanceOwner:
             owner=key(),
             now_ms=now_ms(),
             reserve=self._reserve,
-            release=self._live.size == 0,
+            release=self._size == 0,
         )
 
     def _decided(self, live: LiveInstance, built: BuiltTurn, messages: list[Message], outcome: Outcome) -> None:
@@ -332,8 +332,8 @@ class InstanceOwner:
             if due is not None and due != live.armed_ms:
                 live.armed_ms = due
                 self._due.add(due, live.number)
-        if len(self._live) > self._live.size:
-            self._make_room(self._live.size)
+        if len(self._live) > self._size:
+            self._make_room(self._size)
         if self._live.is_room_wanted:
             self._room_was_made()
 

@@ -37,8 +37,6 @@ class Message(msgspec.Struct, frozen=True):
 class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
     """The live instances, those that are at rest longest first, and how many there may be."""
 
-    __slots__ = ("_numbers", "continued", "is_room_wanted", "size", "waking")
-
     def __init__(self, size: int) -> None:
         super().__init__()
         self.size = size
@@ -197,9 +195,11 @@ class LiveInstance:
         """Everything that can be applied now, in the order and with the times of G10."""
         waiting = list(self.queue)
         self.queue.clear()
-        if len(waiting) == 1 and not self.timers and waiting[0].event.time_ms >= self.stamp_ms:
-            self.stamp_ms = waiting[0].event.time_ms
-            return waiting  # so it is most of the time
+        if len(waiting) == 1 and not self.timers:
+            time_ms = waiting[0].event.time_ms
+            if time_ms >= self.stamp_ms:
+                self.stamp_ms = time_ms
+                return waiting  # so it is most of the time
         now_ms = now() if self.timers else 0
         due = [PendingTimer(timer, at) for timer, at in self.timers.items() if at <= now_ms] if self.timers else None
         if not due:

@@ -171,6 +171,7 @@ def build_turn(
         attempts=tuple(attempts),
         release=release,
         key=output.key,
+        is_plain=not release,
     )
     unusual: Unusual = {}
     if output.outcome is not None:
@@ -183,7 +184,7 @@ def build_turn(
     taken = _add_taken(unusual, messages) if len(completions) < len(messages) else NOTHING_TAKEN
     _add_done(unusual, live, output, taken.fired)
     if unusual:
-        turn = msgspec.structs.replace(turn, **unusual)
+        turn = msgspec.structs.replace(turn, **unusual, is_plain=False)
     return BuiltTurn(turn, eager, output.logs, taken.riders)
 
 

@@ -103,7 +103,7 @@ class Worker:
         )
         deadlines = Deadlines(store, registry, self.committer, self._overdue)
         self.claims = Claims(
-            store, registry, self.committer, self.runner, lambda: self.key, queues=queues, deadlines=deadlines
+            store, registry, self.committer, self.runner, self.key_now, queues=queues, deadlines=deadlines
         )
         self.runs = RunMaker(registry, surroundings, words, lambda: self._lease)
         self.instances = InstanceOwner(
@@ -111,7 +111,7 @@ class Worker:
             store,
             self.committer,
             self.runner,
-            lambda: self.key,
+            self.key_now,
             runs=self.runs,
             cache_size=cache_size,
             reserve=self._reserve,
@@ -124,7 +124,7 @@ class Worker:
 
     def _make_questions(self) -> Questions:
         known = (self._store, self.registry, self.committer, self.instances)
-        return Questions(*known, runs=self.runs, key=lambda: self.key)
+        return Questions(*known, runs=self.runs, key=self.key_now)
 
     def _make_net(self) -> Net:
         return Net(
@@ -132,7 +132,7 @@ class Worker:
             self.committer,
             self.runner,
             self.instances,
-            lambda: self.key,
+            self.key_now,
             pause_seconds=self._lease_ms / BEATS_PER_LEASE / MILLISECONDS,
             work_is_waiting=self.look,
         )
@@ -153,12 +153,16 @@ class Worker:
         """Whether it is registered."""
         return self._lease is not None
 
-    @property
-    def key(self) -> WorkerKey:
+    def key_now(self) -> WorkerKey:
         """The key under which this worker acts now."""
         if self._lease is None:
             raise StoreError("the worker is not running")
         return self._lease.key
+
+    @property
+    def key(self) -> WorkerKey:
+        """The same for who needs it once."""
+        return self.key_now()
 
     # ------------------------------------------------------------ life
 

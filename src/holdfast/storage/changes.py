@@ -160,6 +160,8 @@ class Turn(Record, frozen=True):
     children_asked: tuple[AskChild, ...] = ()
     key: str | None = None
     """Of a flow: its collation key after this turn (K2)."""
+    is_plain: bool = False
+    """It has a history, answers of activities and new attempts, and nothing else: most turns do."""
     family: bool = False
     """It starts children or asks them to end, or it ends an execution that has a parent or has started children."""
 

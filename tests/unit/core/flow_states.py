@@ -96,7 +96,7 @@ class Settled:
 
 
 def settled_of(progress: Progress, settled: Settlement) -> Settled:
-    return Settled(FlowState(progress), *map(tuple, settled))
+    return Settled(FlowState(progress), tuple(settled.started), tuple(settled.skipped), tuple(settled.cancelled))
 
 
 def changes_of(state: FlowState) -> FlowAdvanced:

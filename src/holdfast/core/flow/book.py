@@ -22,7 +22,7 @@ from holdfast.core.flow.progress import Progress
 NO_ITEM: Final = -1
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True, gc=False):
     """Where in a flow something belongs: its node and, in a fan-out, the item."""
 
     node: str

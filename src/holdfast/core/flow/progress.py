@@ -10,7 +10,9 @@ read from its history without deciding anything again.
 """
 
 from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from holdfast.core.collation.digits import FINISHED, LEGAL_MOVES, MEANING, OPEN, Digit, Move
 from holdfast.core.collation.graph import Graph, Join
@@ -46,10 +48,11 @@ _STARTED: Final = _CODE[Digit.STARTED]
 _OPEN: Final = frozenset(_CODE[digit] for digit in OPEN)
 _STARTED_TEXT: Final = Digit.STARTED.character
 _RUN, _SKIP = JoinVerdict.RUN, JoinVerdict.SKIP
+_DRAIN: Final = Policy.DRAIN
 _UNDECIDED, _TAKEN, _DEAD, _FAILED = EdgeState.UNDECIDED, EdgeState.TAKEN, EdgeState.DEAD, EdgeState.FAILED
 
 
-class Settlement(NamedTuple):
+class Settlement(msgspec.Struct, frozen=True):
     """What one decision led to, in the order it was reached. Belongs into one commit."""
 
     started: Sequence[str] = ()
@@ -153,7 +156,7 @@ class Progress:
         if type(policy) is not Policy:
             policy = word(Policy, policy, "policy of a flow")
         targets = self._decide_edges(activity, outcome, judge)
-        if policy is Policy.DRAIN:
+        if policy is _DRAIN:
             return self._settle(targets, judge)
         if kind is not Completed and kind is not Released and activity not in self.failures.now:
             return self.cancel(waiting)

@@ -133,31 +133,35 @@ def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
 
 def _advance(transaction: Transaction, turn: Turn) -> bool:
     after = turn.turn + 1 if turn.events else turn.turn
+    steps, number, fence, owner = transaction.steps, turn.number, turn.fence, turn.owner
     if turn.key is not None:
-        advanced = (after, turn.stamp_ms, turn.key, turn.number, turn.fence, turn.owner, turn.turn)
-        return bool(transaction.change(transaction.steps.commit_flow_turn, *advanced))
-    return bool(
-        transaction.change(
-            transaction.steps.commit_turn, after, turn.stamp_ms, turn.number, turn.fence, turn.owner, turn.turn
+        key = turn.key
+        return (
+            transaction.change(steps.commit_flow_turn, after, turn.stamp_ms, key, number, fence, owner, turn.turn) > 0
         )
-    )
+    return transaction.change(steps.commit_turn, after, turn.stamp_ms, number, fence, owner, turn.turn) > 0
 
 
 def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
     """What the turn did. Which of its children ended with it."""
     execution = turn.execution
-    ended: tuple[EndedInstance, ...] = ()
-    change = transaction.change
     if turn.events:
-        change(transaction.steps.append_history, number, execution, turn.turn, turn.events)
+        transaction.change(transaction.steps.append_history, number, execution, turn.turn, turn.events)
+    for new in turn.attempts:
+        attempts.insert_attempt(transaction, number, execution, new)
+    return () if turn.is_plain else _write_rest(transaction, turn, number)
+
+
+def _write_rest(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
+    """What most turns do not do."""
+    execution, change = turn.execution, transaction.change
+    ended: tuple[EndedInstance, ...] = ()
     if turn.payloads:
         attempts.insert_payloads(transaction, number, turn.payloads)
     for row in turn.consumed:
         require(change(transaction.sql.delete_inbox, row, number) == 1, f"message {row} of instance {number} was gone")
     for response in turn.responses:
         attempts.move_digits(transaction, response.key, response.from_ledger, response.to_ledger)
-    for new in turn.attempts:
-        attempts.insert_attempt(transaction, number, execution, new)
     for activity in turn.abandoned:
         transaction.do(transaction.sql.cancel_activity, transaction.now_ms, number, execution, activity)
     for timer in turn.timers_started:
