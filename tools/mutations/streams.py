@@ -128,7 +128,7 @@ KEPT_AND_STREAMED: Final = (
         "runtime/keeping",
         "(current.fence, current.owner) == (record.fence, self._key())",
         "True",
-        CONTINUED,
+        "tests/scenarios/test_flow_starts.py",
     ),
     in_python(
         "what was taken away from the state is still there",
