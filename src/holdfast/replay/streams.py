@@ -175,7 +175,8 @@ class ActivityStream(AsyncIterator[Any]):
             self._begin_again()
             value = self.arrived.popleft()
         self._delivered += 1
-        return self._decode(self._streams.data_of(value) if value.reference else value.data)
+        decode = self._decode
+        return decode(self._streams.data_of(value) if value.reference else value.data)
 
     def _begin_again(self) -> None:
         """What comes from here on is of another attempt."""

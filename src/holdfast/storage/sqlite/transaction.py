@@ -57,10 +57,13 @@ class SqliteTransaction:
 
     def create(self, statement: str, *bindings: Any) -> int | None:
         """Insert an instance; the answer is its number, or None if its id is taken."""
-        rows = self.rows(statement, *bindings)
+        execute, fetch = self._execute, self._fetch
+        execute(statement, bindings)
+        rows = fetch()
         return rows[0][0] if rows else None
 
     def rows(self, statement: str, *bindings: Any) -> list[Row]:
         """Run a statement that gives rows."""
-        self._execute(statement, bindings)
-        return self._fetch()
+        execute, fetch = self._execute, self._fetch
+        execute(statement, bindings)
+        return fetch()
