@@ -222,7 +222,7 @@ REPLAY: Final = (
         "a call nobody waits for any more goes on",
         "A1",
         "replay/calls",
-        "self._output.abandoned = with_one_more(self._output.abandoned, number)",
+        "also.abandoned = with_one_more(also.abandoned, number)",
         "pass",
         LIMITS,
     ),

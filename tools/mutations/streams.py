@@ -140,7 +140,5 @@ KEPT_AND_STREAMED: Final = (
     in_sql(
         "a value of the state is kept once only", "G11", "keep", "DO UPDATE SET value = excluded.value", "DO NOTHING"
     ),
-    in_python(
-        "a changed state is not committed", "G11", "replay/calls", "self._output.kept[key] = value", "pass", STATE
-    ),
+    in_python("a changed state is not committed", "G11", "replay/calls", "also.kept[key] = value", "pass", STATE),
 )

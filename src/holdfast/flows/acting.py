@@ -100,9 +100,10 @@ def go_round(run: "FlowRun", node: str, waiting: list[str], note_progress: "Call
 
 def stop(run: "FlowRun", node: str) -> None:
     """Nothing that is open of a node goes on."""
-    book, output = run.book, run.output
+    book = run.book
     for number in [number for number, place in book.activities.items() if place.node == node]:
-        output.abandoned = with_one_more(output.abandoned, number)
+        also = run.output.also()
+        also.abandoned = with_one_more(also.abandoned, number)
         run.do(ev.ActivityAbandoned(activity=number))
     if (timer := book.timer_of(node)) is not None:
         end_timer(run, timer)
@@ -116,20 +117,22 @@ def stop(run: "FlowRun", node: str) -> None:
 def stop_child(run: "FlowRun", number: int, reason: str, *, descendants: bool = False) -> None:
     """Ask a child to end. What comes of it is not waited for."""
     asked = AskedChild(number, reason, descendants)
-    run.output.children_asked = with_one_more(run.output.children_asked, asked)
+    also = run.output.also()
+    also.children_asked = with_one_more(also.children_asked, asked)
     run.do(ev.ChildAskedToEnd(child=number, reason=reason))
 
 
 def end_timer(run: "FlowRun", timer: int) -> None:
     """Nobody waits for a timer any more."""
-    if run.output.timers_started.pop(timer, None) is None:
-        run.output.timers_ended = with_one_more(run.output.timers_ended, timer)
+    also = run.output.also()
+    if also.timers_started.pop(timer, None) is None:
+        also.timers_ended = with_one_more(also.timers_ended, timer)
     run.do(ev.TimerCancelled(timer=timer))
 
 
 def end_wait(run: "FlowRun", wait: int) -> None:
     """Nobody waits for an event any more."""
-    run.output.waits_changed = True
+    run.output.also().waits_changed = True
     run.do(ev.EventWaitEnded(wait=wait))
 
 
@@ -164,7 +167,8 @@ def _start_child(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own)
     ties = ChildTies(policy, not action.detached, chosen)
     seed = int.from_bytes(sha256(f"{run.seed} child {number}".encode()).digest()[:SEED_BYTES])
     call = ChildCall(action.workflow, "", encoded, None, None)
-    run.output.children = with_one_more(run.output.children, ScheduledChild(number, child_id, call, ties, seed, depth))
+    also = run.output.also()
+    also.children = with_one_more(also.children, ScheduledChild(number, child_id, call, ties, seed, depth))
     run.do(
         ev.ChildScheduled(
             child=number,
@@ -246,7 +250,7 @@ def _wait(run: "FlowRun", compiled: CompiledNode, action: Wait) -> None:
     span_ms = None if compiled.span is None else _milliseconds(run, compiled.span)
     run.progress.pause(node)
     if action.event:
-        run.output.waits_changed = True
+        run.output.also().waits_changed = True
         run.do(ev.EventAwaited(wait=run.book.next_wait, name=action.event, node=node))
     if span_ms is not None:
         _start_timer(run, node, span_ms)
@@ -257,7 +261,8 @@ def _raise(run: "FlowRun", compiled: CompiledNode, action: Raise) -> None:
     target = _id(run, compiled.target, None)
     data = b"null" if compiled.input is None else bounded(bytes(compiled.input(run.values, None)), "the value")
     number = run.book.sent
-    run.output.sent = with_one_more(run.output.sent, SentEvent(number, target, action.event, data))
+    also = run.output.also()
+    also.sent = with_one_more(also.sent, SentEvent(number, target, action.event, data))
     run.do(ev.EventRaised(number=number, target=target, name=action.event))
     _complete(run, node, b"null")
     run.finished(node, COMPLETED)
@@ -271,7 +276,8 @@ def _interrupt(run: "FlowRun", compiled: CompiledNode, action: Interrupt) -> Non
         run.interrupt(reason, descendants=action.descendants)
         return
     target = _id(run, compiled.target, None)
-    run.output.interrupted = with_one_more(run.output.interrupted, (target, reason, action.descendants))
+    also = run.output.also()
+    also.interrupted = with_one_more(also.interrupted, (target, reason, action.descendants))
     _complete(run, node, b"null")
     run.finished(node, COMPLETED)
 
@@ -308,5 +314,5 @@ def _milliseconds(run: "FlowRun", span: int | Expression | None) -> int:
 
 def _start_timer(run: "FlowRun", node: str, span_ms: int) -> None:
     number, due_at_ms = run.book.next_timer, run.now_ms + span_ms
-    run.output.timers_started[number] = due_at_ms
+    run.output.also().timers_started[number] = due_at_ms
     run.do(ev.TimerStarted(timer=number, due_at_ms=due_at_ms, node=node))

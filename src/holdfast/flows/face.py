@@ -62,7 +62,8 @@ class RunFace:
     @property
     def has_open_activities(self) -> bool:
         """Whether activities were still open at the end."""
-        return bool(self.output.abandoned) or bool(self.book.activities)
+        besides = self.output.besides
+        return bool(self.book.activities) or (besides is not None and bool(besides.abandoned))
 
     @property
     def waited_for(self) -> tuple[str, ...]:
@@ -111,10 +112,12 @@ class RunFace:
 
     def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
         """Log a line with this turn's commit."""
-        self.output.logs = with_one_more(self.output.logs, LogLine(level, message, arguments, extra))
+        also = self.output.also()
+        also.logs = with_one_more(also.logs, LogLine(level, message, arguments, extra))
 
     def answer(self, update_id: str, answer: Answer | None) -> None:
         """Tell the sender of an update how it went."""
-        if self.output.answers is None:
-            self.output.answers = {}
-        self.output.answers[update_id] = answer
+        also = self.output.also()
+        if also.answers is None:
+            also.answers = {}
+        also.answers[update_id] = answer

@@ -292,7 +292,7 @@ class FlowRun(RunFace):
             self.finished(node, TimedOut())
 
     def _event_received(self, _: ev.EventReceived, place: Place | None) -> None:
-        self.output.waits_changed = True
+        self.output.also().waits_changed = True
         if place is not None:
             if (timer := self.book.timer_of(place.node)) is not None:
                 end_timer(self, timer)

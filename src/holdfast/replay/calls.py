@@ -164,7 +164,8 @@ class WorkflowCalls:
 
     def _abandon(self, number: int) -> None:
         self._output.events.append(ev.ActivityAbandoned(activity=number))
-        self._output.abandoned = with_one_more(self._output.abandoned, number)
+        also = self._output.also()
+        also.abandoned = with_one_more(also.abandoned, number)
 
     @property
     def seed(self) -> int:
@@ -199,7 +200,7 @@ class WorkflowCalls:
         return self._waits is not None and self._waits.has(name)
 
     def _emit_wait(self, command: ev.Command) -> None:
-        self._output.waits_changed = True
+        self._output.also().waits_changed = True
         self._output.events.append(command)
 
     async def next_event(self, name: str) -> bytes:
@@ -213,7 +214,8 @@ class WorkflowCalls:
         number = self._next_sent
         self._next_sent = number + 1
         self._output.events.append(ev.EventRaised(number=number, target=target, name=name))
-        self._output.sent = with_one_more(self._output.sent, SentEvent(number, target, name, data))
+        also = self._output.also()
+        also.sent = with_one_more(also.sent, SentEvent(number, target, name, data))
 
     @property
     def streams(self) -> Streams:
@@ -273,7 +275,8 @@ class WorkflowCalls:
         try:
             with self._guarded():
                 value = loop.run(self._watch, work)
-            return value, self._output.logs
+            besides = self._output.besides
+            return value, () if besides is None else besides.logs
         finally:
             output, self._output = self._output, before
             self.is_spoiled |= not is_untouched(self._loop, output)
@@ -283,7 +286,8 @@ class WorkflowCalls:
     def keep_logs(self, logs: Sequence[LogLine]) -> None:
         """Lines of code that only looked, to be written with this turn."""
         for line in logs:
-            self._output.logs = with_one_more(self._output.logs, line)
+            also = self._output.also()
+            also.logs = with_one_more(also.logs, line)
 
     @property
     def updates(self) -> Updates:
@@ -299,9 +303,10 @@ class WorkflowCalls:
 
     def answer(self, update_id: str, answer: Answer | None) -> None:
         """Tell the sender of an update how far it has come; None: it was accepted."""
-        if self._output.answers is None:
-            self._output.answers = {}
-        self._output.answers[update_id] = answer
+        also = self._output.also()
+        if also.answers is None:
+            also.answers = {}
+        also.answers[update_id] = answer
 
     def finish_update(self, command: ev.UpdateCompleted | ev.UpdateFailed, answer: Answer) -> None:
         """The handler of an update has come to its end."""
@@ -321,9 +326,10 @@ class WorkflowCalls:
         return {} if self._shown is None else self._shown.kept
 
     def _note(self, key: str, value: bytes | None) -> None:
-        if self._output.kept is None:
-            self._output.kept = {}
-        self._output.kept[key] = value
+        also = self._output.also()
+        if also.kept is None:
+            also.kept = {}
+        also.kept[key] = value
 
     @property
     def random(self) -> Random:
@@ -344,4 +350,5 @@ class WorkflowCalls:
         if self._loop.is_closed():
             raise Evicted
         if not self.replaying:
-            self._output.logs = with_one_more(self._output.logs, LogLine(level, message, arguments, extra))
+            also = self._output.also()
+            also.logs = with_one_more(also.logs, LogLine(level, message, arguments, extra))

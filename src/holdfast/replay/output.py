@@ -46,23 +46,17 @@ class LogLine(NamedTuple):
     extra: dict[str, Any]
 
 
-class Output:
-    """What one turn did. `events` is what goes into the history. What most turns do not do has no list until it is
-    done: there are two of these for each live instance, and one is made in every turn.
-    """
+class Besides:
+    """What a turn did besides calling activities. What it did not do has no list."""
 
     __slots__ = (
         "abandoned",
         "answers",
         "children",
         "children_asked",
-        "events",
         "interrupted",
         "kept",
-        "key",
         "logs",
-        "outcome",
-        "scheduled",
         "sent",
         "timers_ended",
         "timers_started",
@@ -70,8 +64,6 @@ class Output:
     )
 
     def __init__(self) -> None:
-        self.events: list[HistoryEvent] = []
-        self.scheduled: list[ScheduledActivity] = []
         self.abandoned: Sequence[int] = ()
         self.timers_started: dict[int, int] = {}
         self.timers_ended: Sequence[int] = ()
@@ -82,11 +74,33 @@ class Output:
         self.children: Sequence[ScheduledChild] = ()
         self.children_asked: Sequence[AskedChild] = ()
         self.answers: dict[str, Answer | None] | None = None
-        self.outcome: Ending | None = None
         self.interrupted: Sequence[tuple[str, str, bool]] = ()
         """Of a flow: other instances that are asked to end, each with the reason."""
+
+
+class Output:
+    """What one turn did. Two of these are there for each live instance, and one is made in every turn: so what most
+    turns do not do is kept apart.
+    """
+
+    __slots__ = ("besides", "events", "key", "outcome", "scheduled")
+
+    def __init__(self) -> None:
+        self.events: list[HistoryEvent] = []
+        """What goes into the history."""
+        self.scheduled: list[ScheduledActivity] = []
+        self.outcome: Ending | None = None
         self.key: str | None = None
         """Of a flow: its collation key from here on."""
+        self.besides: Besides | None = None
+        """None if there is nothing; see `also`."""
+
+    def also(self) -> Besides:
+        """What it does besides, to be added to."""
+        besides = self.besides
+        if besides is None:
+            besides = self.besides = Besides()
+        return besides
 
 
 def with_one_more(items: Sequence[Item], item: Item) -> Sequence[Item]:

@@ -87,4 +87,5 @@ def is_untouched(loop: "WorkflowLoop", output: "Output") -> bool:
         loop.run_until_idle(max_steps=0)
     except TurnTooLong:
         return False
-    return not (output.events or output.scheduled or output.sent or output.kept)
+    besides = output.besides
+    return not (output.events or output.scheduled or (besides is not None and (besides.sent or besides.kept)))

@@ -192,7 +192,7 @@ class WorkflowRun(WorkflowCalls):
         self._loop.fire_timer(event.timer)
 
     def _event_received(self, event: ev.EventReceived) -> None:
-        self._output.waits_changed = True
+        self._output.also().waits_changed = True
         self.waits.received(event)
 
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
@@ -205,7 +205,7 @@ class WorkflowRun(WorkflowCalls):
     def _finish(self, main: "asyncio.Task[Any]", deadline: Callable[[], bool] | None) -> None:
         while self._loop.cancel_left_over(main, deadline=deadline):
             if self._shown is None or not self._shown.conditions.settle(deadline):
-                self.winds_up = self._output.waits_changed = True
+                self.winds_up = self._output.also().waits_changed = True
                 return  # what is left over cleans up and waits for something; its answers come as further inputs
         if main.cancelled():
             error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
@@ -236,7 +236,7 @@ class WorkflowRun(WorkflowCalls):
 
     def _end(self, outcome: Ending) -> None:
         if self.winds_up:
-            self.winds_up, self._output.waits_changed = False, True
+            self.winds_up, self._output.also().waits_changed = False, True
         self._output.outcome = outcome
         self._output.events.append(outcome)
 
@@ -244,23 +244,26 @@ class WorkflowRun(WorkflowCalls):
 
     def child_scheduled(self, command: ev.ChildScheduled, child: ScheduledChild) -> None:
         self._output.events.append(command)
-        self._output.children = with_one_more(self._output.children, child)
+        also = self._output.also()
+        also.children = with_one_more(also.children, child)
 
     def child_asked(self, command: ev.ChildAskedToEnd, child: AskedChild) -> None:
         self._output.events.append(command)
-        self._output.children_asked = with_one_more(self._output.children_asked, child)
+        also = self._output.also()
+        also.children_asked = with_one_more(also.children_asked, child)
 
     # ------------------------------------------------------------ told by the loop
 
     def timer_started(self, number: int, due_at: float) -> None:
         """Rounded up, so that a timer is never early."""
         due_at_ms = math.ceil(round(due_at * MILLISECONDS, 3))
-        self._output.timers_started[number] = due_at_ms
+        self._output.also().timers_started[number] = due_at_ms
         self._output.events.append(ev.TimerStarted(timer=number, due_at_ms=due_at_ms))
 
     def timer_cancelled(self, number: int) -> None:
-        if self._output.timers_started.pop(number, None) is None:
-            self._output.timers_ended = with_one_more(self._output.timers_ended, number)
+        also = self._output.also()
+        if also.timers_started.pop(number, None) is None:
+            also.timers_ended = with_one_more(also.timers_ended, number)
         self._output.events.append(ev.TimerCancelled(timer=number))
 
     def unhandled(self, context: dict[str, Any]) -> None:

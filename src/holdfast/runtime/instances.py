@@ -7,7 +7,6 @@ a turn did counts when it is on disk: only then do activities start, results app
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
 
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import Started
@@ -20,7 +19,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.due import DueTimes
 from holdfast.runtime.inbox import take_in
 from holdfast.runtime.keeping import Ended, Keeper
-from holdfast.runtime.live import LiveInstance, LiveInstances, Message
+from holdfast.runtime.live import NO_NUMBER, LiveInstance, LiveInstances, Message
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.turns import BuiltTurn, build_turn, running_record
 from holdfast.storage.contract import (
@@ -29,7 +28,6 @@ from holdfast.storage.contract import (
     AttemptRecord,
     Completion,
     Failed,
-    Fence,
     InboxRow,
     InstanceNumber,
     InstanceRecord,
@@ -44,9 +42,6 @@ from holdfast.storage.contract import (
 
 logger = logging.getLogger("holdfast")
 workflow_logger = logging.getLogger("holdfast.workflow")
-
-FIRST_FENCE: Final = Fence(1)
-NO_NUMBER: Final = InstanceNumber(0)
 
 
 class InstanceOwner:
@@ -97,16 +92,8 @@ class InstanceOwner:
         """Run the first turn of an instance that is yet to be created; None if its code cannot be run here."""
         if start.workflow not in self._registry.workflows or not self._runs.flows.has(start.workflow, started.flow):
             return None
-        live = LiveInstance(
-            number=NO_NUMBER,
-            instance_id=start.id,
-            workflow=start.workflow,
-            execution=1,
-            fence=FIRST_FENCE,
-            turn=0,
-            stamp_ms=started.time_ms,
-            run=self._runs.new_run(start.id, start.workflow, 1, {}, started.flow),
-        )
+        run = self._runs.new_run(start.id, start.workflow, 1, {}, started.flow)
+        live = LiveInstance.new(start, started.time_ms, run)
         try:
             live.run.apply(started)
         except HoldfastError:
@@ -274,36 +261,44 @@ class InstanceOwner:
             case _:
                 logger.error("a turn of %s had the outcome %r", live.id, outcome)
 
-    def _committed(self, live: LiveInstance, built: BuiltTurn, messages: list[Message]) -> None:  # noqa: PLR0912
-        turn = built.turn
+    def _committed(self, live: LiveInstance, built: BuiltTurn, messages: list[Message]) -> None:
+        turn, eager = built.turn, built.eager
         for line in built.logs:
             workflow_logger.log(line.level, line.message, *line.arguments, extra={"instance": live.id, **line.extra})
         if self._live.get(live.number) is not live:  # let go of while its turn was on its way: the worker stops
-            self._runner.give_back(len(built.eager))
+            self._runner.give_back(len(eager))
             return
         live.busy = False
         if turn.events:
             live.turn += 1
-        for attempt in built.eager:
+        for attempt in eager:
             self._runner.start(running_record(live, attempt))
+        if len(eager) < len(turn.attempts):
+            self._work_is_waiting()
+        if not turn.is_plain and self._was_last(live, turn):
+            return
+        if messages:
+            self._live.move_to_end(live.number)
+        if live.asked and not live.answer_all():
+            self.let_go(live)
+        elif live.queue:
+            self._go_on(live)
+        else:
+            self._rest(live)  # a timer that is due already fires from there
+
+    def _was_last(self, live: LiveInstance, turn: Turn) -> bool:
+        """Do what follows from an unusual turn. Whether the instance is live no longer."""
         if turn.abandoned:
             self._runner.cancel(live.number, live.execution, set(turn.abandoned))
-        if len(built.eager) < len(turn.attempts) or turn.sent or turn.family:
+        if turn.sent or turn.family:
             self._work_is_waiting()
         if turn.close is not None or turn.next is not None:
             self._end(live, turn)
-        elif turn.release:
+            return True
+        if turn.release:
             self.forget(live)
             self._work_is_waiting()
-        else:
-            if messages:
-                self._live.move_to_end(live.number)
-            if live.asked and not live.answer_all():
-                self.let_go(live)
-            elif live.queue:
-                self._go_on(live)
-            else:
-                self._rest(live)  # a timer that is due already fires from there
+        return turn.release
 
     def _end(self, live: LiveInstance, turn: Turn) -> None:
         """The execution has come to its end, durably: the next begins (G4), or whoever waits for the last may know."""

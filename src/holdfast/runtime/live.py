@@ -3,6 +3,7 @@
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -19,10 +20,15 @@ from holdfast.storage.contract import (
     InstanceNumber,
     InstanceRecord,
     PendingExit,
+    Start,
     Store,
     Transition,
 )
 from holdfast.storage.large import REFERENCE, references_in
+
+FIRST_FENCE: Final = Fence(1)
+NO_NUMBER: Final = InstanceNumber(0)
+"""Of an instance that is yet to be created."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -152,6 +158,20 @@ class LiveInstance:
         self.mail: dict[str, deque[Message]] = {}
         """G6: events that nobody waits for, by name. They stay in the inbox, too."""
         self.timers: dict[int, int] = {}
+
+    @classmethod
+    def new(cls, start: Start, now_ms: int, run: AnyRun) -> "LiveInstance":
+        """An instance that is yet to be created."""
+        return cls(
+            number=NO_NUMBER,
+            instance_id=start.id,
+            workflow=start.workflow,
+            execution=1,
+            fence=FIRST_FENCE,
+            turn=0,
+            stamp_ms=now_ms,
+            run=run,
+        )
 
     @classmethod
     def of(cls, record: InstanceRecord, run: AnyRun) -> "LiveInstance":

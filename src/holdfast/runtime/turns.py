@@ -27,7 +27,7 @@ from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.replay.output import Ending, LogLine, Output, ScheduledActivity, SentEvent, with_one_more
+from holdfast.replay.output import Besides, Ending, LogLine, Output, ScheduledActivity, SentEvent, with_one_more
 from holdfast.runtime.children import new_children
 from holdfast.runtime.continuing import next_execution
 from holdfast.runtime.entries import Entry, Raised, Rider
@@ -149,10 +149,12 @@ def build_turn(
     """Put everything one turn did together. `reserve` says whether an activity may start here at once; one that was
     given up in the very turn that called it is never begun.
     """
+    besides = output.besides
+    abandoned = () if besides is None else besides.abandoned
     attempts: list[NewAttempt] = []
     eager: list[NewAttempt] = []
     for scheduled in output.scheduled:
-        starts_here = scheduled.activity not in output.abandoned and reserve(scheduled)
+        starts_here = scheduled.activity not in abandoned and reserve(scheduled)
         attempts.append(new := _new_attempt(scheduled, owner if starts_here else None, now_ms))
         if starts_here:
             eager.append(new)
@@ -177,15 +179,16 @@ def build_turn(
     if output.outcome is not None:
         unusual["close"], unusual["next"] = _ending(live, events, output.outcome, payloads)
         unusual["family"] = live.run.has_family
-    if output.answers is not None:
-        unusual["answers"] = answers_of(output.answers, payloads)
+    if live.turn == 0 and (mailbox := live.run.mailbox) is not None:
+        unusual["mailbox"] = mailbox
+    taken = _add_taken(unusual, messages) if len(completions) < len(messages) else NOTHING_TAKEN
+    if besides is not None or taken.fired:
+        _add_done(unusual, live, besides or Besides(), taken.fired, payloads)
     if payloads:
         unusual["payloads"] = tuple(payloads)
-    taken = _add_taken(unusual, messages) if len(completions) < len(messages) else NOTHING_TAKEN
-    _add_done(unusual, live, output, taken.fired)
     if unusual:
         turn = msgspec.structs.replace(turn, **unusual, is_plain=False)
-    return BuiltTurn(turn, eager, output.logs, taken.riders)
+    return BuiltTurn(turn, eager, () if besides is None else besides.logs, taken.riders)
 
 
 def _add_taken(unusual: Unusual, messages: list[Message]) -> Taken:
@@ -202,28 +205,30 @@ def _add_taken(unusual: Unusual, messages: list[Message]) -> Taken:
     return taken
 
 
-def _add_done(unusual: Unusual, live: LiveInstance, output: Output, fired: Sequence[int]) -> None:
+def _add_done(
+    unusual: Unusual, live: LiveInstance, besides: Besides, fired: Sequence[int], payloads: list[LargePayload]
+) -> None:
     """What the code did besides calling activities, and the timers that ended."""
-    if live.turn == 0 and (mailbox := live.run.mailbox) is not None:
-        unusual["mailbox"] = mailbox
-    if fired or output.timers_ended or output.timers_started:
-        unusual["timers_ended"] = ended = (*output.timers_ended, *fired)
-        unusual["timers_started"] = _change_timers(live, output.timers_started, ended)
-    if output.abandoned:
-        unusual["abandoned"] = tuple(output.abandoned)
-    if output.waits_changed:
+    if besides.answers is not None:
+        unusual["answers"] = answers_of(besides.answers, payloads)
+    if fired or besides.timers_ended or besides.timers_started:
+        unusual["timers_ended"] = ended = (*besides.timers_ended, *fired)
+        unusual["timers_started"] = _change_timers(live, besides.timers_started, ended)
+    if besides.abandoned:
+        unusual["abandoned"] = tuple(besides.abandoned)
+    if besides.waits_changed:
         unusual["waits"] = live.run.waited_for
-    if output.sent:
-        unusual["sent"] = tuple(_messages(live, output.sent))
-    if output.kept is not None:
-        unusual["kept"] = _kept(output.kept)
-    if output.interrupted:
-        unusual["sent"] = (*unusual.get("sent", ()), *_interruptions(live, output.interrupted))
-    if output.children:
-        unusual["children"], unusual["family"] = new_children(live, output.children), True
-    if output.children_asked:
+    if besides.sent:
+        unusual["sent"] = tuple(_messages(live, besides.sent))
+    if besides.kept is not None:
+        unusual["kept"] = _kept(besides.kept)
+    if besides.interrupted:
+        unusual["sent"] = (*unusual.get("sent", ()), *_interruptions(live, besides.interrupted))
+    if besides.children:
+        unusual["children"], unusual["family"] = new_children(live, besides.children), True
+    if besides.children_asked:
         asked = tuple(
-            AskChild(child=asked[0], reason=asked[1], descendants=asked[2]) for asked in output.children_asked
+            AskChild(child=asked[0], reason=asked[1], descendants=asked[2]) for asked in besides.children_asked
         )
         unusual["children_asked"], unusual["family"] = asked, True
 

@@ -60,7 +60,7 @@ class Play:
         self.history += output.events
         for call in output.scheduled:
             self._inputs[call.activity] = msgspec.json.decode(call.input)
-        for child in output.children:
+        for child in () if output.besides is None else output.besides.children:
             self._children[child.child] = msgspec.json.decode(child.call.encoded)
 
     def replayed(self) -> FlowRun:

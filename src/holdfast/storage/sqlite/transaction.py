@@ -57,9 +57,7 @@ class SqliteTransaction:
 
     def create(self, statement: str, *bindings: Any) -> int | None:
         """Insert an instance; the answer is its number, or None if its id is taken."""
-        execute, fetch = self._execute, self._fetch
-        execute(statement, bindings)
-        rows = fetch()
+        rows = self.rows(statement, *bindings)
         return rows[0][0] if rows else None
 
     def rows(self, statement: str, *bindings: Any) -> list[Row]:
