@@ -36,7 +36,17 @@ _encode_name: Final = msgspec.json.Encoder().encode
 class _Parameter:
     """One parameter, with everything that does not change from call to call worked out."""
 
-    __slots__ = ("annotation", "keyword_only", "kind", "label", "name", "positional_only", "required", "what")
+    __slots__ = (
+        "annotation",
+        "keyword_only",
+        "kind",
+        "label",
+        "name",
+        "opening",
+        "positional_only",
+        "required",
+        "what",
+    )
 
     def __init__(self, function_name: str, parameter: inspect.Parameter, annotation: Any) -> None:
         self.name = parameter.name
@@ -46,6 +56,7 @@ class _Parameter:
         self.annotation = annotation
         self.kind = _type_for(annotation, f"{function_name}(): parameter `{self.name}`")
         self.label = _encode_name(self.name) + b":"
+        self.opening = b"{" + self.label
         self.what = f"{function_name}(): argument `{self.name}`"
 
 
@@ -105,7 +116,7 @@ class Signature:
         try:
             if count == 1:  # the most frequent call, worth a line of its own
                 entry = self._positional[0]
-                data = b"{%b%b}" % (entry.label, entry.kind.encode(args[0], entry.what))
+                data = entry.opening + entry.kind.encode(args[0], entry.what) + b"}"
             else:
                 data = b"{%b}" % b",".join(
                     [

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
@@ -28,9 +28,6 @@ from holdfast.replay.running import Watch
 from holdfast.replay.shown import Shown
 from holdfast.replay.streams import Streams
 from holdfast.replay.updates import Updates
-
-if TYPE_CHECKING:
-    from holdfast.replay.futures import WorkflowFuture
 
 MILLISECONDS: Final = 1000
 
@@ -117,7 +114,7 @@ class WorkflowCalls:
         self._seed: int | None = None
         self._length = 0
         self._random: Random | None = None
-        self._waiting: dict[int, tuple[WorkflowFuture, Signature]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Any], Signature]] = {}
         self._next_activity = 0
         self._next_side_effect = 0
         self._next_sent = 0
@@ -145,7 +142,7 @@ class WorkflowCalls:
         loop = self._loop
         loop.check_evicted()
         number = self._schedule(activity, encoded)
-        future = loop.create_future()
+        future = loop.create_own_future()
         self._waiting[number] = (future, signature)
         try:
             return await future

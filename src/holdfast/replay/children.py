@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.core.events import Payload
-    from holdfast.replay.futures import WorkflowFuture
     from holdfast.replay.loop import WorkflowLoop
 
 NOT_WAITED_FOR: Final = "its parent does not wait for it any more"
@@ -107,7 +106,7 @@ class Child:
     def __init__(self, children: "Children", number: int, instance_id: str, call: ChildCall, ties: ChildTies) -> None:
         self._children = children
         self._signature = call.signature
-        self._waiters: list[WorkflowFuture] = []
+        self._waiters: list[asyncio.Future[Any]] = []
         self.number = number
         self.id = instance_id
         self.is_attached = ties.attached
@@ -161,7 +160,7 @@ class Child:
                 waiter.set_result(None)
 
     async def _wait(self) -> None:
-        waiter = self._children.loop.create_future()
+        waiter = self._children.loop.create_own_future()
         self._waiters.append(waiter)
         try:
             await waiter

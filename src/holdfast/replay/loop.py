@@ -183,6 +183,13 @@ class WorkflowLoop(LoopWithoutWorld):
         self._last_number = future.number = self._last_number + 1
         return future
 
+    def create_own_future(self) -> "asyncio.Future[Any]":
+        """Return a future for a wait of our own, which no set of the workflow's ever holds, so that its hash does not
+        matter: one of asyncio's very own, as tasks wait for those quickest. It has a number all the same.
+        """
+        self._last_number += 1
+        return asyncio.Future(loop=self)
+
     def next_number(self) -> int:
         """Take the next creation number, for a future that is made elsewhere (see `compat`)."""
         self._last_number += 1

@@ -3,14 +3,10 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from holdfast.core import events as ev
 from holdfast.core.events import Payload
 from holdfast.replay.loop import WorkflowLoop
-
-if TYPE_CHECKING:
-    from holdfast.replay.futures import WorkflowFuture
 
 Emit = Callable[[ev.Command], None]
 
@@ -24,7 +20,7 @@ class Waits:
         self._loop = loop
         self._emit = emit
         self._next = 0
-        self._waiting: dict[str, deque[tuple[int, WorkflowFuture]]] = {}
+        self._waiting: dict[str, deque[tuple[int, asyncio.Future[Payload]]]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -39,7 +35,7 @@ class Waits:
         """The payload of the next event of this name. Cancelling the wait leaves the event to others."""
         number = self._next
         self._next = number + 1
-        future = self._loop.create_future()
+        future = self._loop.create_own_future()
         self._waiting.setdefault(name, deque()).append((number, future))
         self._emit(ev.EventAwaited(wait=number, name=name))
         try:

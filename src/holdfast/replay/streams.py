@@ -16,7 +16,6 @@ from holdfast.replay.running import loop_here
 
 if TYPE_CHECKING:
     from holdfast.replay.calls import ActivityCode
-    from holdfast.replay.futures import WorkflowFuture
 
 NOT_SCHEDULED: Final = -1
 
@@ -75,9 +74,9 @@ class Streams:
         if self._open.pop(number, None) is not None:
             self._abandon(number)
 
-    def new_future(self) -> "WorkflowFuture":
+    def new_future(self) -> "asyncio.Future[None]":
         """Something to wait for."""
-        return self._loop.create_future()
+        return self._loop.create_own_future()
 
 
 class NewAttempt:
@@ -117,7 +116,7 @@ class ActivityStream(AsyncIterator[Any]):
         self.given = 0
         """How many values have come, taken or not."""
         self._is_over = False
-        self._waiter: WorkflowFuture | None = None
+        self._waiter: asyncio.Future[None] | None = None
 
     # ------------------------------------------------------------ asked by the code
 

@@ -176,7 +176,7 @@ class AttemptRunner:
             signature = activity.signature
             if activity.is_async and running.attempt.expires_at_ms is None and not activity.yields:
                 args, kwargs = signature.decode_arguments(running.attempt.input)
-                value = await activity.fn(*args, **kwargs)
+                value = await (activity.fn(*args, **kwargs) if kwargs else activity.fn(*args))
             else:
                 value = await self._body(activity, running)
             encode = signature.encode_result

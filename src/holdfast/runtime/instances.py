@@ -204,11 +204,7 @@ class InstanceOwner:
         done: list[Message] = []
         self._runs.words.slot[0] = live.number
         try:
-            for at, message in enumerate(messages):
-                live.apply(message, done)
-                if len(messages) > 1 and live.run.is_done:
-                    live.queue.extend(messages[at + 1 :])
-                    break
+            live.apply_all(messages, done)
         except Exception as error:  # noqa: BLE001 - an engine reason parks the instance (G12)
             live.queue.extendleft(reversed(messages))
             self._block(live, error)

@@ -243,6 +243,15 @@ class LiveInstance:
             return message
         return msgspec.structs.replace(message, event=msgspec.structs.replace(event, time_ms=time_ms))
 
+    def apply_all(self, messages: list[Message], done: list[Message]) -> None:
+        """Apply messages until the code has come to its end; what is left over stays in the queue."""
+        self.apply(messages[0], done)
+        for at in range(1, len(messages)):
+            if self.run.is_done:
+                self.queue.extend(messages[at:])
+                return
+            self.apply(messages[at], done)
+
     def apply(self, message: Message, done: list[Message]) -> None:
         """Apply a message, and then every kept event for which somebody waits by now (G6)."""
         run, event = self.run, message.event

@@ -38,6 +38,7 @@ from holdfast.storage.contract import (
     AttemptKey,
     AttemptRecord,
     Close,
+    Completion,
     Deliver,
     InstanceId,
     KeptValue,
@@ -160,7 +161,7 @@ def build_turn(
             eager.append(new)
     payloads: list[LargePayload] = []
     events, encoded = _encoded(output.events, payloads)
-    completions = tuple([message.completion for message in messages if message.completion is not None])
+    completions = _completions(messages)
     turn = Turn(
         number=live.number,
         execution=live.execution,
@@ -189,6 +190,13 @@ def build_turn(
     if unusual:
         turn = msgspec.structs.replace(turn, **unusual, is_plain=False)
     return BuiltTurn(turn, eager, () if besides is None else besides.logs, taken.riders)
+
+
+def _completions(messages: list[Message]) -> tuple[Completion, ...]:
+    if len(messages) == 1:  # so it is most of the time
+        only = messages[0].completion
+        return () if only is None else (only,)
+    return tuple([message.completion for message in messages if message.completion is not None])
 
 
 def _add_taken(unusual: Unusual, messages: list[Message]) -> Taken:

@@ -74,7 +74,7 @@ def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[O
     alive: dict[WorkerKey, bool] = {}
     outcomes: list[Outcome] = []
     for member in members:
-        actor = actor_of(member)
+        actor = member.owner if type(member) is Turn else actor_of(member)  # most are turns
         if actor is not None and actor not in alive:
             alive[actor] = is_active(transaction, actor)
         if actor is not None and not alive[actor]:
@@ -114,8 +114,10 @@ def _changed(count: int) -> Outcome:
 
 def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
     """Completions first, then the instance's guard, then what the turn did. A rejected turn keeps its completions."""
-    close = attempts.close_by_completion
-    stale = [one for one in turn.completions if not close(transaction, one, one.applied_ledger)]
+    stale: list[Completion] = []
+    for one in turn.completions:
+        if not attempts.close_by_completion(transaction, one, one.applied_ledger):
+            stale.append(one)  # noqa: PERF401 - nearly never there
     entered = not turn.entries or enter_with_turn(transaction, turn.entries)
     if not stale and entered and _advance(transaction, turn):
         for left in turn.yields:
