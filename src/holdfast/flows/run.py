@@ -127,14 +127,16 @@ class FlowRun(RunFace):
         while not self.is_done:
             if self._starting:
                 self._start(self._starting.popleft())
+            elif not self._cycles:
+                break
             elif rounds < MOST_ROUNDS_AT_ONCE and self._go_round():
                 rounds += 1
-            elif rounds < MOST_ROUNDS_AT_ONCE or not self._cycles:
+            elif rounds < MOST_ROUNDS_AT_ONCE:
                 break
             else:  # G12: a turn is bounded
                 self._run_away(min(self._cycles))
         self._note_progress()
-        if not self.is_done and self.progress.is_complete:
+        if not self.is_done and not self.progress.open:
             self._complete()
 
     def _start(self, node: str) -> None:
@@ -196,7 +198,7 @@ class FlowRun(RunFace):
                 changes = msgspec.structs.replace(changes, unclear=unclear)
                 self.book.note(changes)
             self.output.events.append(changes)
-            self.output.key = self.progress.key
+            self.output.key = self.progress.write_key()
 
     def holds(self, edge: Edge) -> bool:
         """Evaluate the condition of an edge. One that cannot be evaluated lets its node start, and fail."""

@@ -13,7 +13,7 @@ _OF_ONE: Final = {
 
 
 class Edges:
-    """The edges of one flow. Whether a join is satisfied is known without a look at them."""
+    """The edges of one flow. Whether a join of several is satisfied is known without a look at them."""
 
     __slots__ = ("_edges", "_failed", "_graph", "_taken", "_undecided", "settled", "states")
 
@@ -34,6 +34,10 @@ class Edges:
         self.states[at] = state
         self.settled.append(at)
         target = self._edges[at].target
+        if self._graph.indegrees[target] > 1:
+            self._count(target, before, state)
+
+    def _count(self, target: str, before: EdgeState, state: EdgeState) -> None:
         self._undecided[target] += (state is _UNDECIDED) - (before is _UNDECIDED)
         if state is _TAKEN or before is _TAKEN:
             self._taken[target] = self._taken.get(target, 0) + (1 if state is _TAKEN else -1)

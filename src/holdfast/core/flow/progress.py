@@ -67,12 +67,12 @@ class Progress:
         "_changed",
         "_digits",
         "_edges",
-        "_open",
         "_padding",
         "_positions",
         "failures",
         "graph",
         "lasting",
+        "open",
         "roster",
         "rounds",
     )
@@ -82,7 +82,8 @@ class Progress:
         self.roster = roster = Roster.of(graph.joins) if roster is None else roster
         self._positions = roster.positions
         self._padding = roster.padding
-        self._open = count = len(roster.activities)
+        self.open = count = len(roster.activities)
+        """How many activities are pending, started or paused."""
         self._digits = bytearray(_PENDING_BYTE * count)
         self._edges = Edges(graph)
         self._changed: dict[str, str] = {}
@@ -96,6 +97,10 @@ class Progress:
     @property
     def key(self) -> str:
         """The collation key, with its padding (K1)."""
+        return self.write_key()
+
+    def write_key(self) -> str:
+        """The same for every turn: Python calls a method faster than it reads a property."""
         return self._digits.decode("ascii") + self._padding
 
     def digit(self, activity: str) -> Digit:
@@ -109,12 +114,12 @@ class Progress:
     @property
     def is_complete(self) -> bool:
         """K5: nothing is pending, started or paused."""
-        return not self._open
+        return not self.open
 
     @property
     def outcome(self) -> FlowOutcome:
         """K5: complete when no digit is 9, 8 or 5; an error if a failure was not caught."""
-        if self._open:
+        if self.open:
             return FlowOutcome.ACTIVE
         errored = _CODE[Digit.ERRORED]
         positions = self._positions
@@ -279,7 +284,7 @@ class Progress:
 
     def _set(self, activity: str, code: int) -> None:
         at = self._positions[activity]
-        self._open += (code in _OPEN) - (self._digits[at] in _OPEN)
+        self.open += (code in _OPEN) - (self._digits[at] in _OPEN)
         self._digits[at] = code
         self._changed[activity] = chr(code)
 
