@@ -7,7 +7,7 @@ have none yet; ``replay`` replays all and fails on the first difference.
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import holdfast as hf
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import decode_events
 from holdfast.replay.calls import Identity
+from holdfast.replay.guard import Unguarded
 from holdfast.replay.run import WorkflowRun
 from holdfast.storage.contract import InstanceId
 
@@ -257,7 +258,7 @@ def replay() -> list[str]:
     names: list[str] = []
     for source in sorted(RECORDED.glob("*.jsonl")):
         events = [event for line in source.read_bytes().splitlines() for event in decode_events(line)]
-        run = WorkflowRun(registry.workflow(source.stem), Identity("it", source.stem, 1), registry.resolve, nullcontext)
+        run = WorkflowRun(registry.workflow(source.stem), Identity("it", source.stem, 1), registry.resolve, Unguarded)
         run.replay(events)
         run.evict()
         names.append(source.stem)

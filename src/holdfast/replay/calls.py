@@ -5,7 +5,6 @@ A run of workflow code (`run.WorkflowRun`) is one of these; it also applies the 
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
@@ -19,6 +18,7 @@ from holdfast.core.options import ActivityOptions
 from holdfast.payloads.signature import Signature
 from holdfast.replay.continuing import continue_as_new
 from holdfast.replay.evicted import Evicted
+from holdfast.replay.guard import Guarded
 from holdfast.replay.handlers import Handlers
 from holdfast.replay.loop import WorkflowLoop
 from holdfast.replay.mailbox import Waits
@@ -101,7 +101,7 @@ class WorkflowCalls:
     )
 
     _loop: WorkflowLoop
-    _guarded: Callable[[], AbstractContextManager[Any]]
+    _guarded: Callable[[], Guarded]
     _watch: Watch
 
     def __init__(self, code: WorkflowCode, identity: Identity, payloads: dict[str, bytes] | None) -> None:
@@ -269,12 +269,14 @@ class WorkflowCalls:
         self._loop.check_evicted()
         before, self._output = self._output, Output()
         loop = ReadOnlyLoop(what, self)
+        turn = self._guarded()
+        turn.begin()
         try:
-            with self._guarded():
-                value = loop.run(self._watch, work)
+            value = loop.run(self._watch, work)
             besides = self._output.besides
             return value, () if besides is None else besides.logs
         finally:
+            turn.end()
             output, self._output = self._output, before
             self.is_spoiled |= not is_untouched(self._loop, output)
             if self.is_spoiled:

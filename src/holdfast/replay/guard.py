@@ -17,8 +17,8 @@ code that catches the error get past it. A finding that the workflow caught is s
 import sys
 from collections.abc import Callable, Iterable
 from threading import get_ident
-from types import FrameType, TracebackType
-from typing import Any, Final, Self
+from types import FrameType
+from typing import Any, Final, Protocol, Self
 
 from holdfast.errors import ForbiddenInWorkflow
 from holdfast.replay import guard_rules as rules
@@ -83,6 +83,41 @@ class Guard:
         return user or installed
 
 
+class Guarded(Protocol):
+    """A turn that is guarded, or one that is not."""
+
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
+
+
+class Unguarded:
+    """A turn that nobody guards."""
+
+    def begin(self) -> None:
+        """Nothing changes."""
+
+    def end(self) -> None:
+        """Nothing changes."""
+
+
+class Sample:
+    """The turns of one workflow: the first ones are strict."""
+
+    __slots__ = ("_guard", "_relaxed", "_strict_turns")
+
+    def __init__(self, guard: Guard, strict_turns: int) -> None:
+        self._guard = guard
+        self._relaxed = guard.turn()
+        self._strict_turns = strict_turns
+
+    def turn(self) -> "Turn":
+        """The next one."""
+        if self._strict_turns == 0:
+            return self._relaxed
+        self._strict_turns -= 1
+        return self._guard.turn(strict=True)
+
+
 class Turn:
     """One guarded turn. `findings` has every mistake that was found, also those the workflow caught."""
 
@@ -96,7 +131,8 @@ class Turn:
         self._previous_profile: Any = None
         self.findings: list[ForbiddenInWorkflow] = []
 
-    def __enter__(self) -> Self:
+    def begin(self) -> None:
+        """Guard this thread from here on."""
         thread = self._thread = get_ident()
         self._outer = _turns.get(thread)
         _turns[thread] = self
@@ -106,14 +142,9 @@ class Turn:
             self._previous_profile = previous = sys.getprofile()
             if previous is None or callable(previous):
                 sys.setprofile(self._make_profile())
-        return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def end(self) -> None:
+        """Guard it no longer."""
         if self._strict:
             previous, self._previous_profile = self._previous_profile, None
             if previous is None or callable(previous):  # else it is that of a profiler in C, and still there
@@ -122,6 +153,13 @@ class Turn:
             del _turns[self._thread]
         else:
             _turns[self._thread] = self._outer
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def raise_first_finding(self) -> None:
         """Raise the first mistake of the turn, which the workflow may have caught and gone on from."""

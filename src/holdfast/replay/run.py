@@ -11,7 +11,6 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +22,7 @@ from holdfast.payloads.failures import Failure, Resolver, failure_of, to_excepti
 from holdfast.replay.calls import MILLISECONDS, Identity, WorkflowCalls, WorkflowCode
 from holdfast.replay.children import Above, AskedChild, Children, ScheduledChild
 from holdfast.replay.continuing import asked_to_continue
+from holdfast.replay.guard import Guarded
 from holdfast.replay.loop import WorkflowLoop
 from holdfast.replay.matching import ended_before_it_ran, is_same, mismatch
 from holdfast.replay.output import Ending, Output, with_one_more
@@ -35,7 +35,7 @@ _decode_failure: Final = msgspec.json.Decoder(Failure)
 
 
 class WorkflowRun(WorkflowCalls):
-    """The code of one execution, with its loop. `guarded` makes a context manager that finds mistakes in it."""
+    """The code of one execution, with its loop. `guarded` gives what finds mistakes in a turn."""
 
     __slots__ = ("_cancel_reason", "_children", "_is_overdue", "_new_deadline", "_resolve", "version")
 
@@ -44,7 +44,7 @@ class WorkflowRun(WorkflowCalls):
         code: WorkflowCode,
         identity: Identity,
         resolve: Resolver,
-        guarded: Callable[[], AbstractContextManager[Any]],
+        guarded: Callable[[], Guarded],
         payloads: dict[str, bytes] | None = None,
         *,
         new_deadline: Callable[[], Callable[[], bool]] | None = None,
@@ -146,13 +146,17 @@ class WorkflowRun(WorkflowCalls):
         self._loop.advance_to(event.time_ms / MILLISECONDS)
         _HOW[type(event)](self, event)
         guarded, new_deadline = self._guarded, self._new_deadline
-        with guarded():
+        turn = guarded()
+        turn.begin()
+        try:
             deadline = None if new_deadline is None else new_deadline()
             self._loop.run_until_idle(deadline=deadline)
             if self._shown is not None:
                 self._shown.conditions.settle(deadline)
             if self._main is not None and self._main.done():
                 self._finish(self._main, deadline)
+        finally:
+            turn.end()
 
     def _started(self, started: ev.Started) -> None:
         self._seed, self.version = started.seed, started.version

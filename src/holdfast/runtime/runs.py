@@ -1,16 +1,14 @@
 """Makes the runs of workflow code, and watches the first turns of every workflow more closely."""
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import decode_events
 from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
 from holdfast.errors import StoreError, WorkflowBlocked
 from holdfast.replay.calls import Identity
-from holdfast.replay.guard import Guard
+from holdfast.replay.guard import Guard, Guarded, Sample
 from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.flow_runs import AnyRun, FlowRuns
 from holdfast.runtime.last_words import NOBODY, LastWords
@@ -34,11 +32,10 @@ class RunMaker:
         self._elapsed_ms = surroundings.providers.elapsed_ms
         self._limit_ms = limit_ms = surroundings.turn_limit_ms
         self._guard = Guard()
-        self._relaxed = self._guard.turn()
         self._watchdog: Watchdog | None = None
         if surroundings.watch_turns:
             self._watchdog = Watchdog(limit_ms, guilty=self._guard.guilty_frame, stuck=self._stuck)
-        self._watched: dict[str, int] = {}
+        self._samples: dict[str, Callable[[], Guarded]] = {}
         self.flows = FlowRuns(registry)
 
     def new_run(
@@ -53,7 +50,7 @@ class RunMaker:
             code,
             identity,
             self._registry.resolve,
-            partial(self._guarded, workflow),
+            self._samples.get(workflow) or self._new_sample(workflow),
             payloads,
             new_deadline=self._new_deadline if self._watchdog is None else None,
             watch=watch,
@@ -101,9 +98,6 @@ class RunMaker:
         ends_at_ms = self._elapsed_ms() + self._limit_ms
         return lambda: self._elapsed_ms() > ends_at_ms
 
-    def _guarded(self, workflow: str) -> AbstractContextManager[Any]:
-        watched = self._watched.get(workflow, 0)
-        if watched >= STRICT_TURNS:
-            return self._relaxed
-        self._watched[workflow] = watched + 1
-        return self._guard.turn(strict=True)
+    def _new_sample(self, workflow: str) -> Callable[[], Guarded]:
+        sample = self._samples[workflow] = Sample(self._guard, STRICT_TURNS).turn
+        return sample

@@ -25,6 +25,7 @@ from types import FrameType
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 from holdfast.errors import TurnTooLong
+from holdfast.replay.running import Watch as AnyWatch
 
 logger = logging.getLogger("holdfast")
 
@@ -68,7 +69,7 @@ class Watch:
         self._dog = dog
         self._workflow = workflow
 
-    def __call__(self, work: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
+    def run(self, work: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
         """Do `work`; raises `TurnTooLong`, and nothing of the watchdog's own, if it had to be interrupted."""
         dog = self._dog
         try:
@@ -112,21 +113,21 @@ class Watchdog:
         self._thread: threading.Thread | None = None
         self._bell = threading.Event()
         self._is_stopped = False
-        self._watches: dict[str, Watch] = {}
+        self._watches: dict[str, AnyWatch] = {}
         self.slices = 0
         self.running = NOTHING
         self.is_asleep = False
         self.alarm = QUIET
         self.where = ""
 
-    def watch(self, workflow: str) -> Watch:
+    def watch(self, workflow: str) -> AnyWatch:
         """What runs the slices of a workflow. The first call starts the thread."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._look_after, name="holdfast-watchdog", daemon=True)
             self._thread.start()
         watch = self._watches.get(workflow)
         if watch is None:
-            watch = self._watches[workflow] = Watch(self, workflow)
+            watch = self._watches[workflow] = Watch(self, workflow).run  # a method: an object is called more slowly
         return watch
 
     def stop(self) -> None:

@@ -1,7 +1,6 @@
 """Replays exported histories with today's code: does it still take the steps that were recorded (G12)?"""
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -13,6 +12,7 @@ from holdfast.core.events import HistoryEvent, Started
 from holdfast.core.flow.reading import FlowReading, version_of
 from holdfast.errors import HistoryMismatch, HoldfastError, UsageError
 from holdfast.replay.calls import Identity
+from holdfast.replay.guard import Unguarded
 from holdfast.replay.run import WorkflowRun
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Replayer:
         if workflow.is_flow:
             _read_flow(cast("FlowWorkflow", workflow), events, where)
             return
-        run = WorkflowRun(workflow, identity, self._registry.resolve, nullcontext)
+        run = WorkflowRun(workflow, identity, self._registry.resolve, Unguarded)
         try:
             run.replay(events)
         except HistoryMismatch as error:

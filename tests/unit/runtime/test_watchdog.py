@@ -139,7 +139,7 @@ def _restless() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
 def test_nothing_is_raised_outside_of_a_slice() -> None:
     """Short slices, and a thread that strikes them without pause: only `TurnTooLong` comes out, at the very end."""
     dog = Watchdog(1, guilty=lambda frame: frame, stuck=never)
-    watch = Watch(dog, "racing")
+    watch = Watch(dog, "racing").run
     is_over = False
     strikes = interrupted = finished = 0
 
