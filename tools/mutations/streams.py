@@ -9,7 +9,6 @@ PATHS: Final = "tests/scenarios/test_stream_paths.py"
 DIGITS: Final = "tests/unit/core/test_streams.py"
 STATE: Final = "tests/scenarios/test_state.py"
 LIVE_UNIT: Final = "tests/unit/runtime/test_live.py"
-CONTINUED: Final = "tests/scenarios/test_continue_as_new.py"
 AUDIT: Final = "tests/scenarios/test_verify_streams.py"
 
 KEPT_AND_STREAMED: Final = (

@@ -24,7 +24,7 @@ Definition = TypeVar("Definition", Workflow[..., Any], Activity[..., Any])
 class Registry:
     """What was given by ``modules=``, ``workflows=``, ``activities=`` and ``flows=``, by name."""
 
-    __slots__ = ("__dict__", "_errors", "_modules", "activities", "signatures", "workflows")
+    __slots__ = ("__dict__", "__weakref__", "_errors", "_modules", "activities", "signatures", "workflows")
 
     def __init__(
         self,

@@ -185,7 +185,8 @@ class WorkflowLoop(LoopWithoutWorld):
 
     def create_own_future(self) -> "asyncio.Future[Any]":
         """Return a future for a wait of our own, which no set of the workflow's ever holds, so that its hash does not
-        matter: one of asyncio's very own, as tasks wait for those quickest. It has a number all the same.
+        matter: one of asyncio's very own, as tasks wait for those quickest. It uses a number up, because the numbers
+        of those after it, and with them the order of sets, must be what they were when a history was recorded.
         """
         self._last_number += 1
         return asyncio.Future(loop=self)

@@ -177,7 +177,7 @@ class WorkflowRun(WorkflowCalls):
             try:
                 future.set_result(signature.decode_result(self._data(result) if result.reference else result.data))
             except asyncio.InvalidStateError:
-                pass  # it was cancelled in this very turn
+                pass  # a wait that was cancelled takes no answer
             except PayloadError as error:
                 if not future.done():
                     future.set_exception(error)

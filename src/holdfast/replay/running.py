@@ -7,6 +7,7 @@ task. Up to 3.13 the current task is kept per loop, so the outer one is out of s
 """
 
 import asyncio
+import os
 import sys
 from asyncio import _get_running_loop, _set_running_loop, tasks
 from collections.abc import AsyncGenerator, Callable
@@ -27,13 +28,30 @@ CURRENT_TASK_IS_PER_THREAD: Final = sys.version_info >= (3, 14)
 _here: dict[int, asyncio.AbstractEventLoop] = {}
 """The loop that took the place of another, on each thread where one did."""
 
-_outside: dict[int, asyncio.AbstractEventLoop | None] = {}
+_outside: dict[int, asyncio.AbstractEventLoop] = {}
 """The loop whose place is taken by one after the other, and whose hooks are ours meanwhile; see `OneAfterTheOther`."""
 
 
+def _forked() -> None:
+    """In the child of a fork none of these loops runs, and a thread may have the number of one that is gone."""
+    _here.clear()
+    _outside.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def loop_here() -> asyncio.AbstractEventLoop | None:
-    """The loop that has taken the place of another on this thread. asyncio would make a system call to answer that."""
-    return _here.get(get_ident())
+    """The loop that has taken the place of another on this thread.
+
+    asyncio makes a system call to answer that. It is asked where the answer could be left over from a turn that was
+    interrupted at the worst moment, as by a second Ctrl-C: never while turns are taken one after the other.
+    """
+    thread = get_ident()
+    loop = _here.get(thread)
+    if loop is None or thread in _outside:
+        return loop
+    return loop if _get_running_loop() is loop else None
 
 
 class Watch(Protocol):
@@ -70,27 +88,30 @@ task, and the hooks of async generators if they were not ours."""
 def take_place(loop: asyncio.AbstractEventLoop) -> Outer:
     """Make `loop`, which is a `Holder` of its generators, the running loop. The answer is for `give_place_back`."""
     thread = get_ident()
-    here = _here.get(thread)
-    is_known = here is None and thread in _outside
-    outer_loop = _outside[thread] if is_known else _get_running_loop()
+    here, hooks = _here.get(thread), None
+    outer_loop = None if here is not None else _outside.get(thread)
+    if outer_loop is None or not outer_loop.is_running():
+        outer_loop, hooks = _get_running_loop(), _set_hooks()
+        if here is not outer_loop:
+            here = None  # there was none, or it is left over
     outer_task = _swap_current_task(outer_loop, None) if CURRENT_TASK_IS_PER_THREAD else None
     _set_running_loop(loop)
     _here[thread] = loop
-    return thread, here, outer_loop, outer_task, None if is_known else _set_hooks()
+    return thread, here, outer_loop, outer_task, hooks
 
 
 def give_place_back(outer: Outer) -> None:
     """Restore what was there."""
     thread, here, outer_loop, outer_task, outer_hooks = outer
+    if here is None:
+        _here.pop(thread, None)
+    else:
+        _here[thread] = here
     if outer_hooks is not None:
         sys.set_asyncgen_hooks(*outer_hooks)
     _set_running_loop(outer_loop)
     if CURRENT_TASK_IS_PER_THREAD:
         _swap_current_task(outer_loop, outer_task)
-    if here is None:
-        del _here[thread]
-    else:
-        _here[thread] = here
 
 
 class OneAfterTheOther:
@@ -100,20 +121,19 @@ class OneAfterTheOther:
     without a pause and begins no async generator of its own between the loops.
     """
 
-    __slots__ = ("_hooks", "_is_inner", "_thread")
+    __slots__ = ("_hooks", "_thread")
 
     def __enter__(self) -> None:
         self._thread = get_ident()
-        self._is_inner = self._thread in _outside
         self._hooks = _set_hooks()
-        if not self._is_inner:
-            _outside[self._thread] = _get_running_loop()
+        outer_loop = _get_running_loop()
+        if outer_loop is not None and self._thread not in _here:
+            _outside[self._thread] = outer_loop
 
     def __exit__(self, *_: object) -> None:
+        _outside.pop(self._thread, None)
         if self._hooks is not None:
             sys.set_asyncgen_hooks(*self._hooks)
-        if not self._is_inner:
-            del _outside[self._thread]
 
 
 def _set_hooks() -> "Hooks | None":

@@ -64,7 +64,7 @@ class InstanceOwner:
         self._registry, self._store, self._runs = registry, store, runs
         self._committer, self._runner, self._key = committer, runner, key
         self._reserve, self._ended, self._work_is_waiting = reserve, ended, work_is_waiting
-        self._now_ms, self._told = store.now_ms, self._decided  # looked up once: both are used in every turn
+        self._now_ms, self._told = store.now_ms, self._decided  # methods, looked up once for all turns
         self._live, self._size = LiveInstances(cache_size), cache_size
         self._keeper = Keeper(committer, key, registry, ended=ended, work_is_waiting=work_is_waiting)
         self._due = DueTimes(store.now_ms, self._timer_due)
@@ -271,7 +271,7 @@ class InstanceOwner:
             self._runner.start(running_record(live, attempt))
         if len(eager) < len(turn.attempts):
             self._work_is_waiting()
-        if not turn.is_plain and self._was_last(live, turn):
+        if not turn.is_plain and self._follow_up(live, turn):
             return
         if messages:
             self._live.move_to_end(live.number)
@@ -282,7 +282,7 @@ class InstanceOwner:
         else:
             self._rest(live)  # a timer that is due already fires from there
 
-    def _was_last(self, live: LiveInstance, turn: Turn) -> bool:
+    def _follow_up(self, live: LiveInstance, turn: Turn) -> bool:
         """Do what follows from an unusual turn. Whether the instance is live no longer."""
         if turn.abandoned:
             self._runner.cancel(live.number, live.execution, set(turn.abandoned))

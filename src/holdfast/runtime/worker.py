@@ -161,7 +161,7 @@ class Worker:
 
     @property
     def key(self) -> WorkerKey:
-        """The same for who needs it once."""
+        """`key_now`, for where it is needed once."""
         return self.key_now()
 
     # ------------------------------------------------------------ life

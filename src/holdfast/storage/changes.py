@@ -161,7 +161,8 @@ class Turn(Record, frozen=True):
     key: str | None = None
     """Of a flow: its collation key after this turn (K2)."""
     is_plain: bool = False
-    """It has a history, answers of activities and new attempts, and nothing else: most turns do."""
+    """It has a history, a key, answers of activities and new attempts, and nothing besides: the store then does not
+    look at the rest."""
     family: bool = False
     """It starts children or asks them to end, or it ends an execution that has a parent or has started children."""
 

@@ -53,6 +53,7 @@ def test_G11_a_turn_is_called_plain_if_it_has_nothing_unusual(
             await engine.run(workflow, id="it")
 
     together(scenario())
+    assert written
     for turn in written:
         has_more = any(getattr(turn, name) != DEFAULTS[name] for name in Unusual.__annotations__)
         assert turn.is_plain is not (has_more or turn.release)

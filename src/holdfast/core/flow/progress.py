@@ -100,7 +100,7 @@ class Progress:
         return self.write_key()
 
     def write_key(self) -> str:
-        """The same for every turn: Python calls a method faster than it reads a property."""
+        """`key`, for where every turn passes: Python calls a method faster than it reads a property."""
         return self._digits.decode("ascii") + self._padding
 
     def digit(self, activity: str) -> Digit:

@@ -63,10 +63,10 @@ class Numbers:
 
 def is_likely(members: Sequence[Member]) -> bool:
     """Whether a group is of the kind that nearly always goes as expected, and ends no instance but its own."""
-    return all(_is_plain(member) for member in members)
+    return all(_is_likely(member) for member in members)
 
 
-def _is_plain(member: Member) -> bool:
+def _is_likely(member: Member) -> bool:
     match member:
         case Turn():
             return not member.family

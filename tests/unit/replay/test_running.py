@@ -1,0 +1,136 @@
+"""Which loop runs on a thread, known without asking the system: also after interrupts and forks, and one in another."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.replay.driver import RecordingHost
+
+from holdfast.replay import running
+from holdfast.replay.compat import running_workflow_loop
+from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.running import OneAfterTheOther, give_place_back, loop_here, run_in_place, take_place
+
+
+def new_loop() -> WorkflowLoop:
+    return WorkflowLoop(RecordingHost())
+
+
+def run_outside(work: Callable[[], None]) -> None:
+    """Inside of another loop, as a worker runs turns."""
+
+    async def outer() -> None:
+        work()
+
+    asyncio.run(outer())
+
+
+async def gather_works() -> bool:
+    async def number(value: int) -> int:
+        return value
+
+    return list(await asyncio.gather(number(1), number(2))) == [1, 2]
+
+
+def interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("in_series", [False, True])
+def test_the_loop_that_has_the_place_is_here_and_the_outer_one_is_not(in_series: bool) -> None:
+    inner, innermost = new_loop(), new_loop()
+
+    def look() -> None:
+        assert loop_here() is inner
+        assert running_workflow_loop() is inner
+        assert run_in_place(innermost, loop_here) is innermost
+        assert loop_here() is inner is asyncio.get_running_loop()
+
+    def work() -> None:
+        outer = asyncio.get_running_loop()
+        assert loop_here() is None
+        if in_series:
+            with OneAfterTheOther():
+                run_in_place(inner, look)
+                assert asyncio.get_running_loop() is outer
+                run_in_place(inner, look)
+        else:
+            run_in_place(inner, look)
+        assert loop_here() is None
+        assert asyncio.get_running_loop() is outer
+
+    run_outside(work)
+    assert not running._here
+    assert not running._outside
+
+
+def test_without_an_outer_loop_the_place_is_empty_again() -> None:
+    with OneAfterTheOther():
+        assert run_in_place(new_loop(), loop_here) is not None
+        assert loop_here() is None
+        assert asyncio._get_running_loop() is None
+
+
+def test_a_place_that_was_not_given_back_is_nobodys_and_is_forgotten_with_the_next() -> None:
+    left_over = new_loop()
+
+    def work() -> None:
+        take_place(left_over)  # and the interrupt came before it was given back
+
+    run_outside(work)
+    assert running._here, "or this test is about nothing"
+    assert loop_here() is None
+    assert asyncio.run(gather_works())
+    run_outside(lambda: run_in_place(new_loop(), lambda: None))
+    assert not running._here
+
+
+def test_an_interrupt_while_the_place_is_given_back_leaves_no_loop_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work() -> None:
+        outer = take_place(new_loop())
+        monkeypatch.setattr(running, "_set_running_loop", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            give_place_back(outer)
+        monkeypatch.undo()
+
+    run_outside(work)
+    assert not running._here
+    assert asyncio.run(gather_works())
+
+
+def test_a_series_that_was_not_ended_is_not_trusted_by_the_next_loop() -> None:
+    run_outside(lambda: OneAfterTheOther().__enter__())  # and the interrupt came before its end
+    assert running._outside, "or this test is about nothing"
+
+    def work() -> None:
+        outer = asyncio.get_running_loop()
+        run_in_place(new_loop(), lambda: None)
+        assert asyncio.get_running_loop() is outer
+        with OneAfterTheOther():
+            run_in_place(new_loop(), lambda: None)
+            assert asyncio.get_running_loop() is outer
+
+    run_outside(work)
+    assert not running._outside
+    assert asyncio.run(gather_works())
+
+
+def test_W5_in_the_child_of_a_fork_no_loop_has_the_place() -> None:
+    children: list[int] = []
+
+    def fork() -> None:
+        assert loop_here() is not None
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if loop_here() is None and not running._outside else 1)
+        children.append(child)
+        assert loop_here() is not None
+
+    def work() -> None:
+        with OneAfterTheOther():
+            run_in_place(new_loop(), fork)
+
+    run_outside(work)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0]
