@@ -92,7 +92,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--workload", action="append", help="only this one; may be given several times")
-    parser.add_argument("--rounds", type=int, default=7, help="at most so many rounds of each (default 7)")
+    parser.add_argument("--rounds", type=int, default=13, help="at most so many rounds of each (default 13)")
     parser.add_argument("--scale", type=float, default=1.0, help="the size of the workloads (default 1.0)")
     parser.add_argument("--out", default="build/bench", help="where the figures and the plot go")
     parser.add_argument("--sample", choices=MEASURES, help=argparse.SUPPRESS)

@@ -79,7 +79,7 @@ BENCHES: Final = (
     Bench(
         "B1",
         ("B1", "B1 bare", "B1 bare batched", "DISK"),
-        7,
+        13,
         (
             Target(
                 "steps/s of the bare limit", "x", ratio(("B1", "steps_per_s"), ("B1 bare", "steps_per_s")), 0.35, True
@@ -133,7 +133,7 @@ BENCHES: Final = (
     Bench(
         "B5",
         ("B5", "B5 bare", "B5 bare stored first"),
-        7,
+        11,
         (
             Target(
                 "events/s of the bare limit",
@@ -163,7 +163,7 @@ BENCHES: Final = (
     Bench(
         "TOKENS",
         ("TOKENS", "TOKENS bare"),
-        5,
+        9,
         (
             Target(
                 "tokens/s of the bare limit",
@@ -180,7 +180,7 @@ BENCHES: Final = (
     Bench(
         "GRAPH",
         ("GRAPH", "GRAPH code"),
-        7,
+        11,
         (
             Target(
                 "steps/s of the same in code",
