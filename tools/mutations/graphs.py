@@ -17,6 +17,14 @@ VERIFIED: Final = "tests/scenarios/test_verify_flows.py"
 
 GRAPHS: Final = (
     in_python(
+        "the edges of a join of two are not counted",
+        "K3",
+        "core/flow/edges",
+        "self._graph.indegrees[target] > 1",
+        "self._graph.indegrees[target] > 2",
+        SETTLE,
+    ),
+    in_python(
         "an all join runs although a parent failed",
         "K3",
         "core/flow/outcomes",

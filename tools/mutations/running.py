@@ -22,7 +22,49 @@ from tools.mutations.mutant import (
     in_python,
 )
 
+PLACES: Final = "tests/unit/replay/test_running.py"
+
 RUNTIME: Final = (
+    in_python(
+        "what a turn did besides is not written",
+        "G11",
+        "runtime/turns",
+        "**unusual, is_plain=False",
+        "**unusual, is_plain=True",
+        TIMERS,
+    ),
+    in_python(
+        "what follows from an unusual turn does not",
+        "G4",
+        "runtime/instances",
+        "if not turn.is_plain and self._follow_up(live, turn):",
+        "if turn.close is not None and self._follow_up(live, turn):",
+        "tests/scenarios/test_continue_as_new.py",
+    ),
+    in_python(
+        "the child of a fork thinks that a turn runs in it",
+        "W5",
+        "replay/running",
+        "os.register_at_fork(after_in_child=_forked)",
+        "_forked()",
+        PLACES,
+    ),
+    in_python(
+        "a loop that was interrupted is still said to run",
+        "G12",
+        "replay/running",
+        "    return loop if _get_running_loop() is loop else None",
+        "    return loop",
+        PLACES,
+    ),
+    in_python(
+        "a series that was interrupted is trusted by the next turn",
+        "G12",
+        "replay/running",
+        "if outer_loop is None or not outer_loop.is_running():",
+        "if outer_loop is None:",
+        PLACES,
+    ),
     in_python(
         "a turn is told before it is committed",
         "G11",
