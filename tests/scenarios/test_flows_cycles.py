@@ -6,6 +6,7 @@ import pytest
 from tests.scenarios.flow_stage import CACHES, played, staged
 from tests.scenarios.support import path_of, rows
 
+from holdfast.audit import audit
 from holdfast.core.events import TimerFired
 from holdfast.core.flow.events import CycleRestarted
 from holdfast.errors import CycleLimitExceeded
@@ -257,3 +258,23 @@ output: "count.output"
         assert await stage.run() == 3
         assert stage.troupe.count("barred") == 0
         assert stage.key() == "373666"  # again bad barred count mended start
+
+
+SKIPPED_AT_FIRST = """
+activities:
+  start: {trigger: true}
+  maybe: {run: tally, input: ["'maybe'"], after: {start: {when: "false"}}}
+  work:  {run: step, input: ["'work'", "maybe.output"], after: [maybe, start]}
+  again: {cycle: maybe, after: work, when: "maybe.output == null"}
+output: "work.output"
+"""
+
+
+@CACHES
+@played
+async def test_K8_a_cycle_runs_its_target_also_if_that_was_skipped_before(cache_size: int) -> None:
+    async with staged(SKIPPED_AT_FIRST, cache_size=cache_size) as stage:
+        assert await stage.run() == 1
+        assert stage.troupe.calls == [("work", None), ("maybe", None), ("work", 1)]
+        assert stage.key() == "3666"  # again maybe start work
+        assert audit(path_of(stage.engine)) == []
