@@ -287,3 +287,20 @@ def test_L12_an_attempt_cannot_yield_more_than_its_digits_count(
 
     assert finish(collect, numbers, store=tmp_path / "a.db") == ["0", "1", "2", "StreamTooLong"]
     assert rows(tmp_path / "a.db", "SELECT count(*) FROM attempts") == [(1,)]
+
+
+def test_L15_a_value_that_does_not_fit_what_the_workflow_expects_is_an_error_that_says_so(tmp_path: Path) -> None:
+    """The worker that runs the activity may have another version of it."""
+
+    @hf.activity(name="letters")
+    async def expected(word: str) -> AsyncIterator[int]:
+        yield len(word)
+
+    @hf.workflow
+    async def reads() -> str:
+        try:
+            return str([value async for value in expected("a")])
+        except hf.PayloadError as error:
+            return str(error)
+
+    assert "int" in str(finish(reads, letters, store=tmp_path / "a.db"))

@@ -72,12 +72,12 @@ class Signature:
         "_limit_bytes",
         "_parameters",
         "_positional",
-        "_read_result",
         "_result",
         "_signature",
         "_what",
         "encode_result",
         "name",
+        "read_result",
         "yields",
     )
 
@@ -99,7 +99,8 @@ class Signature:
         self._all_at_once = _decoder_of_all(tuple(self._parameters.values()))
         result = hints.get(_RETURN, Any)
         self._result = _type_for(_item_type(result) if self.yields else result, self._what)
-        self._read_result = self._result.read
+        self.read_result = self._result.read
+        """`decode_result` without its words for what does not fit: then it raises anything."""
         self.encode_result = quick_encoder(self._result, self._encode_result, limit_bytes=limit_bytes)
         """The payload of a result, or of one item that a generator yields."""
 
@@ -215,7 +216,7 @@ class Signature:
 
     def decode_result(self, data: bytes | msgspec.Raw) -> Any:
         """The result, of the annotated type."""
-        read = self._read_result
+        read = self.read_result
         try:
             return read(data)
         except Exception:  # noqa: BLE001 - whatever it was, it is said again in the words of a payload

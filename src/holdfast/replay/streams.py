@@ -97,6 +97,7 @@ class ActivityStream(AsyncIterator[Any]):
         "_failure",
         "_is_over",
         "_number",
+        "_read",
         "_streams",
         "_waiter",
         "arrived",
@@ -106,7 +107,7 @@ class ActivityStream(AsyncIterator[Any]):
     def __init__(self, streams: Streams, activity: "ActivityCode", encoded: bytes) -> None:
         self._streams, self._activity, self._encoded = streams, activity, encoded
         self._number = NOT_SCHEDULED
-        self._decode = activity.signature.decode_result
+        self._read, self._decode = activity.signature.read_result, activity.signature.decode_result
         self.arrived: deque[Payload | NewAttempt | None] = deque()
         """Values; before those of another attempt a word of it; the end of the stream is None."""
         self._failure: BaseException | None = None
@@ -174,8 +175,11 @@ class ActivityStream(AsyncIterator[Any]):
             self._begin_again()
             value = self.arrived.popleft()
         self._delivered += 1
-        decode = self._decode
-        return decode(self._streams.data_of(value) if value.reference else value.data)
+        read, data = self._read, self._streams.data_of(value) if value.reference else value.data
+        try:
+            return read(data)
+        except Exception:  # noqa: BLE001 - here it is said what does not fit
+            return self._decode(data)
 
     def _begin_again(self) -> None:
         """What comes from here on is of another attempt."""
