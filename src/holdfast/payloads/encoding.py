@@ -48,7 +48,7 @@ def quick_encoder(kind: "PayloadType", encode: Callable[[Any], bytes], *, limit_
                 data = _encode_json(value)
             except Exception:  # noqa: BLE001 - `encode` finds out what it was
                 return encode(value)
-            if len(data) < SHORTEST_SUSPECT_BYTES and (plain is int or data.find(ESCAPED_NUL) < 0):
+            if len(data) < SHORTEST_SUSPECT_BYTES and (plain is int or "\0" not in value):
                 return data
         return encode(value)
 

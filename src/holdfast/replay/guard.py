@@ -186,8 +186,7 @@ class Turn:
         made: just where it belongs. Clocks and randomness are then unwatched for the rest of that turn.
         """
         is_user_file = self._guard.is_user_file
-        own_functions = rules.FORBIDDEN_FUNCTIONS
-        methods = rules.METHODS_OF_RANDOM
+        suspects = rules.SUSPECTS
 
         def look(frame: FrameType, event: str, argument: Any) -> None:
             if event == "c_call":
@@ -195,14 +194,12 @@ class Turn:
                     found = rules.forbidden_builtin(argument)
                     if found is not None:
                         self.accuse(*found, frame)
-            elif event == "call":
-                code = frame.f_code
-                if code in own_functions or code in methods:
-                    caller = frame.f_back
-                    if caller is not None and is_user_file(caller.f_code.co_filename):
-                        found = rules.forbidden_function(frame)
-                        if found is not None:
-                            self.accuse(*found, caller)
+            elif event == "call" and id(frame.f_code) in suspects:
+                caller = frame.f_back
+                if caller is not None and is_user_file(caller.f_code.co_filename):
+                    found = rules.forbidden_function(frame)
+                    if found is not None:
+                        self.accuse(*found, caller)
 
         return look
 

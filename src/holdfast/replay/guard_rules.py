@@ -110,6 +110,9 @@ METHODS_OF_RANDOM: Final[dict[CodeType, str]] = {
     if not name.startswith("_") and hasattr(member, "__code__")
 }
 
+SUSPECTS: Final = frozenset(id(code) for code in (*FORBIDDEN_FUNCTIONS, *METHODS_OF_RANDOM))
+"""All of them by identity: Python works the hash of a code out anew each time, from all that is in it."""
+
 _HIDDEN_RANDOM: Final = getattr(random, "_inst")  # noqa: B009 - the instance behind random.choice and its like
 
 
