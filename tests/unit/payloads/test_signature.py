@@ -162,6 +162,36 @@ def test_a_positional_argument_after_one_left_out_is_refused() -> None:
         Signature.of(function).decode_arguments(b'{"second":3}')
 
 
+def texts() -> str:
+    return ""
+
+
+def integers() -> int:
+    return 0
+
+
+@given(st.text(max_size=20) | st.sampled_from(["\\u0000", "a\0b", "\0", "\\\0", "x" * 200_000]))
+def test_a_short_text_is_stored_and_refused_as_any_other(value: str) -> None:
+    """Results that are just texts or integers take a short cut."""
+    kept, quick = Signature.of(lambda: None), Signature.of(texts)
+    if "\0" in value:
+        with pytest.raises(PayloadError, match="NUL"):
+            quick.encode_result(value)
+    else:
+        assert quick.encode_result(value) == kept.encode_result(value)
+        assert quick.decode_result(quick.encode_result(value)) == value
+
+
+@given(st.integers() | st.sampled_from([2**63, 2**64, -(2**63), 10**30]))
+def test_an_integer_is_stored_as_any_other_value_and_nothing_else_passes_for_one(value: int) -> None:
+    quick = Signature.of(integers)
+    assert quick.encode_result(value) == str(value).encode()
+    assert quick.decode_result(quick.encode_result(value)) == value
+    for other in (True, "1", 1.5, None):
+        with pytest.raises(PayloadError):
+            quick.encode_result(other)
+
+
 def test_results_are_typed_by_the_return_annotation() -> None:
     signature = Signature.of(optional)
     assert signature.decode_result(signature.encode_result((1, 2))) == (1, 2)
