@@ -15,8 +15,21 @@ from holdfast import __version__
 
 Results = dict[str, list[Sample]]
 """The samples of each measure, by its name, in the order of the rounds."""
-Figure = Callable[[dict[str, Sample]], float]
-"""Works out one figure from the medians of all measures."""
+
+
+class Found(dict[str, Sample]):
+    """The medians of all measures, by their names, and what they are the medians of."""
+
+    def __init__(self, results: Results) -> None:
+        super().__init__({name: medians(samples) for name, samples in results.items()})
+        self.results = results
+
+
+Figure = Callable[[Found], float]
+"""Works out one figure."""
+
+
+OF_MEDIANS: Final = "the same as a ratio of medians"
 
 
 class Target(NamedTuple):
@@ -75,6 +88,18 @@ def ratio(over: tuple[str, str], under: tuple[str, str]) -> Figure:
     return lambda found: found[over[0]][over[1]] / found[under[0]][under[1]]
 
 
+def in_pairs(over: tuple[str, str], under: tuple[str, str]) -> Figure:
+    """One figure over another, each round for itself, and of that the median: for two that are close to their limit, on
+    a machine whose speed may double from one second to the next.
+    """
+
+    def figure(found: Found) -> float:
+        rounds = zip(found.results[over[0]], found.results[under[0]], strict=True)
+        return statistics.median(above[over[1]] / below[under[1]] for above, below in rounds)
+
+    return figure
+
+
 BENCHES: Final = (
     Bench(
         "B1",
@@ -82,8 +107,13 @@ BENCHES: Final = (
         13,
         (
             Target(
-                "steps/s of the bare limit", "x", ratio(("B1", "steps_per_s"), ("B1 bare", "steps_per_s")), 0.35, True
+                "steps/s of the bare limit",
+                "x",
+                in_pairs(("B1", "steps_per_s"), ("B1 bare", "steps_per_s")),
+                0.35,
+                True,
             ),
+            Target(OF_MEDIANS, "x", ratio(("B1", "steps_per_s"), ("B1 bare", "steps_per_s"))),
             Target(
                 "steps/s of the bare limit, batched",
                 "x",
@@ -138,10 +168,11 @@ BENCHES: Final = (
             Target(
                 "events/s of the bare limit",
                 "x",
-                ratio(("B5", "events_per_s"), ("B5 bare stored first", "events_per_s")),
+                in_pairs(("B5", "events_per_s"), ("B5 bare stored first", "events_per_s")),
                 0.35,
                 True,
             ),
+            Target(OF_MEDIANS, "x", ratio(("B5", "events_per_s"), ("B5 bare stored first", "events_per_s"))),
             Target("events", "/s", of("B5", "events_per_s")),
             Target("bare limit", "/s", of("B5 bare stored first", "events_per_s")),
             Target(
@@ -168,10 +199,11 @@ BENCHES: Final = (
             Target(
                 "tokens/s of the bare limit",
                 "x",
-                ratio(("TOKENS", "tokens_per_s"), ("TOKENS bare", "tokens_per_s")),
+                in_pairs(("TOKENS", "tokens_per_s"), ("TOKENS bare", "tokens_per_s")),
                 0.3,
                 True,
             ),
+            Target(OF_MEDIANS, "x", ratio(("TOKENS", "tokens_per_s"), ("TOKENS bare", "tokens_per_s"))),
             Target("streamed tokens", "/s", of("TOKENS", "tokens_per_s")),
             Target("bare limit", "/s", of("TOKENS bare", "tokens_per_s")),
             Target("tokens per commit", "", of("TOKENS", "tokens_per_commit")),
@@ -185,10 +217,11 @@ BENCHES: Final = (
             Target(
                 "steps/s of the same in code",
                 "x",
-                ratio(("GRAPH", "steps_per_s"), ("GRAPH code", "steps_per_s")),
+                in_pairs(("GRAPH", "steps_per_s"), ("GRAPH code", "steps_per_s")),
                 0.95,
                 True,
             ),
+            Target(OF_MEDIANS, "x", ratio(("GRAPH", "steps_per_s"), ("GRAPH code", "steps_per_s"))),
             Target("steps", "/s", of("GRAPH", "steps_per_s")),
             Target(
                 "processor time over that of code",
@@ -287,8 +320,8 @@ BENCHES: Final = (
 
 
 def judge(benches: Sequence[Bench], results: Results) -> list[Verdict]:
-    """Every figure of these benches, from the medians."""
-    found = {name: medians(samples) for name, samples in results.items()}
+    """Every figure of these benches."""
+    found = Found(results)
     return [Verdict(bench.name, target, target.figure(found)) for bench in benches for target in bench.targets]
 
 

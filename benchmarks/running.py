@@ -24,6 +24,6 @@ def run_benches(
     print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
     verdicts = judge(benches, results)
     print(table(verdicts))
-    print(f"{time.perf_counter() - before:.0f} s; ratios of medians, each sample in a fresh process, interleaved")
+    print(f"{time.perf_counter() - before:.0f} s; medians, each sample in a fresh process, interleaved")
     write(out, verdicts, results, scale=scale)
     return 0 if all(verdict.met for verdict in verdicts) else 1

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from benchmarks import bare, bare_arrivals
 from benchmarks.programs import EVENT, reader, sequence, step, tokens, waiter
+from benchmarks.report import Found, in_pairs, ratio
 from tests.scenarios.support import rows
 
 import holdfast as hf
@@ -125,3 +126,16 @@ def test_the_bare_limit_writes_the_rows_of_a_stream(tmp_path: Path) -> None:
     loop.close()
     assert contents(tmp_path / "bare.db") == contents(tmp_path / "engine.db")
     assert events(tmp_path / "bare.db") == events(tmp_path / "engine.db")
+
+
+def test_pairs_are_compared_round_by_round() -> None:
+    """A machine that is slow in some rounds does not change what two are to each other in each."""
+    speeds = [1.0, 8.0, 2.0]
+    found = Found(
+        {
+            "mine": [{"per_s": 4 * speed} for speed in speeds],
+            "limit": [{"per_s": 10 * speed} for speed in (1.0, 8.0, 40.0)],
+        }
+    )
+    assert in_pairs(("mine", "per_s"), ("limit", "per_s"))(found) == pytest.approx(0.4)
+    assert ratio(("mine", "per_s"), ("limit", "per_s"))(found) == pytest.approx(0.1)
