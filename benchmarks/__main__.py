@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks import arrivals, bare, bare_arrivals, crash, expiry, graphs, imports, workloads
+from benchmarks import arrivals, bare, bare_arrivals, crash, expiry, graphs, imports, pairs, workloads
 from benchmarks.measure import Sample
 from benchmarks.report import BENCHES
 from benchmarks.running import run_benches
@@ -22,6 +22,7 @@ BARE_INSTANCES: Final = 2_000
 
 MEASURES: Final[dict[str, Measure]] = {
     "B1": lambda folder, scale: asyncio.run(workloads.b1(folder / "engine.db", scale)),
+    "B1 pairs": lambda folder, scale: asyncio.run(pairs.b1(folder, scale)),
     "B1 bare": lambda folder, scale: bare.throughput(
         folder, instances=max(50, int(BARE_INSTANCES * scale)), steps=5, in_flight=50, batched=False
     ),
@@ -46,7 +47,6 @@ MEASURES: Final[dict[str, Measure]] = {
     "TOKENS": lambda folder, scale: asyncio.run(arrivals.stream(folder, scale)),
     "TOKENS bare": lambda folder, scale: bare_arrivals.stream(folder, count=max(1_000, int(100_000 * scale))),
     "GRAPH": lambda folder, scale: asyncio.run(graphs.graph(folder / "engine.db", scale)),
-    "GRAPH code": lambda folder, scale: asyncio.run(graphs.graph(folder / "engine.db", scale, as_code=True)),
     "LATTICE": lambda folder, _scale: asyncio.run(
         graphs.lattice(folder / "engine.db", nodes=graphs.NODES, width=graphs.WIDTH)
     ),

@@ -1,10 +1,12 @@
 """The workloads of flows as graphs: as fast as code (GRAPH), cheap when large (LATTICE), quick to load (LOAD)."""
 
+import statistics
 import time
 from pathlib import Path
 from typing import Final
 
 from benchmarks.measure import Sample, gather_bounded, processor_seconds
+from benchmarks.pairs import BATCH, take_turns
 from benchmarks.programs import sequence, step
 from benchmarks.workloads import IN_FLIGHT, STEPS
 from holdfast import Engine, Flow
@@ -37,26 +39,31 @@ def lattice_text(nodes: int, width: int) -> str:
     return "\n".join([*lines, f'output: "n{(nodes - 2) // width}_0.output"'])
 
 
-async def graph(store: Path, scale: float, *, as_code: bool = False) -> Sample:
-    """B1 once as a graph, and once as code beside it."""
-    count = max(IN_FLIGHT, int(2_000 * scale))
+async def graph(store: Path, scale: float) -> Sample:
+    """B1 as a graph and as code, in one engine."""
     flow = chain()
     async with Engine(store, workflows=[sequence], activities=[step], flows=[flow]) as engine:
 
-        async def one(number: int) -> None:
-            name = f"it-{number}"
-            result = await (engine.run(sequence, STEPS, id=name) if as_code else engine.run(flow, NO_INPUT, id=name))
-            if result != STEPS:
+        async def one_flow(number: int) -> None:
+            if await engine.run(flow, NO_INPUT, id=f"flow-{number}") != STEPS:
                 raise AssertionError(number)
 
-        await gather_bounded(one, IN_FLIGHT, IN_FLIGHT, first=count)
-        cpu, before = processor_seconds(), time.perf_counter()
-        await gather_bounded(one, count, IN_FLIGHT)
-        seconds, steps = time.perf_counter() - before, count * STEPS
-        return {
-            "steps_per_s": steps / seconds,
-            "cpu_us_per_step": (processor_seconds() - cpu) / steps * MICROSECONDS,
-        }
+        async def one_code(number: int) -> None:
+            if await engine.run(sequence, STEPS, id=f"code-{number}") != STEPS:
+                raise AssertionError(number)
+
+        took = await take_turns(
+            lambda number: gather_bounded(one_flow, BATCH, IN_FLIGHT, first=number * BATCH),
+            lambda number: gather_bounded(one_code, BATCH, IN_FLIGHT, first=number * BATCH),
+            scale,
+            sizes=(BATCH * STEPS, BATCH * STEPS),
+        )
+    return {
+        "of_code": took.speed,
+        "cpu_of_code": took.processor,
+        "steps_per_s": 1 / statistics.median(seconds for seconds, _ in took.mine),
+        "code_steps_per_s": 1 / statistics.median(seconds for seconds, _ in took.other),
+    }
 
 
 async def lattice(store: Path, *, nodes: int, width: int) -> Sample:
