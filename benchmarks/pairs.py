@@ -1,7 +1,7 @@
 """Two that are compared batch by batch in one process: so close to each other that both meet the same machine.
 
-A machine that others use may double its speed from one second to the next. Samples of a second each, one after the other,
-differ by that; batches of a twentieth do not.
+A machine that others use may double its speed from one second to the next. Samples of a second each, one after the
+other, differ by that; batches of a twentieth of one do not.
 """
 
 import statistics
@@ -46,10 +46,9 @@ class Took:
 async def take_turns(mine: Batch, other: Batch, scale: float, *, sizes: tuple[int, int] = (1, 1)) -> Took:
     """Batches of one and of the other, in alternating order. The first pair is for warming up."""
     took = Took()
+    both = ((mine, took.mine, sizes[0]), (other, took.other, sizes[1]))
     for number in range(max(2, int(PAIRS * scale)) + 1):
-        for batch, times, size in ((mine, took.mine, sizes[0]), (other, took.other, sizes[1]))[
-            :: -1 if number % 2 else 1
-        ]:
+        for batch, times, size in both[:: -1 if number % 2 else 1]:
             cpu, before = processor_seconds(), time.perf_counter()
             await batch(number)
             times.append(((time.perf_counter() - before) / size, (processor_seconds() - cpu) / size))
