@@ -41,26 +41,10 @@ def quick_encoder(kind: "PayloadType", encode: Callable[[Any], bytes], *, limit_
     plain = kind.plain if isinstance(kind, _Typed) else None
     if plain is None or limit_bytes < SHORTEST_SUSPECT_BYTES:
         return encode
-    return _quick_text(encode) if plain is str else _quick_integer(encode)
 
-
-def _quick_text(encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     def quick(value: Any) -> bytes:
-        if type(value) is str and "\0" not in value:
-            try:
-                data = _encode_json(value)
-            except Exception:  # noqa: BLE001 - `encode` finds out what it was
-                return encode(value)
-            if len(data) < SHORTEST_SUSPECT_BYTES:
-                return data
-        return encode(value)
-
-    return quick
-
-
-def _quick_integer(encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
-    def quick(value: Any) -> bytes:
-        if type(value) is int:
+        text: Any = value
+        if type(value) is plain and (plain is int or "\0" not in text):
             try:
                 data = _encode_json(value)
             except Exception:  # noqa: BLE001 - `encode` finds out what it was
