@@ -1,7 +1,7 @@
 """``holdfast show ID``: one instance, its timeline, and what it waits for or how it ended."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -35,6 +35,7 @@ from holdfast.cli.texts import (
     status_line,
 )
 from holdfast.client.flow_views import node_waits, read_composite
+from holdfast.client.obstacles import read_obstacles
 from holdfast.client.pages import NEWEST
 from holdfast.client.views import moment, read_key
 from holdfast.core.collation.composite import PADDING
@@ -72,6 +73,8 @@ class Shown:
     nodes: Nodes | None = None
     """Of a flow."""
     composite: str | None = None
+    obstacles: Sequence[str] = ()
+    """Why nothing moves."""
 
     @property
     def failure(self) -> Failure | None:
@@ -128,12 +131,22 @@ async def _read(instance_id: str, number: int | None, store: str | None, *, with
             if payload.reference:
                 outcome = (await opened.read_payloads(record.number, [payload.reference])).get(payload.reference)
         status = (await opened.read_kept(record.number)).get("")
-        waiting = waiting_for if record.closed_at_ms is None else []
         limit = await opened.read_deadline(record.number)
-        deadline_at_ms = None if limit is None else limit.at_ms
-        family = await opened.read_family(record.number)
-        now_ms = opened.now_ms()
-        return Shown(picture, key, waiting, outcome, now_ms, earlier, status, deadline_at_ms, family, nodes, composite)
+        attempts = [attempt for step in picture.steps for attempt in step.attempts]
+        return Shown(
+            picture,
+            key,
+            waiting_for if record.closed_at_ms is None else [],
+            outcome,
+            opened.now_ms(),
+            earlier,
+            status,
+            None if limit is None else limit.at_ms,
+            await opened.read_family(record.number),
+            nodes,
+            composite,
+            await read_obstacles(opened, record, attempts),
+        )
     finally:
         await opened.close()
 
@@ -168,6 +181,8 @@ def _print(shown: Shown, console: Console) -> None:
     _print_steps(shown, console)
     for waiting in shown.waiting_for:
         console.print(Text.assemble(("waits for ", "yellow"), safe(waiting)), soft_wrap=True)
+    for obstacle in shown.obstacles:
+        console.print(Text.assemble(("stuck ", "bold red"), safe(obstacle)), soft_wrap=True)
     if record.blocked is not None and record.state is InstanceState.BLOCKED:
         console.print(Text.assemble(("blocked ", "bold red"), safe(record.blocked)), soft_wrap=True)
     if (failure := shown.failure) is not None:
@@ -328,6 +343,7 @@ def _fields(shown: Shown) -> dict[str, Any]:
         "closed_at": moment(record.closed_at_ms),
         "deadline": moment(shown.deadline_at_ms),
         "waiting_for": shown.waiting_for,
+        "obstacles": [*shown.obstacles],
         "blocked": record.blocked,
         "custom_status": None if shown.custom_status is None else msgspec.Raw(shown.custom_status),
         "parent": None if shown.family.parent is None else shown.family.parent.id,

@@ -13,6 +13,7 @@ from holdfast.authoring.options import whole_number
 from holdfast.client.asking import QUERY_SECONDS, Asking
 from holdfast.client.flow_views import with_nodes
 from holdfast.client.histories import export
+from holdfast.client.obstacles import read_obstacles
 from holdfast.client.pages import NEWEST, check_page
 from holdfast.client.views import Description, HistoryEntry, Summary, description, moment, summary
 from holdfast.client.watching import Change, watch
@@ -262,6 +263,7 @@ class Handle(Generic[R_co]):
             deadline=None if limit is None else moment(limit.at_ms),
             parent=None if family.parent is None else family.parent.id,
             children=family.children,
+            obstacles=await read_obstacles(store, record, attempts),
         )
 
     async def children(self, *, limit: int = 100, before: int = NEWEST) -> list[Summary]:

@@ -11,7 +11,7 @@ from holdfast.runtime.host import HostIdentity, decode_identity
 from holdfast.storage.contract import QueueRow, Store, WorkerLoad, WorkerRow
 
 MILLISECONDS: Final = 1000
-_decode_queues = msgspec.json.Decoder(list[str]).decode
+_decode_names = msgspec.json.Decoder(list[str]).decode
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +34,9 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     pid: int | None
     registered_at: dt.datetime
+    workflows: list[str] | None = None
+    """The workflows and flows that it has, by name; None if an older release registered it."""
+    activities: list[str] | None = None
 
     @property
     def load(self) -> float:
@@ -86,17 +89,17 @@ async def read_queues(store: Store) -> list[QueueView]:
     servers: dict[str, list[WorkerKey]] = {}
     for worker in await store.workers():
         if worker.state == WorkerState.ACTIVE and worker.deadline_ms > now_ms:
-            for queue in served_queues(worker.queues):
+            for queue in registered_names(worker.queues) or ():
                 servers.setdefault(queue, []).append(worker.key)
     return [_queue(name, rows.get(name), servers.get(name, []), now_ms) for name in sorted({*rows, *servers})]
 
 
-def served_queues(queues: str) -> list[str]:
-    """The names in a registration; none where they cannot be understood."""
+def registered_names(names: str | None) -> list[str] | None:
+    """A list of names in a registration; None where it is missing or cannot be decoded."""
     try:
-        return _decode_queues(queues)
+        return None if names is None else _decode_names(names)
     except msgspec.MsgspecError:
-        return []
+        return None
 
 
 def _worker(row: WorkerRow, load: WorkerLoad | None, now_ms: int) -> WorkerView:
@@ -106,7 +109,7 @@ def _worker(row: WorkerRow, load: WorkerLoad | None, now_ms: int) -> WorkerView:
         state=WorkerState(row.state),
         lease=row.lease_ms / MILLISECONDS,
         lease_left=(row.deadline_ms - now_ms) / MILLISECONDS,
-        queues=served_queues(row.queues),
+        queues=registered_names(row.queues) or [],
         attempts=load.attempts if load else 0,
         slots=row.slots,
         instances=load.instances if load else 0,
@@ -114,6 +117,8 @@ def _worker(row: WorkerRow, load: WorkerLoad | None, now_ms: int) -> WorkerView:
         host=host.name,
         pid=host.pid or None,
         registered_at=dt.datetime.fromtimestamp(row.registered_at_ms / MILLISECONDS, dt.UTC),
+        workflows=registered_names(row.workflows),
+        activities=registered_names(row.activities),
     )
 
 

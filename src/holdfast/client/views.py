@@ -61,6 +61,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     None if these are more than a thousand.
     """
+    obstacles: list[str] = []
+    """Why it does not move: work that no live worker can take, each as a sentence (see `client.obstacles`)."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

@@ -275,6 +275,8 @@ class Worker:
             queues=msgspec.json.encode(self._queues).decode(),
             build=self.registry.build,
             slots=self.runner.slots,
+            workflows=msgspec.json.encode(sorted(self.registry.workflows)).decode(),
+            activities=msgspec.json.encode(sorted(self.registry.activities)).decode(),
         )
         lease: Lease = self._surroundings.make_lease(
             self._store,

@@ -171,6 +171,9 @@ class Registration(Record, frozen=True):
     build: str
     slots: int = 0
     """How many bodies it runs at once."""
+    workflows: str | None = None
+    """The names of the workflows and flows that it has, as a JSON list."""
+    activities: str | None = None
 
 
 class ReplyLost(StoreError):

@@ -207,6 +207,9 @@ class WorkerRow(Record, frozen=True):
     build: str
     registered_at_ms: int
     slots: int = 0
+    workflows: str | None = None
+    """Names as a JSON list. None where an older release registered it, and where a heartbeat is judged."""
+    activities: str | None = None
 
 
 class WorkerLoad(Record, frozen=True):

@@ -19,7 +19,9 @@ def apply_beat(transaction: Transaction, beat: Heartbeat, registration: Registra
         lease = (reply.token, reply.deadline_ms, reply.lease_ms)
         if record is None:
             about = (registration.host, registration.queues, registration.build)
-            transaction.change(sql.register_worker, beat.key, *lease, *about, transaction.now_ms, registration.slots)
+            code = (registration.workflows, registration.activities)
+            now_ms = transaction.now_ms
+            transaction.change(sql.register_worker, beat.key, *lease, *about, now_ms, registration.slots, *code)
         else:
             transaction.change(sql.renew_lease, *lease, beat.key, record.token)
     return reply

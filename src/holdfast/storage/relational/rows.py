@@ -23,6 +23,8 @@ COLUMNS_IN_USE = 17
 """Of an instance. Where somebody looks at old ones, too, the time follows at which it lost its id."""
 OWN_COLUMNS = 22
 """Of an attempt. Where it is to be run, the id and the workflow of its instance follow."""
+WORKER_COLUMNS = 10
+"""Of a worker. Where workers are listed, the names of its workflows and activities follow."""
 
 
 def instance_of(row: Row) -> InstanceRecord:
@@ -121,6 +123,8 @@ def worker_of(row: Row) -> WorkerRow:
         build=row[7],
         registered_at_ms=row[8],
         slots=row[9],
+        workflows=row[10] if len(row) > WORKER_COLUMNS else None,
+        activities=row[11] if len(row) > WORKER_COLUMNS else None,
     )
 
 

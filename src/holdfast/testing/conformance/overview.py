@@ -24,12 +24,16 @@ class OverviewRules(Rules):
     def test_W1_a_worker_is_kept_as_it_registered(self) -> None:
         async def case(bench: Bench) -> None:
             carl = WorkerKey("carl")
-            said = Registration(host=b'{"pid":7}', queues='["a,b","c"]', build="b1", slots=12)
+            code = ('["checkout"]', '["charge","ship"]')
+            said = Registration(
+                host=b'{"pid":7}', queues='["a,b","c"]', build="b1", slots=12, workflows=code[0], activities=code[1]
+            )
             bench.store.heartbeat(Heartbeat(carl, None, 5_000), said)
             bench.clock.now_ms += 1_000
             bench.store.heartbeat(Heartbeat(carl, 1, 4_000), said)
             (row,) = [each for each in await bench.store.workers() if each.key == carl]
             check((row.host, row.queues, row.build, row.slots) == (said.host, said.queues, said.build, said.slots))
+            check((row.workflows, row.activities) == code)
             check((row.lease_ms, row.deadline_ms) == (4_000, bench.clock.now_ms + 4_000))
             check(row.registered_at_ms == bench.clock.now_ms - 1_000)
 

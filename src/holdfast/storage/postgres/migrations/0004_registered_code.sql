@@ -1,0 +1,6 @@
+-- The workflows and activities that a worker registered: `holdfast show` names what no live worker has.
+-- oldest: 1
+
+-- JSON lists of names; null: an older release registered the worker
+ALTER TABLE workers ADD COLUMN workflows TEXT COLLATE "C";
+ALTER TABLE workers ADD COLUMN activities TEXT COLLATE "C";
