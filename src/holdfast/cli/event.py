@@ -1,34 +1,31 @@
 """``holdfast event ID NAME``: raise an event to an instance."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import msgspec
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.inputs import checked_json
-from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
+from holdfast.cli.stores import Place, connected, existing_store
 from holdfast.cli.texts import json_text, safe
 
 
 def event(  # noqa: PLR0917 - the options of the command
-    instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance; the newest one of this id.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the event.")],
-    value: Annotated[str, typer.Option("--input", "-i", metavar="JSON", help="Its value.")] = "null",
-    message_id: Annotated[
-        str | None,
-        typer.Option("--id", metavar="TEXT", help="The same id is the same event, however often it is raised."),
-    ] = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    instance_id: str,
+    name: str,
+    value: str = "null",
+    message_id: str | None = None,
+    store: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Raise an event to an instance. It is on disk when this returns, and reaches the code once."""
     given: Any = msgspec.json.decode(checked_json(value))
     is_taken = asyncio.run(_raise(existing_store(store), instance_id, name, given, message_id))
     if as_json:
-        typer.echo(json_text({"id": instance_id, "event": name, "taken": is_taken}))
+        click.echo(json_text({"id": instance_id, "event": name, "taken": is_taken}))
     else:
         said = " was raised to " if is_taken else " was dropped: nobody waits for it in "
         line = Text.assemble(("event ", ""), (safe(name), "bold"), said, (safe(instance_id), "bold cyan"))

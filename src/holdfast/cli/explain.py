@@ -1,14 +1,12 @@
 """``holdfast explain``: what the digits of a ledger, a collation key or a composite say."""
 
 from dataclasses import replace
-from typing import Annotated
 
-import typer
+import click
 from rich.console import Console
 
 from holdfast.cli.explanations import Explanation, explain_composite, explain_ledger
 from holdfast.cli.key_names import Names, find_names, names_of_flow
-from holdfast.cli.stores import JsonOption, StoreOption
 from holdfast.cli.texts import json_text
 from holdfast.core import ledger
 from holdfast.core.collation import CollationKey, Composite, decompose
@@ -18,34 +16,20 @@ LONGEST_TEXT = 10_000
 
 
 def explain(
-    digits: Annotated[str, typer.Argument(help="A ledger, a collation key, or a composite of keys.", metavar="DIGITS")],
-    activities: Annotated[
-        str | None,
-        typer.Option("--activities", "-a", help="The flow's activity ids, with commas between: DIGITS is its key."),
-    ] = None,
-    flow: Annotated[
-        str | None,
-        typer.Option(
-            "--flow", "-f", metavar="NAME|FILE", help="The flow, in the store or in a file: DIGITS is its key."
-        ),
-    ] = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    digits: str,
+    activities: str | None = None,
+    flow: str | None = None,
+    store: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Say what the digits of a ledger or a collation key mean.
 
-    The activities of a key have their names if an instance in the store has this key, or if --flow or --activities
+    The activities of a key have their names if an instance in the store has this key, or if `flow` or `activities`
     says whose key it is.
-
-    \b
-    holdfast explain 888000002000002
-    holdfast explain 366663000000000
-    holdfast explain 366663000000000 --flow fox.yaml
-    holdfast explain 366663000000000 --activities ate,brown,fox,jumped,quick,slept
     """
     explanation = explanation_of(digits, activities, flow, store)
     if as_json:
-        typer.echo(json_text(explanation.fields))
+        click.echo(json_text(explanation.fields))
     else:
         explanation.show(Console(highlight=False))
 

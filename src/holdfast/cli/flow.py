@@ -2,44 +2,26 @@
 
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import typer
+import click
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.applications import load_module
 from holdfast.cli.exits import EXIT_BAD_NEWS
-from holdfast.cli.flow_instances import draw_instance, run
-from holdfast.cli.stores import JsonOption, StoreOption
+from holdfast.cli.flow_instances import draw_instance
 from holdfast.cli.texts import json_text, safe
 from holdfast.errors import FlowError, FlowProblem, UsageError
 
-flow = typer.Typer(name="flow", no_args_is_help=True, help="Check, run and draw flows: workflows as graphs.")
-
-flow.command()(run)
-
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A flow in YAML.")]
 STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
 
-@flow.command()
-def check(
-    file: FileArgument,
-    *,
-    app: Annotated[
-        list[str] | None,
-        typer.Option("--app", "-a", metavar="APP", help="FILE.py or MODULE with the activities; may be given again."),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Read a flow and tell everything that is wrong with it, each with its line.
-
-    Without --app the names of activities and their arguments cannot be checked. Exit code 0: it can run. 1: it cannot.
-    """
+def check(file: str, *, app: Sequence[str] = (), as_json: bool = False) -> None:
+    """Read a flow and report every problem with its line. Without `app` activities and arguments are not checked."""
     from holdfast.flows.checking import Known  # noqa: PLC0415 - reading flows needs libraries that nothing else does
     from holdfast.flows.known import known_in, workflows_in  # noqa: PLC0415
     from holdfast.flows.loading import load_file  # noqa: PLC0415
@@ -62,11 +44,11 @@ def check(
     if as_json:
         answer = {"file": file, "fine": bool(summary), **summary, "problems": [one._asdict() for one in problems]}
         answer |= {"left_out": left_out} if left_out else {}
-        typer.echo(json_text(answer))
+        click.echo(json_text(answer))
     else:
         _show(file, problems, left_out, summary, checked=bool(app))
     if not summary:
-        raise typer.Exit(EXIT_BAD_NEWS)
+        raise SystemExit(EXIT_BAD_NEWS)
 
 
 def _show(
@@ -105,20 +87,15 @@ def _has_module(name: str) -> bool:
         return False
 
 
-@flow.command()
 def draw(
-    file: FileArgument,
+    file: str,
     *,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="PATH", help="Where to write; else it is printed.")
-    ] = None,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="Mermaid text instead of SVG.")] = False,
-    instance_id: Annotated[
-        str | None, typer.Option("--instance", metavar="ID", help="Draw it with the digits of this instance.")
-    ] = None,
-    store: StoreOption = None,
+    output: str | None = None,
+    mermaid: bool = False,
+    instance_id: str | None = None,
+    store: str | None = None,
 ) -> None:
-    """Draw a flow as SVG, or as Mermaid text; with --instance how far that has come, on the version it stays with."""
+    """Draw a flow as SVG or Mermaid text; with an instance its progress, on the version that it started with."""
     from holdfast.flows.flow import Flow  # noqa: PLC0415 - reading flows needs libraries that nothing else does
 
     loaded = Flow.load(file)
@@ -127,10 +104,10 @@ def draw(
     else:
         drawn = loaded.to_mermaid() if mermaid else loaded.to_svg()
     if output is None:
-        typer.echo(drawn, nl=False)
+        click.echo(drawn, nl=False)
         return
     try:
         Path(output).write_text(drawn, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{output!r} cannot be written: {error.strerror or error}") from None
-    typer.echo(f"{output}: flow {safe(loaded.name)}, {_count(len(loaded.definition.nodes), 'activity', 'activities')}")
+    click.echo(f"{output}: flow {safe(loaded.name)}, {_count(len(loaded.definition.nodes), 'activity', 'activities')}")

@@ -1,16 +1,16 @@
 """``holdfast flow run`` and ``flow draw --instance``: a flow from a file, and how far an instance of it has come."""
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-import typer
+import click
 
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
 from holdfast.cli.applications import Application, load_module
-from holdfast.cli.run import IdOption, InputOption, PolicyOption, fulfil, wish_of
-from holdfast.cli.stores import JsonOption, StoreOption, look_into
+from holdfast.cli.run import fulfil, wish_of
+from holdfast.cli.stores import look_into
 from holdfast.cli.texts import safe
 from holdfast.client.flow_views import read_child_keys, read_composite, read_events, read_flow
 from holdfast.core.collation.digits import padded
@@ -21,7 +21,7 @@ from holdfast.errors import InstanceNotFound, UsageError
 from holdfast.storage.contract import InstanceId, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from types import ModuleType
 
     from holdfast.authoring.workflow import Workflow
@@ -29,35 +29,25 @@ if TYPE_CHECKING:
 
 
 def run(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A flow in YAML.")],
+    file: str,
     *,
-    app: Annotated[
-        list[str] | None,
-        typer.Option("--app", "-a", metavar="APP", help="FILE.py or MODULE with the activities; may be given again."),
-    ] = None,
-    others: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="FILE", help="Another flow, which it starts; may be given again."),
-    ] = None,
-    input_json: InputOption = None,
-    instance_id: IdOption = None,
-    policy: PolicyOption = IdPolicy.IDEMPOTENT.value,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    app: Sequence[str] = (),
+    others: Sequence[str] = (),
+    input_json: str | None = None,
+    instance_id: str | None = None,
+    policy: str = IdPolicy.IDEMPOTENT.value,
+    store: str | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Run a flow in this process and show its activities. The same id again goes on, or gives the result.
-
-    \b
-    holdfast flow run order.yaml --app shop.py --input '{"order_id": "7", "cents": 300}' --id order-7
-    """
+    """Run a flow in this process and show its activities. The same id continues its instance, or gives its result."""
     from holdfast.flows.flow import Flow  # noqa: PLC0415 - reading flows needs libraries that nothing else does
 
-    modules = tuple(map(load_module, app or ()))
-    flow, *children = (_as_known(Flow.load(each, modules=modules), modules) for each in (file, *(others or ())))
+    modules = tuple(map(load_module, app))
+    flow, *children = (_as_known(Flow.load(each, modules=modules), modules) for each in (file, *others))
     if not modules:
         _require_no_activities(flow, *children)
-    options = [word for name in app or () for word in ("--app", name)]
-    options += [word for name in others or () for word in ("--with", name)]
+    options = [word for name in app for word in ("--app", name)]
+    options += [word for name in others for word in ("--with", name)]
     wish = wish_of(
         ("flow", "run", file, *options),
         Application(modules, flow, (flow, *children)),
@@ -84,7 +74,7 @@ def _note_unknown(flow: "Workflow[..., Any]", others: "Sequence[Workflow[..., An
     for node in nodes:
         if isinstance(node.action, Child) and node.action.workflow not in known:
             said = f"nothing here is called {node.action.workflow!r}, which {node.id!r} starts"
-            typer.echo(f"holdfast: {safe(said)}: it waits for a worker that has it (--app, --with)", err=True)
+            click.echo(f"holdfast: {safe(said)}: it waits for a worker that has it (--app, --with)", err=True)
 
 
 def _as_known(flow: "Flow", modules: "Sequence[ModuleType]") -> "Workflow[..., Any]":
@@ -132,7 +122,7 @@ async def _read_instance(
     if reading is None:
         raise UsageError(f"{named!r} has not begun, so it has no digits yet")
     if version_of(events) != flow.hash:
-        typer.echo(f"holdfast: {safe(named)} stays with another version of the flow, which is drawn here", err=True)
+        click.echo(f"holdfast: {safe(named)} stays with another version of the flow, which is drawn here", err=True)
     children = await read_child_keys(store, record, reading)
     composite = await read_composite(store, record, reading, reading.key)
     return reading, composite if children and composite is not None else padded(reading.key), children

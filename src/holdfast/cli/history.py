@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Any, Final, cast
 
+import click
 import msgspec
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
 from holdfast.cli.steps import short_failure
-from holdfast.cli.stores import JsonOption, StoreOption, look_into
+from holdfast.cli.stores import look_into
 from holdfast.cli.texts import moment_text, print_aligned, safe
 from holdfast.client.client import Client
 from holdfast.client.histories import parse
@@ -28,23 +28,16 @@ from holdfast.runtime.surroundings import Surroundings
 LONGEST_NOTE: Final = 200
 
 
-def history(
-    instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance; the newest one of this id.")],
-    export: Annotated[
-        Path | None, typer.Option("--export", metavar="FILE", help="Write it to a file that Replayer reads.")
-    ] = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def history(instance_id: str, export: str | None = None, store: str | None = None, as_json: bool = False) -> None:
     """Show the history of an instance, or export it so that tests can replay it."""
     text = asyncio.run(_read(instance_id, store))
     if export is not None:
         try:
-            export.write_text(text, encoding="utf-8")
+            Path(export).write_text(text, encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise UsageError(f"{str(export)[:LONGEST_NOTE]!r} cannot be written: {error}") from error
+            raise UsageError(f"{export[:LONGEST_NOTE]!r} cannot be written: {error}") from error
     if as_json:
-        typer.echo(text, nl=False)
+        click.echo(text, nl=False)
     elif export is None:
         _show(text)
 

@@ -1,16 +1,16 @@
 """``holdfast list``: the instances of a store, newest first."""
 
 import asyncio
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
+import click
 import msgspec
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.authoring.names import checked_name
 from holdfast.cli.explanations import LONGEST_KEY, digits_text
-from holdfast.cli.stores import JsonOption, StoreOption, look_into
+from holdfast.cli.stores import look_into
 from holdfast.cli.texts import json_text, moment_text, print_aligned, safe, seconds_text, state_text, status_line
 from holdfast.client.pages import NEWEST
 from holdfast.client.views import moment
@@ -26,14 +26,12 @@ LARGEST_LIMIT: Final = 10_000
 
 def list_instances(
     *,
-    status: Annotated[
-        str | None, typer.Option("--status", metavar="STATUS", help="Only these: RUNNING, COMPLETED, FAILED, ...")
-    ] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="Only this one's.")] = None,
-    parent: Annotated[str | None, typer.Option("--parent", metavar="ID", help="Only children of this one.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="At most so many.")] = DEFAULT_LIMIT,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    status: str | None = None,
+    workflow: str | None = None,
+    parent: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+    store: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """List the instances of a store, newest first."""
     if not 1 <= limit <= LARGEST_LIMIT:
@@ -41,7 +39,7 @@ def list_instances(
     state = None if status is None else word(InstanceState, status.upper(), "status of an instance")
     records, keys = asyncio.run(_read(store, state, workflow, parent, limit))
     if as_json:
-        typer.echo(json_text([_fields(record, key) for record, key in zip(records, keys, strict=True)]))
+        click.echo(json_text([_fields(record, key) for record, key in zip(records, keys, strict=True)]))
     else:
         _show(records, keys, limit)
 

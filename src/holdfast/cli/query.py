@@ -1,28 +1,22 @@
 """``holdfast query ID NAME``: ask a workflow, which is answered by a worker that has its code."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import msgspec
-import typer
 
 from holdfast.cli.inputs import checked_json
-from holdfast.cli.stores import Place, StoreOption, connected, existing_store
+from holdfast.cli.stores import Place, connected, existing_store
 from holdfast.cli.texts import json_text
 from holdfast.client.asking import QUERY_SECONDS
 from holdfast.errors import QueryFailed
 
 
 def query(
-    instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance; the newest one of this id.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the query.")],
-    arguments: Annotated[
-        str, typer.Argument(metavar="JSON", help="Its arguments: an array, or the one argument itself.")
-    ] = "[]",
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for an answer.")] = QUERY_SECONDS,
-    store: StoreOption = None,
+    instance_id: str, name: str, arguments: str = "[]", timeout: float = QUERY_SECONDS, store: str | None = None
 ) -> None:
-    """Ask a workflow something, and print the answer as JSON. Nothing is changed by it; a worker has to be there."""
+    """Ask a workflow by one of its queries, and print the answer as JSON."""
     answer = asyncio.run(_ask(existing_store(store), instance_id, name, parsed(arguments), timeout))
     print_json(answer)
 
@@ -35,7 +29,7 @@ def parsed(text: str) -> list[Any]:
 
 def print_json(value: Any) -> None:
     """An answer, for people and programs alike."""
-    typer.echo(json_text(value))
+    click.echo(json_text(value))
 
 
 async def _ask(path: Place, instance_id: str, name: str, arguments: list[Any], seconds: float) -> Any:

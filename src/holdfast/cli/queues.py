@@ -3,12 +3,12 @@
 import asyncio
 from typing import Any, Final
 
+import click
 import msgspec
-import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.stores import JsonOption, StoreOption, look_into
+from holdfast.cli.stores import look_into
 from holdfast.cli.texts import json_text, print_aligned, safe, seconds_text
 from holdfast.client.overview import QueueView, read_queues
 
@@ -16,14 +16,11 @@ COLUMNS: Final = ("queue", "ready", "later", "running", "oldest waits", "served 
 MOST_SERVERS: Final = 3
 
 
-def queues(*, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """List the queues of a store: activities that wait and run, and the workers that serve them.
-
-    A queue that has work and no worker is marked: start one with holdfast worker APP --queues NAME.
-    """
+def queues(*, store: str | None = None, as_json: bool = False) -> None:
+    """List the queues of a store: activities that wait and run, and the workers that serve them."""
     found = asyncio.run(_read(store))
     if as_json:
-        typer.echo(json_text([_fields(queue) for queue in found]))
+        click.echo(json_text([_fields(queue) for queue in found]))
     else:
         _show(found)
 

@@ -3,9 +3,9 @@
 import asyncio
 import shlex
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import typer
+import click
 from rich.console import Console
 from rich.text import Text
 
@@ -15,7 +15,7 @@ from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.inputs import bind_input
 from holdfast.cli.progress import Lines, Progress, Silent
 from holdfast.cli.steps import take_picture
-from holdfast.cli.stores import JsonOption, Place, StoreOption, is_there, shown, store_path
+from holdfast.cli.stores import Place, is_there, shown, store_path
 from holdfast.cli.texts import safe, seconds_text, visible_json
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
@@ -28,23 +28,6 @@ from holdfast.storage.contract import InstanceId, InstanceRecord, Store
 REFRESH_SECONDS: Final = 0.1
 MOST_OF_THE_TIME: Final = 5
 """Looking at a long history takes time; the pauses are this many times longer."""
-
-
-InputOption = Annotated[
-    str | None,
-    typer.Option("--input", "-i", metavar="JSON", help="Arguments: an object by name, or an array by position."),
-]
-IdOption = Annotated[
-    str | None, typer.Option("--id", metavar="ID", help="The instance; the same id again goes on with it.")
-]
-PolicyOption = Annotated[
-    str,
-    typer.Option(
-        "--policy",
-        metavar="POLICY",
-        help="If the id is taken: idempotent, reuse (a new one once the old one is closed) or terminate_existing.",
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +59,15 @@ class Wish:
 
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="APP:WORKFLOW", help="FILE.py:WORKFLOW or MODULE:WORKFLOW.")],
+    target: str,
     *,
-    input_json: InputOption = None,
-    instance_id: IdOption = None,
-    policy: PolicyOption = IdPolicy.IDEMPOTENT.value,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    input_json: str | None = None,
+    instance_id: str | None = None,
+    policy: str = IdPolicy.IDEMPOTENT.value,
+    store: str | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Run a workflow in this process and show its steps.
-
-    \b
-    holdfast run shop.py:checkout --input '{"card": "4242", "cents": 300}' --id order-42
-    """
+    """Run a workflow in this process and show its steps."""
     application = load_application(target)
     wish = wish_of(
         ("run", target), application, input_json=input_json, instance_id=instance_id, policy=policy, store=store
@@ -124,10 +103,10 @@ def fulfil(wish: Wish, *, as_json: bool) -> None:
         Console(stderr=True, highlight=False).print(
             Text(f"Stopped. Everything up to here is recorded; go on with: {safe(wish.again)}"), soft_wrap=True
         )
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise SystemExit(EXIT_INTERRUPTED) from None
     encoded = wish.application.workflow.signature.encode_result(result)
     if as_json:
-        typer.echo(visible_json(encoded.decode()))
+        click.echo(visible_json(encoded.decode()))
     else:
         console.print(Text.assemble(("result ", "bold green"), safe(encoded.decode())), soft_wrap=True)
 

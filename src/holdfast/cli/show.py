@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
+import click
 import msgspec
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -23,7 +23,7 @@ from holdfast.cli.steps import (
     short_failure,
     take_picture,
 )
-from holdfast.cli.stores import JsonOption, StoreOption, look_into
+from holdfast.cli.stores import look_into
 from holdfast.cli.texts import (
     json_text,
     moment_text,
@@ -95,18 +95,11 @@ class Shown:
         return None
 
 
-def show(
-    instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance; the newest one of this id.")],
-    number: Annotated[
-        int | None, typer.Option("--number", metavar="N", help="An earlier one of this id; list has their numbers.")
-    ] = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def show(instance_id: str, number: int | None = None, store: str | None = None, as_json: bool = False) -> None:
     """Show one instance: its steps with their attempts and ledgers, and what it waits for or how it ended."""
     shown = asyncio.run(_read(instance_id, number, store, with_outputs=as_json))
     if as_json:
-        typer.echo(json_text(_fields(shown)))
+        click.echo(json_text(_fields(shown)))
     else:
         _print(shown, Console(highlight=False))
 

@@ -9,9 +9,7 @@ import tomllib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias, cast
-
-import typer
+from typing import Final, TypeAlias, cast
 
 from holdfast.client.client import Client
 from holdfast.client.engine import connect, open_store
@@ -25,14 +23,6 @@ DEFAULT: Final = "holdfast.db"
 LONGEST_SHOWN: Final = 100
 Place: TypeAlias = Path | str
 """A file, or the URL of a database."""
-
-StoreOption = Annotated[
-    str | None,
-    typer.Option(
-        "--store", "-s", metavar="PATH|URL", help=f"The store's file or URL; else {VARIABLE}, {SETTINGS}, ./{DEFAULT}."
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def store_path(option: str | None) -> Place:

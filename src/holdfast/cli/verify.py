@@ -2,33 +2,30 @@
 
 from typing import Final
 
+import click
 import msgspec
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.audit import Report, Rule, inspect
 from holdfast.cli.exits import EXIT_BAD_NEWS
-from holdfast.cli.stores import JsonOption, StoreOption, existing_store, shown
+from holdfast.cli.stores import existing_store, shown
 from holdfast.cli.texts import json_text, safe
 
 MOST_PROBLEMS: Final = 1_000
 """Problems that are printed for people; JSON has all of them."""
 
 
-def verify(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Check a store against every rule that its tables can show. Nothing is changed; workers may go on.
-
-    Exit code 0: sound. 1: problems were found, one line each.
-    """
+def verify(store: str | None = None, as_json: bool = False) -> None:
+    """Check a store against every rule that its tables can show; nothing is changed."""
     path = existing_store(store)
     report = inspect(path)
     if as_json:
-        typer.echo(json_text({"store": shown(path), **msgspec.to_builtins(report)}))
+        click.echo(json_text({"store": shown(path), **msgspec.to_builtins(report)}))
     else:
         _show(report, shown(path))
     if report.problems:
-        raise typer.Exit(EXIT_BAD_NEWS)
+        raise SystemExit(EXIT_BAD_NEWS)
 
 
 def _show(report: Report, path: str) -> None:

@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Final
 
+import click
 import msgspec
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.exits import EXIT_BAD_NEWS
 from holdfast.cli.explanations import LONGEST_KEY, digits_text
-from holdfast.cli.stores import JsonOption, Place, StoreOption, connected, existing_store
+from holdfast.cli.stores import Place, connected, existing_store
 from holdfast.cli.texts import STATE_STYLES, json_text, safe
 from holdfast.client.watching import Change
 from holdfast.core.collation.composite import PADDING
@@ -21,27 +21,20 @@ ADVANCED: Final = "flow_advanced"
 """What the key says already."""
 
 
-def watch(
-    instance_id: Annotated[str, typer.Argument(metavar="ID", help="The instance; the newest one of this id.")],
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show an instance as it is, and every change of it until it ends; with --json a line of JSON for each.
-
-    A flow is shown with its key: a digit for each activity, which holdfast explain reads.
-    """
+def watch(instance_id: str, store: str | None = None, as_json: bool = False) -> None:
+    """Show an instance and every change of it until it ends; as JSON a line for each."""
     console = Console(highlight=False)
 
     def show(change: Change) -> None:
         if as_json:
-            typer.echo(json_text(change, indented=False))
+            click.echo(json_text(change, indented=False))
         else:
             console.print(_line(change), soft_wrap=True)
 
     last = asyncio.run(_watch(existing_store(store), instance_id, show))
     if last is not InstanceState.COMPLETED:
-        typer.echo(f"holdfast: {safe(instance_id)} is {last}", err=True)
-        raise typer.Exit(EXIT_BAD_NEWS)
+        click.echo(f"holdfast: {safe(instance_id)} is {last}", err=True)
+        raise SystemExit(EXIT_BAD_NEWS)
 
 
 async def _watch(path: Place, instance_id: str, show: Callable[[Change], None]) -> InstanceState | None:

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Annotated, Final
+from typing import Final
 
-import typer
+import click
 
 from holdfast.authoring.durations import milliseconds
 from holdfast.authoring.names import checked_name
@@ -15,7 +16,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.cli.applications import load_module
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import Signals, ToldToLeave, leaving_early
-from holdfast.cli.stores import Place, StoreOption, shown, store_path
+from holdfast.cli.stores import Place, shown, store_path
 from holdfast.cli.texts import safe
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
 from holdfast.client.engine import connect
@@ -47,34 +48,16 @@ class Wish:
 
 
 def worker(
-    applications: Annotated[list[str], typer.Argument(metavar="APP", help="FILE.py or MODULE, one or more.")],
+    applications: Sequence[str],
     *,
-    queues: Annotated[
-        str | None,
-        typer.Option("--queues", "-q", metavar="A,B", help="The queues to serve; else those of the activities."),
-    ] = None,
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", metavar="N", help="How many activities run at once.")
-    ] = DEFAULT_MAX_ACTIVITIES,
-    lease: Annotated[
-        float, typer.Option("--lease", metavar="SECONDS", help="After so long without a sign of it others take over.")
-    ] = WORKER_LEASE_MS / MILLISECONDS,
-    drain_timeout: Annotated[
-        float, typer.Option("--drain-timeout", metavar="SECONDS", help="What activities get to end when it leaves.")
-    ] = DRAIN_SECONDS,
-    same_host: Annotated[
-        bool,
-        typer.Option("--same-host/--no-same-host", help="Whether deaths on this machine are seen before a lease ends."),
-    ] = True,
-    store: StoreOption = None,
+    queues: str | None = None,
+    concurrency: int = DEFAULT_MAX_ACTIVITIES,
+    lease: float = WORKER_LEASE_MS / MILLISECONDS,
+    drain_timeout: float = DRAIN_SECONDS,
+    same_host: bool = True,
+    store: str | None = None,
 ) -> None:
-    """Run workflows and activities that others start. Ctrl-C or SIGTERM lets it leave when they have ended.
-
-    A second signal makes it leave at once; what did not end is run again by others. It logs to standard error.
-
-    \b
-    holdfast worker shop.py --queues default,parcels --concurrency 20
-    """
+    """Run workflows and activities that others start, until a signal ends the worker."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     try:
         with leaving_early():
@@ -95,10 +78,10 @@ def worker(
         code = 0
     except KeyboardInterrupt:  # one more, while it leaves at once
         code = EXIT_INTERRUPTED
-    raise typer.Exit(code)
+    raise SystemExit(code)
 
 
-def _registry(modules: list[ModuleType], applications: list[str]) -> Registry:
+def _registry(modules: list[ModuleType], applications: Sequence[str]) -> Registry:
     registry = Registry(modules)
     if not registry.workflows and not registry.activities:
         named = ", ".join(applications)
@@ -153,7 +136,7 @@ async def _serve(wish: Wish, signals: Signals) -> None:
         )
         async with working:
             signals.has_begun(working)
-            typer.echo(_headline(working, wish))
+            click.echo(_headline(working, wish))
             _warn_of_idle_queues(wish)
             await working.wait()
 

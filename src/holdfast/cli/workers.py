@@ -1,14 +1,14 @@
 """``holdfast workers``: who works on a store, how much each has to do, and how long its lease still runs."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import msgspec
-import typer
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.stores import JsonOption, StoreOption, look_into
+from holdfast.cli.stores import look_into
 from holdfast.cli.texts import json_text, moment_text, print_aligned, safe, seconds_text
 from holdfast.client.overview import WorkerView, read_workers
 from holdfast.core.liveness import WorkerState
@@ -16,17 +16,12 @@ from holdfast.core.liveness import WorkerState
 COLUMNS = ("worker", "state", "lease left", "activities", "load", "workflows", "queues", "build", "host", "since (UTC)")
 
 
-def workers(
-    *,
-    everyone: Annotated[bool, typer.Option("--all", "-a", help="Also those that are gone, for a day.")] = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
+def workers(*, everyone: bool = False, store: str | None = None, as_json: bool = False) -> None:
     """List the workers of a store: their lease, their load and the queues that they serve."""
     found = asyncio.run(_read(store))
     shown = [worker for worker in found if everyone or worker.state is WorkerState.ACTIVE]
     if as_json:
-        typer.echo(json_text([_fields(worker) for worker in shown]))
+        click.echo(json_text([_fields(worker) for worker in shown]))
     else:
         _show(shown)
 

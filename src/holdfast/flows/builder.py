@@ -17,6 +17,7 @@ from holdfast.errors import FlowError, InvalidOption
 from holdfast.flows.documents import Mapping as MappingTree
 from holdfast.flows.documents import Scalar, Tree
 from holdfast.flows.documents import Sequence as SequenceTree
+from holdfast.flows.libraries import require_libraries
 from holdfast.flows.nodes import UNLIMITED
 from holdfast.flows.steps import Edges, Reference, Step, edges_of, literal
 from holdfast.flows.workflow import FlowWorkflow
@@ -42,6 +43,7 @@ class FlowBuilder(FlowWorkflow):
     """Collects what a flow says until it is used."""
 
     def __init__(self, name: str, version: str = "") -> None:
+        require_libraries()
         super().__init__(checked_name(name, "a flow"), version)
         self._document: dict[str, Any] = {"flow": name, "activities": {}}
         self._in_use = False

@@ -4,19 +4,16 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from importlib import import_module
+from functools import cache
 from operator import itemgetter
 from typing import Any, Final
 
 from holdfast.errors import ExpressionError
+from holdfast.flows.libraries import cel
 from holdfast.payloads.limits import MAX_DEPTH, PAYLOAD_LIMIT_BYTES
 
 MOST_VALUES: Final = 100_000
 """Values in one result. Lists may share their items, so a short expression can stand for billions of them."""
-
-_cel: Any = import_module("cel_expr_python.cel")  # it has no types that a checker could read
-_environment: Any = _cel.NewEnv()
-_ERROR: Any = _cel.Type.ERROR
 
 _PLACE: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 _UNEXPECTED: Final = re.compile(
@@ -45,15 +42,20 @@ class Program:
             answer = self._compiled.eval(data=variables)
         except RuntimeError as error:
             raise ExpressionError(_in_plain_words(str(error))) from None
-        if answer.type() == _ERROR:
+        if answer.type() == cel.Type.ERROR:
             raise ExpressionError(_in_plain_words(str(answer.value())))
         return _Reader().plain(answer.value(), 0)
+
+
+@cache
+def _environment() -> Any:
+    return cel.NewEnv()
 
 
 def compile_program(text: str) -> Program:
     """`text` as a program. The library allows a nesting of 32 and reads every value as one of any type."""
     try:
-        return Program(_environment.compile(text, disable_check=True))
+        return Program(_environment().compile(text, disable_check=True))
     except (RuntimeError, TypeError) as error:  # a TypeError: text that is no Unicode
         raise _syntax_error(str(error), text) from None
 

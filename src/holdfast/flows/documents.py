@@ -8,9 +8,8 @@ import math
 import re
 from typing import Any, Final, TypeAlias
 
-import yaml
-
 from holdfast.errors import FlowError
+from holdfast.flows.libraries import yaml
 from holdfast.flows.problems import Problems, quoted
 
 LARGEST_BYTES: Final = 1_000_000
@@ -113,11 +112,11 @@ def read_document(text: str, problems: Problems) -> Tree | None:
     return None
 
 
-def _syntax(error: yaml.MarkedYAMLError) -> str:
-    what = error.problem or "it cannot be read"
+def _syntax(error: Any) -> str:
+    what: str = error.problem or "it cannot be read"
     if "\\t" in what or "character that cannot start any token" in what:
         what += " (a tab? indent with spaces)"
-    context = error.context or ""
+    context: str = error.context or ""
     for theirs, ours in _SAID.items():
         context, what = context.replace(theirs, ours), what.replace(theirs, ours)
     if context and error.context_mark is not None:

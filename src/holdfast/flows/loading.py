@@ -10,6 +10,7 @@ from holdfast.errors import FlowError, FlowProblem, HoldfastError
 from holdfast.flows.checking import Known, check_into
 from holdfast.flows.documents import LARGEST_BYTES, Mapping, Scalar, Tree, read_document
 from holdfast.flows.forms import Form, Places, shown, was_told
+from holdfast.flows.libraries import require_libraries
 from holdfast.flows.nodes import read_node
 from holdfast.flows.problems import Problems, quoted
 
@@ -46,6 +47,7 @@ def load_file(path: Path, known: Known | None = None) -> Loaded:
 
 def load_text(text: str, source: str, known: Known | None = None) -> Loaded:
     """The flow in `text`. `source` is what problems call it."""
+    require_libraries()
     problems = Problems()
     return _checked(read_document(text, problems), problems, source, known)
 

@@ -6,18 +6,19 @@ import sys
 from io import StringIO
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
-from typer.testing import CliRunner
 
 from holdfast import __version__
+from holdfast.cli.commands import root
 from holdfast.cli.explain import explanation_of
-from holdfast.cli.main import app, main
+from holdfast.cli.main import main
 
 FOX = "ate,brown,fox,jumped,quick,slept"
 
 
 def explain(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["explain", *arguments])
+    result = CliRunner().invoke(root, ["explain", *arguments])
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -159,7 +160,7 @@ def test_on_a_terminal_digits_are_coloured_by_what_they_say() -> None:
 
 
 def test_the_version_is_shown() -> None:
-    assert CliRunner().invoke(app, ["--version"]).output == f"holdfast {__version__}\n"
+    assert CliRunner().invoke(root, ["--version"]).output == f"holdfast {__version__}\n"
 
 
 @pytest.mark.slow

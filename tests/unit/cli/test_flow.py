@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
-from holdfast.cli.main import app, main
+from holdfast.cli.commands import root
+from holdfast.cli.main import main
 
 SAMPLES = Path(__file__).parents[1] / "flows" / "samples"
 SHOP = """
@@ -21,7 +22,7 @@ def pack(item: str) -> str:
 
 
 def flow(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["flow", *arguments])
+    return CliRunner().invoke(root, ["flow", *arguments])
 
 
 @pytest.fixture(autouse=True)
