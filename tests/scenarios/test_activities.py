@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sys
 import threading
+from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -102,8 +103,9 @@ def test_all_attempts_exhausted_is_the_last_error() -> None:
     assert len(tries) == 3
 
 
-def test_a_non_retryable_error_and_those_derived_from_it_end_it_at_once() -> None:
-    @hf.activity(retry=hf.Retry(attempts=5, initial=0.01, non_retryable=(LookupError,)))
+@pytest.mark.parametrize("named", [LookupError, "LookupError", "builtins.LookupError"])
+def test_a_non_retryable_error_and_those_derived_from_it_end_it_at_once(named: Any) -> None:
+    @hf.activity(retry=hf.Retry(attempts=5, initial=0.01, non_retryable=(named,)))
     async def wrong() -> None:
         raise KeyError("card")
 
@@ -168,14 +170,61 @@ def test_an_error_with_state_that_no_json_holds_keeps_what_can_be_kept() -> None
     assert failures == ["Unpicklable: locked"]
 
 
-def test_a_result_of_the_wrong_type_fails_the_attempt() -> None:
-    @hf.activity(retry=ONCE)
-    async def lies() -> int:
+@pytest.mark.parametrize("kind", ["async", "thread", "stream", "thread stream"])
+def test_G13_a_result_that_cannot_be_stored_is_not_retried(kind: str) -> None:
+    """Another attempt would repeat the side effects of the body for the same refusal."""
+    runs: list[str] = []
+
+    @hf.activity
+    async def in_loop() -> int:
+        runs.append("charged")
         return "seven"  # type: ignore[return-value]  # wrong on purpose
 
-    cause, states, _ = outcome_of(lies)
-    assert isinstance(cause, hf.PayloadError)
-    assert states == [AttemptState.FAILED]
+    @hf.activity
+    def in_thread() -> int:
+        runs.append("charged")
+        return "seven"  # type: ignore[return-value]
+
+    @hf.activity
+    async def stream() -> AsyncIterator[int]:
+        runs.append("charged")
+        yield "seven"  # type: ignore[misc]
+
+    @hf.activity
+    def stream_in_thread() -> Iterator[int]:
+        runs.append("charged")
+        yield "seven"  # type: ignore[misc]
+
+    bodies: dict[str, Any] = {
+        "async": in_loop,
+        "thread": in_thread,
+        "stream": stream,
+        "thread stream": stream_in_thread,
+    }
+    body = bodies[kind]
+
+    @hf.workflow
+    async def call() -> Any:
+        return [value async for value in body()] if body.yields else await body()
+
+    with pytest.raises(hf.WorkflowFailed) as failed:
+        finish(call, body)
+    assert isinstance(failed.value.cause, hf.PayloadError)
+    assert "expected int, found str" in str(failed.value.cause)
+    assert runs == ["charged"]
+
+
+def test_G13_an_error_of_the_payload_that_the_body_itself_raises_is_retried() -> None:
+    runs: list[int] = []
+
+    @hf.activity(retry=QUICK)
+    async def reads_something() -> int:
+        runs.append(1)
+        if len(runs) < 3:
+            raise hf.PayloadError("a message from elsewhere cannot be read")
+        return 7
+
+    assert outcome_of(reads_something)[0] == 7
 
 
 def test_activity_info_names_everything(tmp_path: Path) -> None:

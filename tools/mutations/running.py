@@ -26,6 +26,14 @@ PLACES: Final = "tests/unit/replay/test_running.py"
 
 RUNTIME: Final = (
     in_python(
+        "a result that cannot be stored is retried",
+        "G13",
+        "runtime/attempts",
+        "isinstance(error, StreamTooLong | ResultNotStored)",
+        "isinstance(error, StreamTooLong)",
+        ACTIVITIES,
+    ),
+    in_python(
         "what a turn did besides is not written",
         "G11",
         "runtime/turns",

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import copy_context
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -26,7 +26,7 @@ from holdfast.runtime.carriers import Carriers
 from holdfast.runtime.entries import Respond
 from holdfast.runtime.processes.pool import FailedInProcess, ProcessPool
 from holdfast.runtime.providers import Providers
-from holdfast.runtime.running_attempt import RunningAttempt
+from holdfast.runtime.running_attempt import ResultNotStored, RunningAttempt, stored_result
 from holdfast.runtime.streams import NO_VALUE, StreamSender
 from holdfast.runtime.threads import Threads
 from holdfast.storage.contract import AttemptRecord, Completion, HeartbeatAttempt, Retry
@@ -179,8 +179,7 @@ class AttemptRunner:
                 value = await (activity.fn(*args, **kwargs) if kwargs else activity.fn(*args))
             else:
                 value = await self._body(activity, running)
-            encode = signature.encode_result
-            data = value if activity.process or activity.yields else encode(value)
+            data = value if activity.process or activity.yields else stored_result(signature, value)
         except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
             error = raised
         try:  # here nothing is being handled: what workflow code raises next gets no context that is not its own
@@ -231,7 +230,7 @@ class AttemptRunner:
 
     async def _stream(self, activity: Activity[..., Any], running: RunningAttempt, values: Any) -> bytes:
         """Deliver what a generator yields (L15); its end is a response without a value."""
-        encode = activity.signature.encode_result
+        encode = partial(stored_result, activity.signature)
         sender = StreamSender(running, encode, self._respond, self.request_cancel, self._now_ms)
         if activity.is_async:
             await sender.deliver(values)
@@ -307,12 +306,15 @@ class AttemptRunner:
     def _finish_failed(self, running: RunningAttempt, error: BaseException) -> None:
         attempt = running.attempt
         timed_out = isinstance(error, ActivityTimedOut)
+        is_final = isinstance(error, StreamTooLong | ResultNotStored)  # the next attempt would end in the same way
+        if isinstance(error, ResultNotStored):
+            error = error.reason
         if isinstance(error, FailedInProcess):
             failure, types = error.failure, error.types
         else:
             failure, types = failure_of(error), tuple(qualified_name(cls) for cls in type(error).__mro__)
-        if isinstance(error, StreamTooLong):
-            failure = msgspec.structs.replace(failure, retryable=False)  # it would yield as many again
+        if is_final:
+            failure = msgspec.structs.replace(failure, retryable=False)
         ended = end_by_failure(
             attempt,
             failure,

@@ -10,12 +10,32 @@ from holdfast.authoring.activity import Activity
 from holdfast.authoring.activity_context import ActivityInfo
 from holdfast.core.options import decode_options
 from holdfast.payloads.encoding import decode, encode
+from holdfast.payloads.signature import Signature
 from holdfast.storage.contract import AttemptRecord, HeartbeatAttempt
 
 HEARTBEATS_PER_TIMEOUT: Final = 4
 """How often within its heartbeat time-out an attempt's beats are written at most; the ones between are skipped."""
 HEARTBEAT_WRITE_MS: Final = 1_000
 """Between two writes of beats without a time-out."""
+
+
+class ResultNotStored(Exception):
+    """A body returned or yielded a value that cannot be stored. `reason` is the error that the workflow receives.
+
+    It is not retried: another attempt would repeat the side effects of the body and end with the same refusal.
+    """
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def stored_result(signature: Signature, value: Any) -> bytes:
+    """The payload of a value that a body returned or yielded, or `ResultNotStored`."""
+    try:
+        return signature.encode_result(value)
+    except Exception as error:
+        raise ResultNotStored(error) from error
 
 
 class RunningAttempt:

@@ -47,8 +47,9 @@ def dies() -> None:
     os._exit(7)
 
 
-@hf.activity(process=True, retry=once)
+@hf.activity(process=True, retry=hf.Retry(attempts=2, initial=3600, maximum=3600))
 def gives_what_cannot_be_stored() -> Any:
+    """A second attempt would begin after an hour: a result that cannot be stored has none."""
     return object()
 
 

@@ -75,13 +75,17 @@ def _exactly(line: socket.socket, count: int) -> bytes | None:
 
 def _run(task: Task, line: socket.socket) -> Result | Raised:
     token = current_activity.set(ChildContext(task, line))
+    retryable: bool | None = None
     try:
         activity = _find(task)
         args, kwargs = activity.signature.decode_arguments(bytes(task.input))
-        return Result(msgspec.Raw(activity.signature.encode_result(activity.fn(*args, **kwargs))))
+        value = activity.fn(*args, **kwargs)
+        retryable = False  # a result that cannot be stored: the next attempt would return the same
+        return Result(msgspec.Raw(activity.signature.encode_result(value)))
     except BaseException as error:  # noqa: BLE001 - sys.exit ends the attempt, not this process
         types = tuple(qualified_name(cls) for cls in type(error).__mro__)
-        return Raised(msgspec.Raw(msgspec.json.encode(failure_of(error))), types)
+        failure = failure_of(error, retryable=retryable)
+        return Raised(msgspec.Raw(msgspec.json.encode(failure)), types)
     finally:
         current_activity.reset(token)
 
