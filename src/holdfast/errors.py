@@ -4,7 +4,9 @@ A message names the thing, what was expected and what was found, and where it he
 outside this tree is raised on purpose; the reference page ``docs/reference/errors.md`` draws the tree.
 """
 
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 
 class HoldfastError(Exception):
@@ -119,14 +121,17 @@ class ArgumentError(PayloadError):
 class RemoteError(HoldfastError):
     """An exception that was recorded elsewhere and whose type is not known here, or cannot be raised here.
 
-    `type_name` keeps the qualified name of the original type; ``str()`` is its message.
+    `type_name` keeps the qualified name of the original type; ``str()`` is its message. `attributes` has what the
+    original had as attributes, as far as JSON can hold it within 16 KiB.
     """
 
     type_name: str
+    attributes: Mapping[str, Any] = MappingProxyType({})
 
-    def __init__(self, message: str, type_name: str = "") -> None:
+    def __init__(self, message: str, type_name: str = "", attributes: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.type_name = type_name
+        self.attributes = {} if attributes is None else dict(attributes)
 
 
 class StoreError(HoldfastError):

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from holdfast.authoring.definition import Definition
+from holdfast.authoring.definition import Definition, refuse_method
 from holdfast.authoring.durations import Duration, timeout_milliseconds
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.options import switch, whole_number
@@ -149,6 +149,7 @@ def activity(
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
         if not inspect.isfunction(function):
             raise InvalidOption(f"@hf.activity marks a function, not {function!r}")
+        refuse_method(function, "@hf.activity")
         if process and inspect.iscoroutinefunction(function):
             raise InvalidOption(f"{function.__qualname__}: process=True is for `def`; an `async def` runs in the loop")
         if not (inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)):

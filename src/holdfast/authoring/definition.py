@@ -1,10 +1,27 @@
 """What activities and workflows have in common: a function, its name, and its signature."""
 
+import inspect
 from collections.abc import Callable
 from functools import cached_property
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from holdfast.errors import InvalidOption
 from holdfast.payloads.signature import Signature
+
+
+def refuse_method(function: FunctionType, decorator: str) -> None:
+    """Raise `InvalidOption` for a function of a class that takes the object or the class as its first argument.
+
+    Nothing would pass that argument: the worker finds the function by its name, without an object.
+    """
+    owner, _, name = function.__qualname__.rpartition(".")
+    first = next(iter(inspect.signature(function).parameters), "")
+    if owner and not owner.endswith("<locals>") and first in ("self", "cls"):
+        raise InvalidOption(
+            f"{decorator} marks functions, and {function.__qualname__} is a method: a worker has no object to call it "
+            f"on. Write a function at module level that makes or finds the object and calls {name} on it"
+        )
 
 
 class Definition:

@@ -7,13 +7,15 @@ from holdfast.authoring.options import number, several, switch, whole_number
 from holdfast.core.retry import RetryPolicy
 from holdfast.errors import InvalidOption
 from holdfast.payloads.failures import qualified_name
+from holdfast.payloads.limits import NAME_LIMIT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """`attempts` in all (None: for ever), with delays that grow from `initial` by `backoff` up to `maximum`.
 
-    Errors of the types in `non_retryable`, or of types derived from them, are not retried.
+    Errors of the types in `non_retryable`, or of types derived from them, are not retried. A type that cannot be
+    imported here is given by its name, short or qualified: ``"Declined"`` or ``"shop.payments.Declined"``.
     """
 
     attempts: int | None = 5
@@ -21,7 +23,7 @@ class Retry:
     backoff: float = 2.0
     maximum: Duration = 60.0
     jitter: bool = True
-    non_retryable: tuple[type[BaseException], ...] = ()
+    non_retryable: tuple[type[BaseException] | str, ...] = ()
 
     def __post_init__(self) -> None:
         self.policy()
@@ -47,6 +49,11 @@ class Retry:
 
 
 def _name_of(error: object) -> str:
-    if not isinstance(error, type) or not issubclass(error, BaseException):
-        raise InvalidOption(f"Retry(non_retryable) takes exception types such as ValueError, not {error!r}")
-    return qualified_name(error)
+    if isinstance(error, str) and len(error) <= NAME_LIMIT_BYTES and all(map(str.isidentifier, error.split("."))):
+        return error
+    if isinstance(error, type) and issubclass(error, BaseException):
+        return qualified_name(error)
+    raise InvalidOption(
+        f"Retry(non_retryable) takes exception types such as ValueError, or their names such as 'shop.Declined', "
+        f"not {error!r}"
+    )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.authoring.deadlines import said_deadline
-from holdfast.authoring.definition import Definition
+from holdfast.authoring.definition import Definition, refuse_method
 from holdfast.authoring.durations import Duration, milliseconds, timeout_milliseconds
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.options import whole_number
@@ -141,6 +141,8 @@ def workflow(
     def mark(function: Callable[..., Any]) -> Workflow[Any, Any]:
         if not inspect.iscoroutinefunction(function):
             raise InvalidOption(f"@hf.workflow marks an `async def`, not {function!r}")
+        if inspect.isfunction(function):
+            refuse_method(function, "@hf.workflow")
         mailbox = None if rules == Mailbox() else rules
         checked = checked_name(function.__name__ if name is None else name, "a workflow")
         told = None if limit == Deadline(None) else limit

@@ -26,6 +26,7 @@ from holdfast.payloads.models import is_model_type
 _LONGEST_KEY_SHOWN: Final = 60
 _TOO_LARGE_INTEGER: Final = 10**MAX_INTEGER_DIGITS
 _NOTHING: Final = object()
+_KINDS_THAT_ARE_NO_KEYS: Final = (bool, type(None), tuple, frozenset)
 
 
 class Problem(NamedTuple):
@@ -61,6 +62,7 @@ class Place(NamedTuple):
 _Check = Callable[[Any, Any, Place], Problem | None]
 
 _ADVICE_FIT: Final = "change the value or the annotation"
+_ADVICE_KEY: Final = "annotate the dict with its key type"
 _ADVICE_AWAIT: Final = "is an `await` missing?"
 _ADVICE_PLAIN: Final = "without an annotation only JSON types come back as they were: annotate it, or convert it"
 
@@ -136,7 +138,8 @@ def _check_plain_dict(value: dict[Any, Any], _node: Any, place: Place) -> Proble
     for key, item in value.items():
         inner = place.member(value, key)
         if not isinstance(key, str):
-            advice = "annotate the dict with its key type, or use str keys"
+            can_be_annotated = type(key) not in _KINDS_THAT_ARE_NO_KEYS
+            advice = f"{_ADVICE_KEY if can_be_annotated else 'use a list of pairs'}, or use str keys"
             return Problem(inner.path, "a key of type str", f"a key of type {name_of(key)}", advice)
         if problem := _check_str(key, _STR, inner) or find_problem(item, _ANY, inner):
             return problem

@@ -17,21 +17,45 @@ Not found by comparing, and accepted: a subclass that equals its base, such as a
 nothing or `str` is annotated, or an `OrderedDict` for a `dict`. It comes back as the base type.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import NoneType, UnionType
-from typing import Any, Final, Protocol, Union, get_args, get_origin
+from typing import Any, Final, Protocol, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
 from msgspec.structs import astuple
 
 from holdfast.errors import AnnotationError, PayloadError
-from holdfast.payloads.diagnosis import find_problem, name_of
-from holdfast.payloads.models import decode_unknown, encode_unknown, is_model_type
+from holdfast.payloads.diagnosis import describe, find_problem, name_of
+from holdfast.payloads.models import decode_unknown, encode_unknown, is_model_type, with_constraints
 from holdfast.payloads.wire import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
 
 CACHED_TYPES_LIMIT: Final = 4_096
 """Annotations come from code, so they are few; a program that makes types for ever loses speed only."""
+
+UNRESOLVED_HINT: Final = (
+    "import the name outside `if TYPE_CHECKING`; a class that is defined inside a function has to move to module "
+    "level, or the module must not use `from __future__ import annotations`"
+)
+
+_TYPES_HINT: Final = "use a dataclass, a msgspec struct, a pydantic model or a standard type"
+_UNION_HINT: Final = (
+    "JSON does not show which member of the union a value is. Use msgspec structs with tag=True, or make the union "
+    "itself the parameter or the result, which is stored with the name of its member"
+)
+_NO_KEYS: Final = (
+    inspect.BoolType,
+    inspect.NoneType,
+    inspect.ByteArrayType,
+    inspect.CollectionType,
+    inspect.TupleType,
+    inspect.DictType,
+    inspect.TypedDictType,
+    inspect.NamedTupleType,
+    inspect.DataclassType,
+    inspect.StructType,
+)
+"""What cannot be written as the key of a JSON object."""
 
 _encode_json: Final = msgspec.json.Encoder(enc_hook=encode_unknown).encode
 
@@ -236,25 +260,30 @@ def _build(annotation: Any) -> PayloadType:
         annotation = NoneType
     if annotation is object:
         annotation = Any
+    annotation = with_constraints(annotation)
     try:
         node = inspect.type_info(annotation)
         decoder = msgspec.json.Decoder(annotation, dec_hook=decode_unknown)
     except NameError as error:
         raise AnnotationError(
             f"`{text_of(annotation)}` refers to the name {error.name!r}, which is not there at run time; "
-            "import it outside `if TYPE_CHECKING`, and define the class at module level"
+            f"{UNRESOLVED_HINT}"
         ) from error
     except Exception as error:
         if isinstance(error, TypeError) and get_origin(annotation) in (Union, UnionType):
             return _Tagged(annotation)
+        hint = _UNION_HINT if "unions may not" in str(error) else _TYPES_HINT
+        raise AnnotationError(f"`{text_of(annotation)}` cannot be stored as JSON: {error}; {hint}") from error
+    nodes = list(_nodes_of(node))
+    if unknown := next(filter(_is_unknown, nodes), None):
         raise AnnotationError(
-            f"`{text_of(annotation)}` cannot be stored as JSON: {error}; "
-            "a union of classes inside a class needs msgspec structs with tags"
-        ) from error
-    if unknown := _first_unknown(node):
+            f"`{text_of(annotation)}` contains `{text_of(cast(Any, unknown).cls)}`, which cannot be stored as JSON; "
+            f"{_TYPES_HINT}"
+        )
+    if refused := next(filter(None, map(_refused_key, nodes)), None):
         raise AnnotationError(
-            f"`{text_of(annotation)}` contains `{text_of(unknown)}`, which cannot be stored as JSON; "
-            "use a dataclass, a msgspec struct, a pydantic model or a standard type"
+            f"`{text_of(annotation)}` has a dict with keys of type {describe(refused)}, and the keys of a JSON object "
+            "are texts or numbers; use str keys, or a list of pairs such as list[tuple[KEY, VALUE]]"
         )
     return _Typed(decoder.decode, node)
 
@@ -266,27 +295,38 @@ def decoder_of_fields(fields: Sequence[tuple[str, Any]]) -> Callable[[bytes], tu
     """
     if not all(isinstance(payload_type(annotation), _Typed) for _, annotation in fields):
         return None
-    plain = [(name, Any if annotation is object else annotation) for name, annotation in fields]
+    plain = [(name, Any if annotation is object else with_constraints(annotation)) for name, annotation in fields]
     struct = msgspec.defstruct("Fields", plain, forbid_unknown_fields=True)
     decode_json = msgspec.json.Decoder(struct, dec_hook=decode_unknown).decode
     return lambda data: astuple(decode_json(data))
 
 
-def _first_unknown(root: inspect.Type) -> Any:
-    """A type below `root` that neither msgspec nor a model can read."""
+def _nodes_of(root: inspect.Type) -> Iterator[inspect.Type]:
+    """The types that `root` is made of, itself included, each once."""
     seen: set[int] = set()
     waiting: list[Any] = [root]
     while waiting:
         node = waiting.pop()
         if node.__class__ is tuple:
             waiting.extend(node)
-        elif isinstance(node, inspect.CustomType):
-            if node.cls is not object and not is_model_type(node.cls):
-                return node.cls
         elif isinstance(node, inspect.Type | inspect.Field) and id(node) not in seen:
             seen.add(id(node))
             waiting.extend(getattr(node, name) for name in node.__struct_fields__)
-    return None
+            if isinstance(node, inspect.Type):
+                yield node
+
+
+def _is_unknown(node: inspect.Type) -> bool:
+    """Whether neither msgspec nor a model can read it."""
+    return isinstance(node, inspect.CustomType) and node.cls is not object and not is_model_type(node.cls)
+
+
+def _refused_key(node: inspect.Type) -> inspect.Type | None:
+    """The type of the keys of a dict, where JSON cannot write them."""
+    if not isinstance(node, inspect.DictType):
+        return None
+    keys = node.key_type.types if isinstance(node.key_type, inspect.UnionType) else (node.key_type,)
+    return next((key for key in keys if isinstance(key, _NO_KEYS)), None)
 
 
 def _reason(error: Exception, data: bytes | None = None) -> str:

@@ -1,13 +1,20 @@
-"""What msgspec does not know by itself: pydantic models, when the user's program uses pydantic.
+"""What msgspec does not know by itself: models and constraints of pydantic, when the user's program uses pydantic.
 
 Pydantic is never imported here. A value or a type can only be a model if the program has imported pydantic
 already, so `sys.modules` answers the question.
 """
 
 import sys
-from typing import Any, TypeGuard
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, TypeGuard, Union, get_args, get_origin
 
 import msgspec
+
+from holdfast.errors import AnnotationError
+
+_LIBRARIES: Final = ("pydantic", "annotated_types")
+_CONSTRAINTS: Final = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
+"""What msgspec can check, under the names that pydantic and annotated_types give them."""
 
 _encode_plain = msgspec.json.Encoder().encode
 
@@ -47,3 +54,54 @@ def _summary(error: ValueError) -> str:
         field = ".".join(str(step) for step in detail["loc"]) or "model"
         lines.append(f"field `{field}`: {detail['msg']}")
     return "; ".join(lines)
+
+
+def is_field(value: object) -> bool:
+    """Whether `value` is what pydantic's ``Field(...)`` returns."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(value, pydantic.fields.FieldInfo)
+
+
+def with_constraints(annotation: Any) -> Any:
+    """`annotation` with what ``Annotated[int, Field(gt=0)]`` demands in the terms of msgspec, which checks it.
+
+    A constraint that msgspec cannot check is an `AnnotationError`: it must not be ignored.
+    """
+    if not any(library in sys.modules for library in _LIBRARIES):
+        return annotation
+    origin = get_origin(annotation)
+    arguments = get_args(annotation)
+    if not arguments or origin is Literal:
+        return annotation
+    if origin is Annotated:
+        base, *metadata = arguments
+        checked = _checked_by_msgspec(annotation, metadata)
+        return Annotated[(with_constraints(base), *checked)] if checked else with_constraints(base)
+    translated = tuple(with_constraints(argument) for argument in arguments)
+    if all(new is old for new, old in zip(translated, arguments, strict=True)):
+        return annotation
+    if origin in (Union, UnionType):
+        return Union[translated]  # noqa: UP007 - of a tuple
+    return annotation.copy_with(translated) if hasattr(annotation, "copy_with") else origin[translated]
+
+
+def _checked_by_msgspec(annotation: Any, metadata: list[Any]) -> list[Any]:
+    kept: list[Any] = []
+    demanded: dict[str, Any] = {}
+    for each in metadata:
+        if is_field(each):
+            constraints = each.metadata
+        elif type(each).__module__.partition(".")[0] in _LIBRARIES:
+            constraints = [each]
+        else:
+            kept.append(each)
+            continue
+        for constraint in constraints:
+            found = {name: value for name in _CONSTRAINTS if (value := getattr(constraint, name, None)) is not None}
+            if not found or set(getattr(constraint, "__dict__", ())) - set(found):
+                raise AnnotationError(
+                    f"`{annotation}` demands {constraint!r}, which is not checked for a single parameter; "
+                    "make the value a field of a pydantic model, or check it in the body"
+                )
+            demanded |= found
+    return [*kept, msgspec.Meta(**demanded)] if demanded else kept

@@ -15,14 +15,22 @@ is a change of code like any other, and `hf.patched` covers it.
 
 import inspect
 from collections.abc import Callable, Mapping
-from types import FunctionType
-from typing import Any, Final, get_args, get_type_hints
+from types import FunctionType, NoneType, SimpleNamespace
+from typing import Any, Final, Never, NoReturn, get_args, get_type_hints
 
 import msgspec
 
 from holdfast.errors import AnnotationError, ArgumentError, PayloadError
-from holdfast.payloads.encoding import PayloadType, decoder_of_fields, payload_type, quick_encoder, text_of
+from holdfast.payloads.encoding import (
+    UNRESOLVED_HINT,
+    PayloadType,
+    decoder_of_fields,
+    payload_type,
+    quick_encoder,
+    text_of,
+)
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, check_size
+from holdfast.payloads.models import is_field
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """What a function is called with: ``function(*arguments[0], **arguments[1])``."""
@@ -98,6 +106,8 @@ class Signature:
         """How many arguments a call by position alone has; some functions cannot be called like that."""
         self._all_at_once = _decoder_of_all(tuple(self._parameters.values()))
         result = hints.get(_RETURN, Any)
+        if result in (NoReturn, Never):
+            result = NoneType  # it only raises: there is no result to be stored
         self._result = _type_for(_item_type(result) if self.yields else result, self._what)
         self.read_result = self._result.read
         """`decode_result` without its words for what does not fit: then it raises anything."""
@@ -236,6 +246,11 @@ def _storable(parameter: inspect.Parameter, function_name: str) -> inspect.Param
         raise AnnotationError(f"{function_name}(): `*{parameter.name}` cannot be stored by name; take a list")
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
         raise AnnotationError(f"{function_name}(): `**{parameter.name}` cannot be stored by type; take a dict")
+    if is_field(parameter.default):
+        raise AnnotationError(
+            f"{function_name}(): parameter `{parameter.name}` has pydantic's Field(...) as its default, which is not "
+            f"checked; write `{parameter.name}: Annotated[TYPE, Field(...)]`"
+        )
     return parameter
 
 
@@ -246,17 +261,15 @@ def _hints(function: FunctionType, function_name: str) -> dict[str, Any]:
     except Exception as error:
         culprit = _unresolvable(function)
         raise AnnotationError(
-            f"{function_name}(): the annotation of {culprit} cannot be resolved: {error}; "
-            "import the name outside `if TYPE_CHECKING`, and define the class at module level"
+            f"{function_name}(): the annotation of {culprit} cannot be resolved: {error}; {UNRESOLVED_HINT}"
         ) from error
 
 
 def _unresolvable(function: FunctionType) -> str:
     for name, annotation in function.__annotations__.items():
-        probe = FunctionType(function.__code__, function.__globals__)
-        probe.__annotations__ = {name: annotation}
+        probe = SimpleNamespace(__annotations__={name: annotation})
         try:
-            get_type_hints(probe)
+            get_type_hints(probe, function.__globals__)
         except Exception:  # noqa: BLE001  whatever it is, this is the annotation that raises it
             return "the result" if name == _RETURN else f"parameter `{name}`"
     return "a parameter"

@@ -109,3 +109,45 @@ def test_G12_a_changed_constant_is_another_build() -> None:
 
     builds = {Registry(workflows=[hf.workflow(name="sizes")(code)]).build for code in (one, other)}
     assert len(builds) == 2
+
+
+def test_a_method_is_refused_by_the_decorator_and_a_static_one_is_not() -> None:
+    class Mail:
+        async def send(self, to: str) -> str:
+            return to
+
+        @classmethod
+        def build(cls) -> None: ...
+
+        async def run(self) -> None: ...
+
+    with pytest.raises(hf.InvalidOption, match=r"Mail.send is a method.*function at module level"):
+        hf.activity(Mail.send)
+    with pytest.raises(hf.InvalidOption, match=r"Mail.build is a method"):
+        hf.activity(queue="slow")(vars(Mail)["build"].__func__)
+    with pytest.raises(hf.InvalidOption, match=r"Mail.run is a method"):
+        hf.workflow(Mail.run)
+
+    class Tools:
+        @staticmethod
+        @hf.activity
+        async def double(number: int) -> int:
+            return 2 * number
+
+    @hf.workflow
+    async def work() -> int:
+        return await Tools.double(21)
+
+    async def scenario() -> int:
+        async with hf.Engine(":memory:", workflows=[work], activities=[Tools.double]) as engine:
+            return await engine.run(work)
+
+    assert asyncio.run(scenario()) == 42
+
+
+def test_a_function_inside_a_function_may_call_its_first_parameter_self() -> None:
+    @hf.activity
+    async def label(self: str) -> str:
+        return self
+
+    assert label.name == "label"

@@ -135,6 +135,26 @@ def test_an_unknown_type_becomes_a_remote_error_that_keeps_the_name() -> None:
     assert (again.type_name, again.__notes__) == (back.type_name, back.__notes__)
 
 
+def test_a_remote_error_keeps_the_attributes_that_the_original_had() -> None:
+    declined = type("FromElsewhere", (Exception,), {})("no funds")
+    vars(declined).update(code=51, retry_at=None, card=object(), log="x" * 1_000_000)
+    back = to_exception(failure_of(declined), resolve)
+    assert isinstance(back, RemoteError)
+    assert back.attributes == {"code": 51, "retry_at": None}
+    again = to_exception(failure_of(back), {qualified_name(RemoteError): RemoteError}.get)
+    assert isinstance(again, RemoteError)
+    assert again.attributes == back.attributes
+
+
+def test_a_remote_error_that_was_recorded_without_attributes_has_none() -> None:
+    recorded = Failure(
+        type=qualified_name(RemoteError), message="no", arguments=["no"], attributes={"type_name": "shop.Declined"}
+    )
+    back = to_exception(recorded, {qualified_name(RemoteError): RemoteError}.get)
+    assert isinstance(back, RemoteError)
+    assert (back.type_name, dict(back.attributes)) == ("shop.Declined", {})
+
+
 @pytest.mark.parametrize("name", ["os.system", "builtins.print", "builtins.int", "builtins.__import__", "KeyError", ""])
 def test_a_name_from_data_finds_only_builtin_exceptions(name: str) -> None:
     assert resolve_builtin(name) is None

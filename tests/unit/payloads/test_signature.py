@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Never, NoReturn, cast
 
 import pytest
 from hypothesis import given
@@ -19,6 +19,11 @@ NOT_JSON = object()
 class Order:
     card: str
     cents: int
+
+
+@dataclass(frozen=True)
+class Point:
+    x: int
 
 
 async def charge(card: str, cents: int) -> str:
@@ -267,3 +272,58 @@ def test_a_method_is_bound_without_self() -> None:
             return cents
 
     assert Signature.of(Shop().sell).encode_arguments((3,)) == b'{"cents":3}'
+
+
+def test_an_annotation_of_a_closure_that_cannot_be_resolved_names_its_parameter() -> None:
+    """As with ``from __future__ import annotations`` and a class that is defined inside a function."""
+    captured = 3
+
+    def takes(number: int, order: Any) -> int:
+        del order
+        return number + captured
+
+    takes.__annotations__["order"] = "Missing"
+    with pytest.raises(AnnotationError, match=r"annotation of parameter `order` cannot be resolved.*'Missing'.*module"):
+        Signature(takes)
+
+
+def test_a_function_that_never_returns_has_no_result() -> None:
+    def refuses() -> NoReturn:
+        raise LookupError
+
+    async def never() -> Never:
+        raise LookupError
+
+    for function in (refuses, never):
+        with pytest.raises(PayloadError, match="expected None, found int"):
+            Signature(function).encode_result(7)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "hint"),
+    [
+        (list[Order | Point], "tag=True"),
+        (dict[str, Order | Point], "tag=True"),
+        (complex, "use a dataclass"),
+        (list[NoReturn], "use a dataclass"),
+        (dict[tuple[int, int], str], "keys of type tuple.*list of pairs"),
+        (list[dict[Point, str]], "keys of type Point.*list of pairs"),
+        (dict[str | None, int], "keys of type None.*list of pairs"),
+        (dict[bool, int], "keys of type bool.*list of pairs"),
+    ],
+)
+def test_an_annotation_that_cannot_be_stored_is_refused_with_a_hint_that_fits(annotation: Any, hint: str) -> None:
+    def takes(value: Any) -> None: ...
+
+    takes.__annotations__["value"] = annotation
+    with pytest.raises(AnnotationError, match=hint) as refused:
+        Signature(takes)
+    assert str(refused.value).startswith(f"{takes.__qualname__}(): parameter `value`: ")
+    assert ("union" in str(refused.value)) == (hint == "tag=True")
+
+
+def test_keys_that_no_annotation_allows_are_refused_with_another_remedy() -> None:
+    with pytest.raises(ArgumentError, match="found a key of type tuple; use a list of pairs, or use str keys"):
+        Signature(make_bare()).encode_arguments(({(1, 2): "x"},))
+    with pytest.raises(ArgumentError, match="found a key of type int; annotate the dict with its key type"):
+        Signature(make_bare()).encode_arguments(({1: "x"},))
