@@ -62,6 +62,7 @@ from holdfast.errors import (
     WorkflowCancelled,
     WorkflowFailed,
     WorkflowTerminated,
+    WrongEventLoop,
 )
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ __all__ = [
     "WorkflowFailed",
     "WorkflowInfo",
     "WorkflowTerminated",
+    "WrongEventLoop",
     "__version__",
     "activity",
     "activity_info",

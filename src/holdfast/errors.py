@@ -17,6 +17,10 @@ class UsageError(HoldfastError):
     """What was asked for cannot be understood. The command line shows its message and ends with code 2."""
 
 
+class WrongEventLoop(UsageError):
+    """A client, engine, handle or worker was called from another event loop than the one that opened it."""
+
+
 class UnknownWord(HoldfastError):
     """A text that should name a state, an event or a policy, and names none."""
 
@@ -143,7 +147,7 @@ class ReleaseTooOld(StoreError):
 
 
 class ClientClosed(StoreError):
-    """The client was closed while somebody waited for an answer. Nothing happened to what was waited for."""
+    """The client is closed, or was closed during the call. The instances are not affected."""
 
 
 class WorkerLost(HoldfastError):

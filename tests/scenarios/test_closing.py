@@ -50,9 +50,9 @@ def test_who_waits_while_the_client_is_closed_gets_one_typed_error(
             waiting = asyncio.create_task(WAITS[name](client.get("a")))
             await until(lambda: client._waiters._waiting or client.asking.changes._waiting)
             await client.close()
-            with pytest.raises(hf.ClientClosed, match="the client was closed while somebody waited"):
+            with pytest.raises(hf.ClientClosed, match="was closed during this call"):
                 await waiting
-            with pytest.raises(hf.StoreError, match="is not open"):
+            with pytest.raises(hf.ClientClosed, match="is closed; make another one"):
                 await client.get("a").result()
             await other.get("a").raise_event("word", "on")
             assert await other.get("a").result(timeout=10) == "on", "nothing happened to the instance"

@@ -352,7 +352,7 @@ def test_an_engine_that_cannot_start_leaves_nothing_behind(tmp_path: Path, monke
                 await engine.__aenter__()
         assert [thread.name for thread in set(threading.enumerate()) - before if "holdfast-lease" in thread.name] == []
         assert engine.worker is None
-        with pytest.raises(hf.StoreError, match="not open"):
+        with pytest.raises(hf.ClientClosed, match="is closed"):
             await engine.get("a").describe()
         async with engine_of(tmp_path / "shop.db", double, twice_double) as another:
             assert await another.run(twice_double, 1) == 4
@@ -365,7 +365,7 @@ def test_a_client_is_closed_at_the_end_of_its_block(tmp_path: Path) -> None:
         async with await hf.connect(tmp_path / "shop.db") as client:
             handle = await client.start("elsewhere", id="a")
             assert (await handle.describe()).status == "REQUESTED"
-        with pytest.raises(hf.StoreError, match="not open"):
+        with pytest.raises(hf.ClientClosed, match="is closed"):
             await handle.describe()
 
     together(scenario())

@@ -104,7 +104,7 @@ def test_G2_one_instance_that_cannot_be_read_leaves_the_others_of_its_claim_to_s
             for number in range(4):
                 await client.start("nothing", number, id=f"it-{number}")
         engine = engine_of(path, nothing, lease=2)
-        FirstRead(engine.store, "load", fails)
+        FirstRead(engine._store, "load", fails)
         async with engine:
             assert await asyncio.gather(*(engine.get(f"it-{number}").result() for number in range(4))) == [0, 1, 2, 3]
             assert not worker_of(engine).instances.live.waking

@@ -45,8 +45,10 @@ def history(instance_id: str, export: str | None = None, store: str | None = Non
 async def _read(instance_id: str, store: str | None) -> str:
     checked_name(instance_id, "an instance")
     opened = look_into(store)
+    client = Client(opened, Registry(), Surroundings())
+    client.use_open_store()
     try:
-        return await Client(opened, Registry(), Surroundings()).get(instance_id).export_history()
+        return await client.get(instance_id).export_history()
     finally:
         await opened.close()
 

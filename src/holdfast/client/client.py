@@ -1,8 +1,10 @@
 """The client: starts instances and looks at them. Workers may be in this process, in others, or come later."""
 
+import asyncio
+from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, TypeVar, TypeVarTuple, overload
 
 import msgspec
 
@@ -25,10 +27,21 @@ from holdfast.core.events import CancelRequested, EventReceived, Payload, Starte
 from holdfast.core.gates import EventVerdict, IdPolicy, PolicyWord
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.words import word
-from holdfast.errors import ClientClosed, InstanceClosed, InstanceConflict, InstanceNotFound, StoreError
+from holdfast.errors import (
+    ClientClosed,
+    HoldfastError,
+    InstanceClosed,
+    InstanceConflict,
+    InstanceNotFound,
+    NotInWorkflow,
+    StoreError,
+    UsageError,
+    WrongEventLoop,
+)
 from holdfast.payloads.canonical import input_hash
 from holdfast.payloads.failures import Resolver
 from holdfast.payloads.signature import Signature
+from holdfast.replay.run import current_run
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.contract import (
@@ -59,7 +72,10 @@ Raised = tuple[str | Event[Any], Any]
 
 
 class Client(Beside, Overview):
-    """Made by `holdfast.connect`, and everything a client can do an `Engine` can, too."""
+    """Made by `holdfast.connect`. An `Engine` has everything that a client has."""
+
+    _usage: ClassVar[str] = "`async with hf.connect(...) as client:`"
+    """How such an object is made and opened, for messages."""
 
     def __init__(self, store: PlacedStore, registry: Registry, surroundings: Surroundings) -> None:
         self._store = store
@@ -77,33 +93,113 @@ class Client(Beside, Overview):
             committer=lambda: self._committer,
         )
         self._bell: Bell | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
 
     async def open(self) -> None:
-        """Open the store and begin to listen for other processes."""
+        """Open the store and listen for notifications of other processes."""
+        self._check_not_opened()
         await self._store.open()
+        self._loop = asyncio.get_running_loop()
         self._bell = self._surroundings.bell(self._store, self._providers.unique_text(), self._rung)
         self._bell.open()
 
+    def _check_not_opened(self) -> None:
+        """Refuse to open a client twice: its committer and its store belong to one loop and end with its close."""
+        if self._is_closed:
+            raise ClientClosed(f"{self._name} was closed and cannot be opened again; make another one: {self._usage}")
+        if self._loop is not None:
+            raise UsageError(f"{self._name} is open already; use it as it is, or make another one: {self._usage}")
+
+    def use_open_store(self) -> None:
+        """Work on a store that was opened for reading. The caller closes the store."""
+        self._loop = asyncio.get_running_loop()
+
     async def close(self) -> None:
-        """Let go of the store. Instances stay; whoever opens the store next finds them. A worker leaves first."""
+        """Close the store. Instances stay for other workers and later clients. A worker of this client stops first.
+
+        Closing twice is closing once. Coroutines that still wait here raise `ClientClosed`.
+        """
+        if self._loop is not None:
+            self.check_usable()
         await self.end_work()
         await self._committer.drain()
-        closed = ClientClosed("the client was closed while somebody waited; what was waited for goes on without it")
+        self._detach(ClientClosed(f"{self._name} was closed during this call; the instance goes on without it"))
+        await self._store.close()
+
+    def _detach(self, closed: ClientClosed | None) -> None:
+        """Refuse further calls. Coroutines that still wait here raise `closed`, or are cancelled if it is None."""
+        self._loop = None
+        self._is_closed = True
         self._waiters.stop(closed)
         self.asking.changes.stop(closed)
         if self._bell is not None:
             self._bell.close()
             self._bell = None
-        await self._store.close()
 
     async def __aenter__(self) -> Self:
-        """``async with await hf.connect("shop.db") as client:`` closes it in the end."""
+        """``async with hf.connect("shop.db") as client:`` closes the client at the end of the block."""
+        self.check_usable()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    if not TYPE_CHECKING:  # a type checker reports `with` by itself
+
+        def __enter__(self) -> Never:
+            raise UsageError(f"{self._name} is an asynchronous context manager; write {self._usage}")
+
+        def __exit__(self, *ignored: object) -> None:
+            """Never reached: `__enter__` raises."""
+
+    # ------------------------------------------------------------ event loop
+
+    @property
+    def _name(self) -> str:
+        """How messages call this object."""
+        return f"this {type(self).__name__.lower()}"
+
+    def check_usable(self) -> None:
+        """Refuse a call before `open`, after `close`, and from any event loop but the one that opened this client.
+
+        The committer, the waiters and the worker are tasks and futures of that loop. Another loop would wait for them
+        without ever being woken, and would corrupt their state from its own thread.
+        """
+        loop = self._loop
+        if loop is None or _get_running_loop() is not loop:
+            raise self._refusal()
+
+    def call_on_loop(self, call: Callable[[], None]) -> None:
+        """Call a function on the loop of this client: now if that runs here, else as soon as that loop comes to it."""
+        loop = self._loop
+        if loop is None or loop.is_closed() or _get_running_loop() is loop:
+            call()
+        else:
+            loop.call_soon_threadsafe(call)
+
+    def _refusal(self) -> HoldfastError:
+        name, loop = self._name, self._loop
+        if current_run() is not None:
+            return NotInWorkflow(
+                f"workflow code called {name}, which replay cannot repeat; call it in an activity, "
+                "or use hf.start for a child and hf.raise_event for an event"
+            )
+        if self._is_closed:
+            return ClientClosed(f"{name} is closed; make another one: {self._usage}")
+        if loop is None:
+            return UsageError(f"{name} is not open; write {self._usage}")
+        if loop.is_closed():
+            return WrongEventLoop(
+                f"the event loop that opened {name} is closed; open and use it within one asyncio.run(...)"
+            )
+        return WrongEventLoop(
+            f"{name} belongs to another event loop; from other threads call it by "
+            "asyncio.run_coroutine_threadsafe(engine.start(...), loop).result(), "
+            "where loop is the event loop that opened it"
+        )
 
     # ------------------------------------------------------------ starting
 
@@ -153,6 +249,7 @@ class Client(Beside, Overview):
         same commit, whether it is new or was there before. `deadline`, in seconds or as a timedelta, goes before that
         of the workflow; None says that there is none.
         """
+        self.check_usable()
         call = call_of(self._registry, workflow, args)
         return await self._start(call, self._checked_id(id), policy, event, said_deadline(call.deadline, deadline))
 
@@ -235,6 +332,7 @@ class Client(Beside, Overview):
         deadline: DeadlineWord = ...,
     ) -> Any:
         """Start an instance, or find it, and wait for its result."""
+        self.check_usable()
         call = call_of(self._registry, workflow, args)
         instance_id = self._checked_id(id)
         waiting = self._waiters.expect(instance_id)
@@ -269,13 +367,15 @@ class Client(Beside, Overview):
         if workflow is not None:
             checked_name(workflow, "a workflow")
         state = None if status is None else word(InstanceState, status, "state of an instance")
-        records = await self._store.list_instances(before=before, limit=limit, state=state, workflow=workflow)
+        records = await self.store.list_instances(before=before, limit=limit, state=state, workflow=workflow)
         return [summary(record) for record in records]
 
     # ------------------------------------------------------------ for handles
 
     @property
     def store(self) -> Store:
+        """The store, for calls that come from the loop of this client."""
+        self.check_usable()
         return self._store
 
     @property
@@ -289,6 +389,7 @@ class Client(Beside, Overview):
         self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
     ) -> None:
         """Terminate an instance; see `Handle.terminate`."""
+        self.check_usable()
         outcome = await self._committer.commit(Terminate(id=instance_id, number=number, reason=checked_reason(reason)))
         match outcome:
             case TerminatedInstance(instance=found, was_open=True):
@@ -305,6 +406,7 @@ class Client(Beside, Overview):
 
     async def request_cancel(self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None) -> None:
         """Ask an instance to end; see `Handle.cancel`."""
+        self.check_usable()
         event = CancelRequested(time_ms=self._store.now_ms(), reason=checked_reason(reason))
         told = await self._deliver(Deliver(id=instance_id, number=number, event=event))
         if told.verdict is EventVerdict.CLOSED:
@@ -321,6 +423,7 @@ class Client(Beside, Overview):
         message_id: str | None,
     ) -> bool:
         """Raise an event to an instance; see `Handle.raise_event`."""
+        self.check_usable()
         message = self._event(instance_id, number, event, value, message_id)
         outcome = await self._commit_message(message)
         if isinstance(outcome, Applied):

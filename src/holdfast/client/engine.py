@@ -1,10 +1,10 @@
 """The engine: a client and a worker in one process, around one store."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Coroutine, Generator, Iterable
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Final, Self, cast
+from types import ModuleType, TracebackType
+from typing import Any, ClassVar, Final, Self, cast
 
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.durations import Duration
@@ -13,7 +13,7 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, worker_options
 from holdfast.client.client import Client
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
-from holdfast.errors import InvalidOption, UsageError
+from holdfast.errors import InvalidOption
 from holdfast.runtime.providers import Providers, SystemProviders
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
@@ -34,6 +34,8 @@ class Engine(Client):
     `durability="relaxed"` does not wait for the disk: after a power cut the newest steps may be gone, though never
     inconsistent.
     """
+
+    _usage: ClassVar[str] = "`async with hf.Engine(...) as engine:`"
 
     def __init__(
         self,
@@ -58,28 +60,26 @@ class Engine(Client):
         super().__init__(open_store(store, durability, world), registry, world)
         self._missed: set[str] = set()
 
-    async def __aenter__(self) -> Self:
-        if self._worker is not None:
-            raise UsageError("this engine runs already; use it as it is, or make another one")
-        await self.open()
+    async def open(self) -> None:
+        """Open the store and start the worker: what `async with` does first. `close` ends both."""
+        await super().open()
         try:
             await self.begin_work(self._new_worker())
         except BaseException:
             await self.close()
             raise
+
+    async def __aenter__(self) -> Self:
+        await self.open()
         return self
 
     def _new_worker(self) -> Worker:
         return self.make_worker(self._registry, self._options)
 
     async def abandon(self) -> None:
-        """Let go of the store without a word, as a killed process does. For tests."""
+        """Close the store without committing anything, as a killed process does. For tests."""
         self._worker = None
-        self._waiters.stop()
-        self.asking.changes.stop()
-        if self._bell is not None:
-            self._bell.close()
-            self._bell = None
+        self._detach(None)
         await self._store.close()
 
     def _note_unknown(self, workflow: str) -> None:
@@ -136,7 +136,45 @@ def checked_path(store: object) -> str | Path:
     return store
 
 
-async def connect(
+class Connecting(Coroutine[Any, Any, Client]):
+    """A client that is about to open: ``client = await hf.connect(...)``, or ``async with hf.connect(...) as client:``.
+
+    It is a coroutine, so that `asyncio.run`, `create_task` and `wait_for` take it, with the two methods of an
+    asynchronous context manager.
+    """
+
+    def __init__(self, opening: Coroutine[Any, Any, Client], store: object) -> None:
+        self._opening = opening
+        self._store = store
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[Any, Any, Client]:
+        return self._opening.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._opening.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._opening.throw(*error)
+
+    def close(self) -> None:
+        self._opening.close()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._opening
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    def __repr__(self) -> str:
+        return f"<hf.connect({str(self._store)!r}), not awaited>"
+
+
+def connect(
     store: str | Path,
     *,
     modules: Iterable[ModuleType] = (),
@@ -144,16 +182,22 @@ async def connect(
     flows: Iterable[Workflow[..., Any]] = (),
     durability: str = "full",
     surroundings: Surroundings | None = None,
-) -> Client:
+) -> Connecting:
     """A client without a worker. Workers may be other processes, now or later.
 
-    It is open until it is closed: ``await client.close()``, or ``async with await hf.connect("shop.db") as client:``.
+    ``async with hf.connect("shop.db") as client:`` closes the client at the end of the block.
+    ``client = await hf.connect("shop.db")`` leaves that to ``await client.close()``.
     """
-    world = surroundings or Surroundings()
-    client = Client(open_store(store, durability, world), Registry(modules, workflows, (), flows), world)
-    try:
-        await client.open()
-    except BaseException:
-        await client.close()  # nobody else has it; what waits for the store gives up
-        raise
-    return client
+
+    async def opened() -> Client:
+        world = surroundings or Surroundings()
+        client = Client(open_store(store, durability, world), Registry(modules, workflows, (), flows), world)
+        try:
+            await client.open()
+        except BaseException:
+            await client.close()  # ends the threads of the store
+            raise
+        return client
+
+    opened.__qualname__ = "holdfast.connect"  # Python's warning names it if it is never awaited
+    return Connecting(opened(), store)

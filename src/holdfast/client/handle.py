@@ -51,6 +51,7 @@ class Reader(Protocol):
     def resolve(self) -> Resolver: ...
     @property
     def worker(self) -> Worker | None: ...
+    def check_usable(self) -> None: ...
     async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> Close | None: ...
     async def end_from_outside(
         self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
@@ -104,6 +105,7 @@ class Handle(Generic[R_co]):
 
         Whoever waits stays with the instance that it found, also when the id is started anew meanwhile.
         """
+        self._client.check_usable()
         if timeout is None:
             return await self._result()
         async with asyncio.timeout(milliseconds(timeout, "timeout") / 1000):
@@ -192,6 +194,7 @@ class Handle(Generic[R_co]):
         Nothing is changed by it. `UnknownQuery` names the queries there are; `QueryFailed` has the function's error as
         its `cause`; `TimeoutError` if nobody answered. An instance that has not begun is waited for.
         """
+        self._client.check_usable()
         return await self._client.asking.query(self._id, self.number, query, args, returns=returns, within=timeout)
 
     @overload
@@ -235,6 +238,7 @@ class Handle(Generic[R_co]):
         neither leaves a trace. `UpdateFailed` has the function's error as its `cause`; `UpdateUnfinished` if the
         workflow ended meanwhile, `InstanceClosed` if it had before. After a `TimeoutError` the update goes on.
         """
+        self._client.check_usable()
         sent = self._client.asking.updating.update
         return await sent(self._id, self.number, update, args, update_id=id, returns=returns, within=timeout)
 

@@ -59,18 +59,21 @@ class Worker:
             await worker.wait()
 
     def drain(self, timeout: Duration | None = None) -> None:
-        """Leave when what runs here has ended: no more is claimed, and workflows move on to other workers at once.
+        """Leave once the activities that run here have ended. Nothing more is claimed; workflows move to other workers.
 
-        After `timeout`, in seconds or as a timedelta, what still runs is told to stop. Can be called by a signal
-        handler of the event loop: ``loop.add_signal_handler(signal.SIGTERM, worker.drain)``.
+        After `timeout`, in seconds or as a timedelta, activities that still run are cancelled. Any thread may call it,
+        and any signal handler: ``loop.add_signal_handler(signal.SIGTERM, worker.drain)``.
         """
         self._drain_seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
-        self._told_to_leave.set()
+        self._client.call_on_loop(self._told_to_leave.set)
 
     def stop(self) -> None:
-        """Leave now: activities are told to stop, and what does not end at once is run again elsewhere."""
-        self._told_to_stop.set()
-        self._told_to_leave.set()
+        """Leave now: activities are cancelled, and those that do not end at once run again elsewhere.
+
+        Any thread may call it.
+        """
+        self._client.call_on_loop(self._told_to_stop.set)
+        self._client.call_on_loop(self._told_to_leave.set)
 
     @property
     def key(self) -> str | None:
@@ -83,6 +86,7 @@ class Worker:
         return 0 if self._inner is None else len(self._inner.runner.running)
 
     async def __aenter__(self) -> Self:
+        self._client.check_usable()
         if self._inner is not None:
             raise UsageError("this worker runs already, or has run; make another one")
         self._inner = inner = self._client.make_worker(self._registry, self._options)
@@ -95,6 +99,7 @@ class Worker:
         inner = self._inner
         if inner is None or inner.stopped.is_set():
             return  # the client was closed
+        self._client.check_usable()
         try:
             if error is None and self._told_to_leave.is_set() and not self._told_to_stop.is_set():
                 await self._first_of(inner.drain(), self._told_to_stop.wait(), seconds=self._drain_seconds)
@@ -103,7 +108,8 @@ class Worker:
 
     async def wait(self) -> None:
         """Until it is told to leave: ``async with hf.Worker(...) as worker: ...; await worker.wait()``"""
-        if self._inner is not None:
+        if self._inner is not None and not self._inner.stopped.is_set():
+            self._client.check_usable()
             await self._first_of(self._told_to_leave.wait(), self._inner.stopped.wait())
 
     async def _first_of(self, *waits: Any, seconds: float | None = None) -> None:

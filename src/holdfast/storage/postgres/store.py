@@ -85,9 +85,12 @@ class PostgresStore(RelationalReads):
         self._name = ""
         self._horizons: dict[WorkerKey, str] = {}
         self._is_open = False
+        self._was_closed = False
         self._generation = generation()
 
     async def open(self) -> None:
+        if self._was_closed:
+            raise StoreError(f"the store {self.address} was closed and cannot be opened again; make another one")
         self._is_open = True
         self._writer = PostgresWriter(self.address, self._clock, durability=self._durability)
         self._beater = PostgresBeater(self.address, self._clock)
@@ -146,6 +149,7 @@ class PostgresStore(RelationalReads):
             for part in parts:
                 part.stop()
             await self._on_writer_thread(lambda: self._let_go(parts))
+            self._was_closed = True
             self._writing.shutdown()
 
     def _let_go(self, parts: Sequence[PostgresWriter | PostgresBeater | Insisting]) -> None:

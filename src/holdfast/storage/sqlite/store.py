@@ -79,6 +79,7 @@ class SqliteStore(RelationalReads):
         self._waiting = 0
         """Groups on the writer's thread, which has the writer to itself: several may hand in groups at once."""
         self._cleaned_to = BEFORE_ALL
+        self._was_closed = False
 
     @property
     def path(self) -> Path:
@@ -94,6 +95,8 @@ class SqliteStore(RelationalReads):
         return self._path.with_name(f"{self._path.name}-turns")
 
     async def open(self) -> None:
+        if self._was_closed:
+            raise StoreError(f"the store {self._named} was closed and cannot be opened again; make another one")
         if self._named == IN_MEMORY:
             self._temporary = tempfile.mkdtemp(prefix="holdfast-")
             self._path = Path(self._temporary) / "memory.db"
@@ -129,6 +132,7 @@ class SqliteStore(RelationalReads):
             self._beater = None
         if writer is not None:
             await self._on_writer_thread(writer.close)
+        self._was_closed = True
         self._executor.shutdown()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)

@@ -4,6 +4,7 @@ import asyncio
 from unittest import SkipTest
 
 from holdfast.core.events import ActivityCompleted, decode_event
+from holdfast.errors import StoreError
 from holdfast.storage.contract import (
     ClaimedInstances,
     ClaimInstances,
@@ -39,6 +40,19 @@ OTHERS_IDS = 1_000_000
 
 class SharingRules(Rules):
     """C1, G1, G3, W7, W9, and that acknowledged means on disk."""
+
+    def test_a_closed_store_is_not_opened_again(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.store.close()
+            await bench.store.close()
+            refused = ""
+            try:
+                await bench.store.open()
+            except StoreError as error:
+                refused = str(error)
+            check("cannot be opened again" in refused)
+
+        self.on_bench(case)
 
     def test_what_was_acknowledged_is_there_for_whoever_opens_the_store_next(self) -> None:
         async def case(bench: Bench) -> None:
