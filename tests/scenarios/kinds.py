@@ -41,6 +41,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_leases",
         "test_lost_replies",
         "test_processes",
+        "test_queries_reflect_messages",
         "test_reading_trouble",
         "test_several_engines",
         "test_streams",

@@ -9,6 +9,7 @@ READ_ONLY: Final = "tests/scenarios/test_read_only.py"
 UPDATES: Final = "tests/scenarios/test_updates.py"
 ENDINGS: Final = "tests/scenarios/test_update_endings.py"
 WAITING: Final = "tests/scenarios/test_waiting_queries.py"
+REFLECTING: Final = "tests/scenarios/test_queries_reflect_messages.py"
 
 ASKING: Final = (
     in_python(
@@ -37,6 +38,46 @@ ASKING: Final = (
         "if not live.busy:",
         "if True:",
         f"{QUERIES}::test_G11_a_query_never_sees_a_turn_that_is_on_its_way_to_disk",
+    ),
+    in_python(
+        "a live instance answers before its inbox is read",
+        "G5",
+        "runtime/queries",
+        "    await place.take_messages()",
+        "    await asyncio.sleep(0)",
+        f"{REFLECTING}::test_G5_a_query_reflects_an_event_whose_wake_up_was_lost",
+    ),
+    in_python(
+        "a live instance answers while messages wait behind its turn",
+        "G5",
+        "runtime/live",
+        "if unapplied is not None and unapplied <= row:",
+        "if False:",
+        f"{REFLECTING}::test_G5_a_query_waits_for_what_arrived_while_a_turn_was_being_written",
+    ),
+    in_python(
+        "a query computes a side effect",
+        "G11",
+        "replay/calls",
+        "if recorded is None and self.needs_turn is not None:",
+        "if False:",
+        f"{REFLECTING}::test_G11_the_value_of_a_side_effect_is_shown_only_when_it_is_recorded",
+    ),
+    in_python(
+        "a query misses a turn that is committed while it reads",
+        "G11",
+        "runtime/queries",
+        "if (current.execution, current.turn, current.state) !=",
+        "if False and (current.execution, current.turn, current.state) !=",
+        f"{REFLECTING}::test_G11_a_turn_that_is_committed_while_the_store_is_read_is_not_missed",
+    ),
+    in_python(
+        "a query ignores who owns the instance",
+        "G11",
+        "runtime/queries",
+        "        if await self._is_owned(record):",
+        "        if False:",
+        f"{REFLECTING}::test_G11_a_query_does_not_foretell_the_turn_of_an_owner",
     ),
     in_python(
         "a run that a query has changed goes on",

@@ -1,7 +1,8 @@
 """Asking an instance something from outside: who answers, how long it is waited for, and what comes back."""
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +21,7 @@ from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, said_of, to_exception
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.last_words import LastWords
-from holdfast.runtime.queries import ask_here
+from holdfast.runtime.queries import Queries, Unanswered
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import Worker
@@ -44,6 +45,8 @@ LATE_MS: Final = 5_000
 LONGEST_KEPT_MS: Final = 86_400_000
 QUERY_SECONDS: Final = 10.0
 """How long an answer is waited for where nothing else is said."""
+ASK_AGAIN_SECONDS: Final = 2.0
+"""A client that has the code itself looks after this time whether the owner of the instance is still there."""
 _failure: Final = msgspec.json.Decoder(Failure)
 
 
@@ -66,6 +69,7 @@ class Asking:
         self._worker = worker
         self._committer = committer
         self._own_runs: RunMaker | None = None
+        self._own_queries: Queries | None = None
         self.changes = changes = Changes()
         new_id = surroundings.providers.unique_text
         self.updating = Updating(store, changes, registry.resolve, new_id, deliver)
@@ -102,18 +106,44 @@ class Asking:
         raise InstanceNotFound(f"no instance has the id {instance_id!r}")
 
     async def _answer(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Answer:
-        """Whoever has the code: this process, or one that finds the question in the store."""
-        worker = self._worker()
-        runs = self._runs(worker, record.workflow)
-        if runs is not None:
-            instances = None if worker is None else worker.instances
-            asked = await ask_here(self._store, runs, instances, number=record.number, name=name, data=data)
-            is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.key)
-            if asked is not None and (asked.kind is not AnswerKind.REFUSED or not is_elsewhere):
-                return asked
-        return await self._ask_others(record, name, data, within)
+        """From the code in this process, or from a worker that finds the question in the store."""
+        async for _ in self.changes.looks():
+            worker = self._worker()
+            queries = self._queries(worker, record.workflow)
+            if queries is None:
+                patience = math.inf
+            else:
+                here = await self._answer_here(queries, worker, record, name, data)
+                if isinstance(here, Answer):
+                    return here
+                if here is Unanswered.NEEDS_TURN and worker is not None:
+                    continue  # this process takes the turn
+                patience = ASK_AGAIN_SECONDS
+            answer = await self._ask_others(record, name, data, within, patience)
+            if answer is not None:
+                return answer
+        raise AssertionError
 
-    async def _ask_others(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Answer:
+    async def _answer_here(
+        self, queries: Queries, worker: Worker | None, record: InstanceRecord, name: str, data: bytes
+    ) -> Answer | Unanswered:
+        answer = await queries.ask(record.number, name, data)
+        is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.key)
+        if isinstance(answer, Answer) and answer.kind is AnswerKind.REFUSED and is_elsewhere:
+            return (
+                Unanswered.OWNED_ELSEWHERE
+            )  # the code of its owner may fit the history where that of this one does not
+        return answer
+
+    async def _ask_others(
+        self,
+        record: InstanceRecord,
+        name: str,
+        data: bytes,
+        within: Duration | None,
+        seconds: float,
+    ) -> Answer | None:
+        """Put the question into the store. None if there is no answer after `seconds`."""
         question = Question(id=self._surroundings.providers.unique_text(), number=record.number, name=name, input=data)
         kept_ms = LONGEST_KEPT_MS if within is None else milliseconds(within, "timeout") + LATE_MS
         outcome = await self._committer().commit(Ask(question=question, expires_at_ms=self._store.now_ms() + kept_ms))
@@ -121,25 +151,36 @@ class Asking:
             raise QueryFailed(f"the query {name!r} was not put to anybody: {outcome.reason}")
         if isinstance(outcome, Failed):
             raise outcome.error
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + seconds
         try:
             async for _ in self.changes.looks():
                 answer = await self._store.read_answer(question.id)
                 if answer is not None:
                     return decode_answer(answer)
+                if loop.time() >= ends_at:
+                    return None
         finally:
             self._committer().submit(Forget(question=question.id), _ignore)
         raise AssertionError
 
-    def _runs(self, worker: Worker | None, workflow: str) -> RunMaker | None:
-        """Who runs the code of a workflow here: the worker, or this client; None if neither has it."""
+    def _queries(self, worker: Worker | None, workflow: str) -> Queries | None:
+        """What runs the code of a workflow here: the worker, or this client; None if neither has it."""
         if worker is not None and workflow in worker.registry.workflows:
-            return worker.runs
+            return worker.questions.queries
         if workflow not in self._registry.workflows:
             return None
-        if self._own_runs is None:
-            world = replace(self._surroundings, watch_turns=False)
-            self._own_runs = RunMaker(self._registry, world, LastWords(self._store.words), lambda: None)
-        return self._own_runs
+        if self._own_queries is None:
+            words = LastWords(self._store.words)
+            self._own_runs = RunMaker(self._registry, self._surroundings, words, lambda: None)
+            self._own_queries = Queries(self._store, self._own_runs)
+        return self._own_queries
+
+    def stop(self, error: Exception | None = None) -> None:
+        """No more answers come: callers that still wait get the error, or are cancelled."""
+        self.changes.stop(error)
+        if self._own_runs is not None:
+            self._own_runs.stop()
 
     def _told(self, instance_id: InstanceId, name: str, answer: Answer, returns: Any) -> Any:
         data = bytes(answer.data)

@@ -132,7 +132,7 @@ class Client(Beside, Overview):
         self._loop = None
         self._is_closed = True
         self._waiters.stop(closed)
-        self.asking.changes.stop(closed)
+        self.asking.stop(closed)
         if self._bell is not None:
             self._bell.close()
             self._bell = None

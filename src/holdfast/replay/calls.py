@@ -4,7 +4,8 @@ A run of workflow code (`run.WorkflowRun`) is one of these; it also applies the 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
 from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
@@ -95,6 +96,7 @@ class WorkflowCalls:
         "depth",
         "identity",
         "is_spoiled",
+        "needs_turn",
         "parent",
         "replaying",
         "winds_up",
@@ -129,6 +131,9 @@ class WorkflowCalls:
         """The main function has ended, and what it left over cleans up and waits for something."""
         self.is_spoiled = False
         """Code that may only look has changed something: this run is not what a replay would give."""
+        self.needs_turn: bool | None = None
+        """None: what this run does counts. Otherwise it is a preview, and True says that it met a side effect, whose
+        value only a committed turn decides."""
 
     def _data(self, payload: Payload) -> bytes:
         return self._payloads[payload.reference] if payload.reference else bytes(payload.data)
@@ -239,9 +244,21 @@ class WorkflowCalls:
         number = self._next_side_effect
         self._next_side_effect = number + 1
         recorded = self._side_effects.get(number) if self.replaying else None
+        if recorded is None and self.needs_turn is not None:
+            self.needs_turn = True
+            raise Evicted
         payload = Payload(msgspec.Raw(encode(compute()))) if recorded is None else recorded
         self._output.events.append(ev.SideEffectRecorded(number=number, value=payload))
         return decode(self._data(payload))
+
+    @contextmanager
+    def previewing(self) -> Generator[None]:
+        """Apply inputs without a commit (see `needs_turn`). What the code logs is dropped, as in a replay."""
+        self.replaying, self.needs_turn = True, False
+        try:
+            yield
+        finally:
+            self.replaying = False
 
     def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
         """End this execution and ask for the next, with these arguments (G4)."""

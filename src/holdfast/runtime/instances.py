@@ -213,9 +213,12 @@ class InstanceOwner:
             self._runs.words.slot[0] = NO_NUMBER
         if live.alone:
             live.send_alone()
-        if not done:  # events that nobody waits for yet
+        if not done:  # events that no code waits for yet
             live.busy = False
-            self._rest(live)
+            if live.asked and not live.answer_all():
+                self.let_go(live)
+            else:
+                self._rest(live)
             return
         try:
             built = self._build(live, done, live.run.take_output())

@@ -149,8 +149,9 @@ class LiveInstance:
         self.busy = False
         self.alone: Sequence[Raised] = ()
         """Events that the turn which is being taken leaves to the store: those behind them follow (G10)."""
-        self.asked: list[Callable[[], None]] | None = None
-        """Who waits to ask it something, until no turn of it is on its way to disk (G11)."""
+        self.asked: list[tuple[int, Callable[[bool], None]]] | None = None
+        """Queries that wait: until no turn is uncommitted (G11), and the inbox is applied up to their row (G5). They
+        are called with whether the instance is still live."""
         self.armed_ms: int | None = None
         self.last_row = 0
         """The newest inbox row taken in. Rows only grow, so what is not above it was seen before."""
@@ -193,15 +194,22 @@ class LiveInstance:
         return not self.busy and not self.queue
 
     def answer_all(self) -> bool:
-        """Its turn is on disk: let those ask who waited for that. False if they spoiled it, and it has to go."""
+        """Its turn is on disk: answer the queries whose messages are applied. False if one of them spoiled it."""
         asked, self.asked = self.asked or [], None
-        for ask in asked:
-            ask()
+        unapplied = min((message.row for message in self.queue if message.row), default=None)
+        for row, ask in asked:
+            if unapplied is not None and unapplied <= row:
+                self.asked = [*(self.asked or ()), (row, ask)]
+            else:
+                ask(True)
         return not self.run.is_spoiled
 
     def evict(self) -> None:
         """Tear the code down. What wanted to ride with a turn has to find another way, and is told so once."""
         self.run.evict()
+        asked, self.asked = self.asked or [], None
+        for _, ask in asked:
+            ask(False)
         if self.queue and (riders := riders_in(self.queue)):
             self.queue = deque(message for message in self.queue if not isinstance(message.response, Rider))
             for rider in riders:

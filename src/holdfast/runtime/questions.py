@@ -10,13 +10,11 @@ from contextlib import suppress
 from typing import Final
 
 from holdfast.authoring.registry import Registry
-from holdfast.core.answers import encode_answer
+from holdfast.core.answers import Answer, encode_answer
 from holdfast.core.liveness import WorkerKey
 from holdfast.replay.answers import refused
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.instances import InstanceOwner
-from holdfast.runtime.queries import ask_here
-from holdfast.runtime.runs import RunMaker
+from holdfast.runtime.queries import Queries, Unanswered
 from holdfast.runtime.telling import tell_trouble
 from holdfast.storage.contract import AnswerQuestion, Forget, Outcome, Question, Store, TakenQuestions, TakeQuestions
 
@@ -25,6 +23,9 @@ logger = logging.getLogger("holdfast")
 LOOK_SECONDS: Final = 1.0
 """How often is looked for questions that no wake-up told of."""
 BATCH: Final = 100
+TRY_SECONDS: Final = 0.01
+MAX_TRIES: Final = 500
+"""How often, and how many times, a question is tried again whose instance has to take a turn first."""
 
 
 class Questions:
@@ -35,14 +36,13 @@ class Questions:
         store: Store,
         registry: Registry,
         committer: Committer,
-        instances: InstanceOwner,
-        *,
-        runs: RunMaker,
+        queries: Queries,
         key: Callable[[], WorkerKey],
     ) -> None:
         self._store, self._workflows = store, tuple(registry.workflows)
-        self._committer, self._instances, self._runs, self._key = committer, instances, runs, key
+        self._committer, self.queries, self._key = committer, queries, key
         self._wake = asyncio.Event()
+        self._wake.set()  # questions may have waited for this worker
 
     def look(self) -> None:
         """Another process has written something."""
@@ -68,19 +68,29 @@ class Questions:
         if waiting.has_questions and self._workflows:
             take = TakeQuestions(owner=self._key(), workflows=self._workflows, limit=BATCH)
             outcome = await self._committer.commit(take)
-            for question in outcome.questions if isinstance(outcome, TakenQuestions) else []:
-                await self._answer(question, take.owner)
+            if isinstance(outcome, TakenQuestions):
+                await asyncio.gather(*(self._answer(question, take.owner) for question in outcome.questions))
 
     async def _answer(self, question: Question, owner: WorkerKey) -> None:
-        number, name, data = question.number, question.name, question.input
         try:
-            answer = await ask_here(self._store, self._runs, self._instances, number=number, name=name, data=data)
+            answer = await self._ask(question)
         except Exception as error:  # the others that were taken with it have to be answered, too
-            logger.exception("the query %r of instance %d could not be answered", name, number)
+            logger.exception("the query %r of instance %d could not be answered", question.name, question.number)
             answer = refused(error)
         if answer is not None:
             member = AnswerQuestion(id=question.id, owner=owner, answer=encode_answer(answer))
             self._committer.submit(member, _ignore)
+
+    async def _ask(self, question: Question) -> Answer | None:
+        """The answer; None if there is none in time, or the instance is gone."""
+        for _ in range(MAX_TRIES):
+            answer = await self.queries.ask(question.number, question.name, question.input)
+            if isinstance(answer, Answer):
+                return answer
+            if answer is Unanswered.GONE:
+                return None
+            await asyncio.sleep(TRY_SECONDS)
+        return None
 
 
 def _ignore(_: Outcome) -> None:

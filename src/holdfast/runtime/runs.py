@@ -12,6 +12,7 @@ from holdfast.replay.guard import Guard, Guarded, Sample
 from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.flow_runs import AnyRun, FlowRuns
 from holdfast.runtime.last_words import NOBODY, LastWords
+from holdfast.runtime.live import LiveInstance, Message
 from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.runtime.watchdog import Watchdog
 from holdfast.storage.contract import HistoryRow, InstanceNumber, InstanceRecord, Loaded, Store
@@ -74,6 +75,15 @@ class RunMaker:
         self.words.slot[0] = number
         try:
             run.replay(event for row in history for event in decode_events(row.events))
+        finally:
+            self.words.slot[0] = NOBODY
+
+    def preview(self, run: WorkflowRun, live: LiveInstance, messages: list[Message]) -> None:
+        """Apply messages to a run that is thrown away afterwards. Nothing of it is logged, recorded or committed."""
+        self.words.slot[0] = live.number
+        try:
+            with run.previewing():
+                live.apply_all(messages, [])
         finally:
             self.words.slot[0] = NOBODY
 

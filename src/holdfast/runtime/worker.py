@@ -29,6 +29,7 @@ from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS
 from holdfast.runtime.live import Message
 from holdfast.runtime.net import Net
+from holdfast.runtime.queries import Place, Queries
 from holdfast.runtime.questions import Questions
 from holdfast.runtime.raising import Raising
 from holdfast.runtime.runs import RunMaker
@@ -123,8 +124,9 @@ class Worker:
         self._beginning: set[LiveInstance] = set()
 
     def _make_questions(self) -> Questions:
-        known = (self._store, self.registry, self.committer, self.instances)
-        return Questions(*known, runs=self.runs, key=self.key_now)
+        place = Place(self.instances, lambda: self.claims.take_messages(self.instances), self.key_now)
+        queries = Queries(self._store, self.runs, place)
+        return Questions(self._store, self.registry, self.committer, queries, self.key_now)
 
     def _make_net(self) -> Net:
         return Net(
