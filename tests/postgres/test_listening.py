@@ -159,7 +159,7 @@ def test_it_ends_promptly_and_leaves_nothing(postgres: Place) -> None:
     async def scenario() -> None:
         async with ear(parse(postgres.url), "a"):
             pass
-        assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-listening"]
+        assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-listener"]
 
     run(scenario())
 
@@ -177,7 +177,7 @@ def test_one_that_cannot_connect_ends_promptly_too(postgres: Place) -> None:
         bell.open()
         await asyncio.to_thread(tried.wait)
         bell.close()
-        assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-listening"]
+        assert not [thread for thread in threading.enumerate() if thread.name == "holdfast-listener"]
 
     run(scenario())
 

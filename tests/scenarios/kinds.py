@@ -29,6 +29,7 @@ SQLITE, POSTGRES = "sqlite", "postgres"
 REPRESENTATIVE: Final = frozenset(
     {
         "test_activities",
+        "test_background",
         "test_continue_as_new",
         "test_events",
         "test_flows",

@@ -10,6 +10,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, together, until
 
 import holdfast as hf
+from holdfast.background import BackgroundTask, Duty
 
 
 @hf.workflow
@@ -77,7 +78,9 @@ def test_W10_a_stop_that_is_cancelled_ends_there_and_may_be_repeated() -> None:
                 finally:
                     await may_end.wait()
 
-            worker._tasks.append(asyncio.create_task(reluctant()))
+            task = BackgroundTask(Duty.JANITOR, reluctant)
+            task.start()
+            worker._tasks.append(task)
             stopping = asyncio.create_task(worker.stop())
             await asyncio.sleep(0)
             await asyncio.sleep(0)

@@ -172,3 +172,30 @@ def _sleeps(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Ca
             numbers = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
             if any(isinstance(number, float) and number < 1 for number in numbers):
                 yield node
+
+
+STARTS_OF_TASKS = ("create_task", "ensure_future", "Thread")
+NOT_IN_THE_BACKGROUND = {
+    "background.py",  # where they are started
+    "cli/run.py",  # awaited where it is made
+    "cli/worker.py",  # awaited where it is made
+    "client/worker.py",  # awaited where they are made
+    "runtime/carriers.py",  # bodies of activities
+    "runtime/threads.py",  # bodies of activities
+}
+
+
+def test_every_background_task_and_thread_is_supervised() -> None:
+    """One that is started in any other way could end without being noticed. Code of workflows has a loop of its own."""
+    package = ROOT / "src" / "holdfast"
+    found: set[str] = set()
+    for path in package.rglob("*.py"):
+        name = str(path.relative_to(package))
+        if name.startswith(("replay/", "testing/")):
+            continue
+        calls = (
+            node.func for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)
+        )
+        if any(isinstance(call, ast.Attribute) and call.attr in STARTS_OF_TASKS for call in calls):
+            found.add(name)
+    assert found <= NOT_IN_THE_BACKGROUND

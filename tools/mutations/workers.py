@@ -7,6 +7,7 @@ from tools.mutations.mutant import in_python
 WORKER: Final = "tests/workers/test_worker.py"
 JANITOR: Final = "tests/unit/runtime/test_janitor.py"
 ACROSS_HOSTS: Final = "tests/workers/test_harmful.py"
+BACKGROUND: Final = "tests/scenarios/test_background.py"
 DRAIN: Final = f"{WORKER}::test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded"
 
 WORKERS: Final = (
@@ -30,8 +31,8 @@ WORKERS: Final = (
         "a drain cuts a claim off",
         "W10",
         "runtime/worker",
-        "        await claiming  #",
-        "        claiming.cancel()  #",
+        "        await self._claiming.wait()  #",
+        "        self._claiming.stop()  #",
         DRAIN,
     ),
     in_python(
@@ -113,5 +114,61 @@ WORKERS: Final = (
         "if not self._waiting and (",
         "if (",
         "tests/conformance/test_sqlite.py",
+    ),
+    in_python(
+        "a background task that was cancelled is not started again",
+        "W1",
+        "background",
+        "(error is None and not task.cancelled())",
+        "error is None",
+        BACKGROUND,
+    ),
+    in_python(
+        "a background task that failed is not started again",
+        "W1",
+        "background",
+        "            self._restart = asyncio",
+        "            _ = lambda: asyncio",
+        BACKGROUND,
+    ),
+    in_python(
+        "a background thread that failed is not started again",
+        "W1",
+        "background",
+        "            return False\n        return True",
+        "        return True",
+        BACKGROUND,
+    ),
+    in_python(
+        "members of a commit that was interrupted wait for ever",
+        "L13",
+        "runtime/committer",
+        "                    self._fail_group(error)",
+        "                    pass",
+        BACKGROUND,
+    ),
+    in_python(
+        "a listener that fails costs members their outcomes",
+        "L13",
+        "runtime/committer",
+        "        except Exception:  # the group is on disk",
+        "        except ZeroDivisionError:  # the group is on disk",
+        f"{BACKGROUND}::test_every_member_receives_its_outcome_whatever_a_listener_does",
+    ),
+    in_python(
+        "a receiver that fails costs others their outcomes",
+        "L13",
+        "runtime/committer",
+        "            except BaseException as error:  # a receiver",
+        "            except ZeroDivisionError as error:  # a receiver",
+        f"{BACKGROUND}::test_every_member_receives_its_outcome_whatever_a_listener_does",
+    ),
+    in_python(
+        "a notification that fails raises",
+        "G5",
+        "runtime/wake",
+        "        except OSError as error:\n            if not",
+        "        except ZeroDivisionError as error:\n            if not",
+        "tests/unit/runtime/test_wake.py::test_a_notification_that_cannot_be_sent_never_raises_and_is_logged_once",
     ),
 )

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
+from holdfast.background import BackgroundTask, Duty
+
 LOOK_SECONDS: Final = 1.0
 """How often is looked for a change that nobody told of."""
 PAUSE_SECONDS: Final = 0.005
@@ -25,7 +27,7 @@ class Changes:
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
-        self._looking: asyncio.Task[None] | None = None
+        self._looking = BackgroundTask(Duty.CHANGES, self._look_now_and_then)
 
     def ring(self) -> None:
         """Something was committed, here or by another process."""
@@ -35,8 +37,7 @@ class Changes:
 
     def stop(self, error: Exception | None = None) -> None:
         """Nobody will ring any more: who still waits gets the error, or is cancelled."""
-        if self._looking is not None:
-            self._looking.cancel()
+        self._looking.stop()
         for waiting in self._waiting:
             give_up(waiting, error)
 
@@ -48,8 +49,7 @@ class Changes:
             self._waiting.add(waiting)  # before the look: what changes during it is not missed
             try:
                 yield
-                if self._looking is None:
-                    self._looking = asyncio.create_task(self._look_now_and_then(), name="holdfast-changes")
+                self._looking.start()
                 await waiting
             finally:
                 self._waiting.discard(waiting)
@@ -59,10 +59,7 @@ class Changes:
 
     async def _look_now_and_then(self) -> None:
         """For changes that no wake-up told of; as long as anybody waits."""
-        try:
+        await asyncio.sleep(LOOK_SECONDS)
+        while self._waiting:
+            self.ring()
             await asyncio.sleep(LOOK_SECONDS)
-            while self._waiting:
-                self.ring()
-                await asyncio.sleep(LOOK_SECONDS)
-        finally:
-            self._looking = None

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
+from holdfast.background import BackgroundTask, Duty
 from holdfast.client.changes import give_up
 from holdfast.runtime.telling import tell_trouble
 from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord
@@ -48,7 +49,7 @@ class Waiters:
     def __init__(self, read: Read) -> None:
         self._read = read
         self._waiting: dict[InstanceId, list[Waiting]] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._looking = BackgroundTask(Duty.ENDS, self._look_for_ends)
         self._wake = asyncio.Event()
 
     def ended(self, instance_id: InstanceId, number: InstanceNumber, close: Close | None = None) -> None:
@@ -73,8 +74,7 @@ class Waiters:
         """Wait from here on, also for an instance that is yet to be started, until it is forgotten."""
         waiting = Waiting(number)
         self._waiting.setdefault(instance_id, []).append(waiting)
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look_for_ends(), name="holdfast-waiters")
+        self._looking.start()
         return waiting
 
     def forget(self, instance_id: InstanceId, waiting: Waiting) -> None:
@@ -87,9 +87,7 @@ class Waiters:
 
     def stop(self, error: Exception | None = None) -> None:
         """Nobody will tell any more: who still waits gets the error, or is cancelled."""
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        self._looking.stop()
         for everyone in self._waiting.values():
             for waiting in everyone:
                 waiting.give_up(error)

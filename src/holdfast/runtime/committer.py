@@ -1,8 +1,8 @@
 """Group commit: whatever is ready when the store is free goes to disk together.
 
 A member is handed in with a function that is called with its outcome, after the group is on disk. While one group is
-being written the next one gathers. Nothing is acknowledged before its commit; when a commit fails, every member of the
-group learns it.
+being written the next one gathers. Nothing is acknowledged before its commit. Every member receives its outcome: when a
+commit fails, when a listener raises, and when the task that writes is ended by other code.
 """
 
 import asyncio
@@ -10,8 +10,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from holdfast.background import BackgroundTask, Duty
 from holdfast.errors import StoreError, WorkerFenced
-from holdfast.runtime.faults import FaultHook, FaultPoint
+from holdfast.runtime.faults import FaultHook, FaultPoint, SimulatedCrash
 from holdfast.storage.contract import Ask, CommitId, Deliver, Failed, Member, Outcome, Start, Store, Terminate
 
 MAX_GROUP: Final = 500
@@ -46,7 +47,9 @@ class Committer:
         self._waiting: list[tuple[Member, Done]] = []
         self._group: list[tuple[Member, Done]] = []
         self._insisted: dict[int, Member] = {}
-        self._writing: asyncio.Task[None] | None = None
+        self._task = BackgroundTask(Duty.COMMITTER, self._write)
+        self.is_writing = False
+        """Whether there is a group whose members do not have their outcomes yet."""
         self._told_one: asyncio.Future[None] | None = None
         self._dead = False
         self._is_closed = False
@@ -59,8 +62,9 @@ class Committer:
         if self._dead:
             return
         self._waiting.append((member, done))
-        if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._write(), name="holdfast-committer")
+        if not self.is_writing:
+            self.is_writing = True
+            self._task.start()
 
     def insist(self, member: Member, done: Done) -> None:
         """Submit a member that must not be lost, again and again while the store refuses to write.
@@ -81,11 +85,6 @@ class Committer:
     def _insist_again(self, member: Member, done: Done) -> None:
         del self._insisted[id(member)]
         self.insist(member, done)
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether there is a group whose members do not know yet what became of them."""
-        return self._writing is not None
 
     def undecided(self) -> Iterator[Member]:
         """Members that were handed in and whose outcome is not known yet."""
@@ -109,42 +108,68 @@ class Committer:
         return await outcome
 
     def kill(self) -> None:
-        """Stop as a process stops that is killed: nothing more is committed, and nobody is told anything."""
+        """Stop as a process stops that is killed: nothing more is committed, and no member receives an outcome."""
         self._dead = True
         self._waiting.clear()
-        if self._writing is not None:
-            self._writing.cancel()
+        self._task.stop()
+        self._rest()
 
     async def drain(self) -> None:
         """Wait until everything handed in so far is decided, however much others hand in meanwhile."""
         last = self.told + bool(self._group) + -(-len(self._waiting) // MAX_GROUP)
-        while (writing := self._writing) is not None and not writing.done() and self.told < last:
+        while self.is_writing and self.told < last:
             if self._told_one is None:
                 self._told_one = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._told_one, writing], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([self._told_one])
 
     async def _write(self) -> None:
-        try:
-            while self._waiting:
-                self._group = group = self._waiting[:MAX_GROUP]
-                self._waiting = self._waiting[MAX_GROUP:]
-                outcomes = await self._commit_group([member for member, _ in group])
-                for (member, done), outcome in zip(group, outcomes, strict=True):
-                    try:
-                        done(outcome)
-                    except Exception:  # one who cannot take its outcome must not keep the others from theirs
-                        logger.exception("the outcome %r of %s was not taken", outcome, type(member).__name__)
-                self.told += 1
-                self._tell()
-                if self._waiting:
-                    await asyncio.sleep(0)  # let what the outcomes started become ready, and join this group
-        finally:
-            self._group = []
-            self._writing = None
-            self._tell()
+        while self._waiting:
+            self._group = self._waiting[:MAX_GROUP]
+            self._waiting = self._waiting[MAX_GROUP:]
+            try:
+                outcomes = await self._commit_group([member for member, _ in self._group])
+            except SimulatedCrash:
+                self.kill()
+                raise
+            except BaseException as error:
+                if not self._dead:
+                    self._fail_group(error)
+                raise
+            self._tell_group(outcomes)
+            if self._waiting:
+                await asyncio.sleep(0)  # let what the outcomes started become ready, and join this group
+        self._rest()
 
-    def _tell(self) -> None:
-        """Those who wait for a group look again."""
+    def _fail_group(self, error: BaseException) -> None:
+        """The task ends in the middle of a commit, which may be on disk or not. The members have to be tried again."""
+        interrupted = StoreError(f"a commit was interrupted before its outcome was known: {error!r}")
+        try:
+            self._unsure()
+        finally:
+            self._tell_group([Failed(error=interrupted) for _ in self._group])
+
+    def _tell_group(self, outcomes: Sequence[Outcome]) -> None:
+        ending: BaseException | None = None
+        for (member, done), outcome in zip(self._group, outcomes, strict=True):
+            try:
+                done(outcome)
+            except BaseException as error:  # a receiver that fails must not keep the others from their outcomes
+                logger.exception("the receiver of the outcome %r of %s failed", outcome, type(member).__name__)
+                if not isinstance(error, Exception):
+                    ending = error
+        self.told += 1
+        self._group = []
+        self._notify_waiting()
+        if ending is not None:
+            raise ending
+
+    def _rest(self) -> None:
+        self._group = []
+        self.is_writing = False
+        self._notify_waiting()
+
+    def _notify_waiting(self) -> None:
+        """`drain` looks again."""
         told, self._told_one = self._told_one, None
         if told is not None and not told.done():
             told.set_result(None)
@@ -172,7 +197,10 @@ class Committer:
             trouble = error if isinstance(error, StoreError) else StoreError(f"the store failed: {error!r}")
             return [Failed(error=trouble) for _ in members]
         self.groups += 1
-        self._after_group(members, outcomes)
+        try:
+            self._after_group(members, outcomes)
+        except Exception:  # the group is on disk: its members receive their outcomes whatever a listener does
+            logger.exception("a listener failed after a commit; other processes see the commit at their next look")
         return outcomes
 
     async def _is_on_disk(self, commit_id: CommitId) -> bool:

@@ -2,11 +2,15 @@
 
 import asyncio
 import heapq
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from holdfast.storage.contract import InstanceNumber
 
+logger = logging.getLogger("holdfast")
+
+AGAIN_MS: Final = 1_000
 LONGEST_WAIT_SECONDS: Final = 3600.0
 """The store's clock and the loop's may drift apart; so far apart they are compared again."""
 
@@ -54,6 +58,15 @@ class DueTimes:
         numbers: dict[InstanceNumber, None] = {}
         while self._heap and self._heap[0][0] <= now_ms:
             numbers[heapq.heappop(self._heap)[1]] = None
-        for number in numbers:
+        try:
+            for number in numbers:
+                self._notify(number)
+        finally:
+            self._arm()
+
+    def _notify(self, number: InstanceNumber) -> None:
+        try:
             self._due(number)
-        self._arm()
+        except Exception:  # an error about one instance must not stop the timers of the others
+            logger.exception("what is due of instance number %d could not be done; the worker looks again", number)
+            self.add(self._now_ms() + AGAIN_MS, number)

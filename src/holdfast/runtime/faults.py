@@ -17,4 +17,8 @@ class FaultPoint(StrEnum):
     AFTER_COMMIT = "after_commit"
 
 
+class SimulatedCrash(BaseException):
+    """Raised by a fault hook: from here on the process is gone. Not an Exception, so that nothing in it can go on."""
+
+
 FaultHook = Callable[[FaultPoint, Sequence[Member]], None]

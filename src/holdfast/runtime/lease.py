@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from holdfast.background import BackgroundThread, Duty
 from holdfast.core.liveness import (
     ClientAction,
     LeaseClient,
@@ -52,7 +53,8 @@ class LeaseKeeper:
         self._stop = threading.Event()
         self._registered: Callable[[], None] = lambda: None
         self._refusal: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="holdfast-lease", daemon=True)
+        self._is_registered = False
+        self._thread = BackgroundThread(Duty.LEASE, self._run, is_stopped=self._stop.is_set)
 
     async def start(self) -> None:
         """Register, and beat from then on. Raises what the store raises. The store may let us wait for long."""
@@ -82,13 +84,18 @@ class LeaseKeeper:
         return may_act(self._client, now_ms=self._providers.elapsed_ms())
 
     def _run(self) -> None:
-        try:
-            go_on = self._register()
-        except BaseException as error:  # noqa: BLE001 - told to the one who waits for the registration
-            self._refusal = error
-            return
-        finally:
-            self._registered()
+        go_on = True
+        if not self._is_registered:
+            try:
+                go_on = self._register()
+            except BaseException as error:  # noqa: BLE001 - raised by `start`
+                self._refusal = error
+                return
+            finally:
+                self._is_registered = True
+                self._registered()
+        elif self._client.in_flight is not None:  # this thread failed in a heartbeat and was started again
+            self._client = lose_reply(self._client)
         while go_on and not self._stop.wait(self._pause_seconds):
             go_on = self._beat_and_survive()
         if not go_on:

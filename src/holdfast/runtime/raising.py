@@ -8,10 +8,11 @@ Order (G10): an event never overtakes one that was raised before it. What others
 one that is behind another which goes alone goes alone, too; and all for live instances wait here in one line.
 """
 
-import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from holdfast.background import BackgroundTask, Duty
 from holdfast.core.events import EventReceived
 from holdfast.runtime.committer import Committer, Done
 from holdfast.runtime.entries import Raised
@@ -38,19 +39,18 @@ class Raising:
         self._committer = committer
         self._instances = instances
         self._take_messages = take_messages
-        self._line: list[_Waiting] = []
-        self._handing: asyncio.Task[None] | None = None
+        self._line: deque[_Waiting] = deque()
+        self._handing = BackgroundTask(Duty.EVENTS, self._hand_over)
         self._alone: dict[InstanceId, int] = {}
         """How many messages for an id are on their way to the store alone."""
 
     def send(self, message: Deliver, done: Done) -> None:
         """Bring a message on its way. `done` hears `Applied` if it was taken by a turn, else what the store says."""
-        if self._handing is None and not self._may_ride(message):
+        if not self._line and not self._may_ride(message):
             self._send_alone(message, done)
             return
         self._line.append(_Waiting(message, done, message.id in self._alone))
-        if self._handing is None:
-            self._handing = asyncio.get_running_loop().create_task(self._hand_over(), name="holdfast-events")
+        self._handing.start()
 
     def _may_ride(self, message: Deliver) -> bool:
         """Whether a turn here would take it along now."""
@@ -61,29 +61,23 @@ class Raising:
 
     async def settle(self) -> None:
         """Wait until nothing is left in the line."""
-        while self._handing is not None:
-            await asyncio.wait([self._handing])
+        await self._handing.wait()
 
     async def _hand_over(self) -> None:
-        try:
-            while self._line:
-                line, self._line = self._line, []  # what comes while others' messages are read needs another look
-                try:
-                    await self._take_messages()
-                except asyncio.CancelledError:
-                    self._bring(line, rides=False)
-                    raise
-                except Exception as error:  # noqa: BLE001 - then nobody knows what was before them: the store will
-                    tell_trouble("events go to the store alone, as their inboxes could not be read", error)
-                    self._bring(line, rides=False)
-                else:
-                    self._bring(line, rides=True)
-        finally:
-            self._handing = None
+        """A message stays in the line until it is on its way, so that a restart of this task finds it."""
+        while count := len(self._line):  # what comes while others' messages are read needs another look
+            try:
+                await self._take_messages()
+            except Exception as error:  # noqa: BLE001 - what was sent before them is not known; the store orders them
+                tell_trouble("events go to the store alone, as their inboxes could not be read", error)
+                self._bring(count, rides=False)
+            else:
+                self._bring(count, rides=True)
 
-    def _bring(self, line: list[_Waiting], *, rides: bool) -> None:
+    def _bring(self, count: int, *, rides: bool) -> None:
         told: list[LiveInstance] = []
-        for message, done, behind in line:
+        for _ in range(count):
+            message, done, behind = self._line.popleft()
             event, live = message.event, self._instances.live.find(message.id, message.number)
             is_plain = type(event) is EventReceived and not message.message_id
             if live is None or not is_plain or not rides or behind or message.id in self._alone:

@@ -1,16 +1,20 @@
 """Wake-ups between the processes that share a SQLite file: a datagram socket for each, in a folder beside it.
 
 A wake-up says only "look"; what there is to see is in the store. So one that is lost costs a moment (workers look
-by themselves now and then), and one too many costs a look.
+by themselves now and then), and one too many costs a look. Therefore `notify` never raises: when it cannot send (no
+descriptor is free, the folder is gone), the others find the commit at their next look.
 """
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+logger = logging.getLogger("holdfast")
 
 FOLDER_MODE: Final = 0o700
 DATAGRAM: Final = b"!"
@@ -32,6 +36,7 @@ class WakeUps:
         self._seen_ns = -1
         self._listed_at = self._settled_at = 0.0
         self._others: list[str] = []
+        self._is_failing = False
 
     def open(self) -> None:
         """Begin to listen."""
@@ -54,12 +59,26 @@ class WakeUps:
         os.close(self._descriptor)
 
     def notify(self) -> None:
-        """Tell every other process to look."""
+        """Wake every other process. An error is logged once, until a later call succeeds."""
         if self._socket is None:
             return
+        try:
+            self._send_to_all(self._socket)
+        except OSError as error:
+            if not self._is_failing:
+                logger.warning(
+                    "other processes could not be notified through %s (%s); they see new work at their next look",
+                    self._folder,
+                    error,
+                )
+            self._is_failing = True
+        else:
+            self._is_failing = False
+
+    def _send_to_all(self, own: socket.socket) -> None:
         for name in self._known():
             try:
-                self._socket.sendto(DATAGRAM, self._address(name))
+                own.sendto(DATAGRAM, self._address(name))
             except BlockingIOError:
                 continue  # its queue is full of wake-ups already
             except (ConnectionRefusedError, FileNotFoundError):
@@ -71,23 +90,23 @@ class WakeUps:
         now = asyncio.get_running_loop().time()
         changed_ns = os.fstat(self._descriptor).st_mtime_ns  # before the list: what comes after it changes it again
         if changed_ns != self._seen_ns:
-            self._seen_ns = changed_ns
-            self._settled_at = now + SETTLING_SECONDS
             self._list(now)
+            self._seen_ns = changed_ns  # after the list: one that failed is repeated
+            self._settled_at = now + SETTLING_SECONDS
         elif self._listed_at < self._settled_at:
             self._list(now)
         return self._others
 
     def _list(self, now: float) -> None:
-        self._listed_at = now
         self._others = [name for name in os.listdir(self._folder) if name != self._name]  # noqa: PTH208 - names only
+        self._listed_at = now
 
     def _address(self, name: str) -> str:
         """Through the descriptor, because the path of a socket may have 107 bytes at most."""
         return f"/proc/self/fd/{self._descriptor}/{name}"
 
     def _read(self) -> None:
-        with suppress(BlockingIOError):
+        with suppress(OSError):  # nothing is left to read; or it cannot be read, and to look is safe
             for _ in range(MOST_DATAGRAMS):
                 if self._socket is not None:
                     self._socket.recv(len(DATAGRAM))

@@ -24,6 +24,7 @@ from time import sleep
 from types import FrameType
 from typing import Any, Final, TypeVar, TypeVarTuple
 
+from holdfast.background import BackgroundThread, Duty
 from holdfast.errors import TurnTooLong
 from holdfast.replay.running import Watch as AnyWatch
 
@@ -110,7 +111,7 @@ class Watchdog:
         self._guilty = guilty
         self._stuck = stuck
         self._watched_thread = get_ident()
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._bell = threading.Event()
         self._is_stopped = False
         self._watches: dict[str, AnyWatch] = {}
@@ -123,7 +124,7 @@ class Watchdog:
     def watch(self, workflow: str) -> AnyWatch:
         """What runs the slices of a workflow. The first call starts the thread."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._look_after, name="holdfast-watchdog", daemon=True)
+            self._thread = BackgroundThread(Duty.WATCHDOG, self._look_after, is_stopped=lambda: self._is_stopped)
             self._thread.start()
         watch = self._watches.get(workflow)
         if watch is None:
@@ -170,6 +171,8 @@ class Watchdog:
     def _look_after(self) -> None:
         pause_seconds = self._limit_ms / LOOKS_PER_LIMIT / MILLISECONDS
         seen, looks, idle = NOTHING, 0, 0
+        if self.alarm == FIRING:  # this thread failed in a strike and was started again: the code must not wait for it
+            self.alarm = FIRED
         while not self._is_stopped:
             if self._bell.wait(pause_seconds):
                 self._bell.clear()  # rung late: that was no look

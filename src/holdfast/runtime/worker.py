@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from holdfast.authoring.registry import Registry
+from holdfast.background import BackgroundTask, Duty
 from holdfast.core.events import Started
 from holdfast.core.liveness import WorkerKey
 from holdfast.errors import StoreError
@@ -82,16 +83,8 @@ class Worker:
         self._host, self._is_stopping, self._is_draining = this_process(), False, False
         self._lease: Lease | None = None
         self._given_up: Lease | None = None
-        self._leaving: asyncio.Task[None] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self.committer = Committer(
-            store,
-            surroundings.providers.commit_id,
-            may_act=self._may_act,
-            after_group=committed,
-            unsure=self._unsure,
-            fault_hook=surroundings.fault_hook,
-        )
+        self._new_key = BackgroundTask(Duty.NEW_KEY, self._change_key)
+        self.committer = self._make_committer(committed)
         self.runner = AttemptRunner(
             registry,
             surroundings.providers,
@@ -122,6 +115,26 @@ class Worker:
         self.raising = Raising(self.committer, self.instances, lambda: self.claims.take_messages(self.instances))
         self._janitor, self._net, self.questions = self._make_janitor(), self._make_net(), self._make_questions()
         self._beginning: set[LiveInstance] = set()
+        self._claiming = BackgroundTask(Duty.CLAIMS, lambda: self.claims.run(self.instances))
+        self._tasks = self._make_tasks()
+
+    def _make_tasks(self) -> list[BackgroundTask]:
+        return [
+            self._claiming,
+            BackgroundTask(Duty.JANITOR, self._look_after),
+            BackgroundTask(Duty.RECONCILER, self._net.run),
+            BackgroundTask(Duty.QUESTIONS, self.questions.run),
+        ]
+
+    def _make_committer(self, committed: Callable[[Sequence[Member], Sequence[Outcome]], None]) -> Committer:
+        return Committer(
+            self._store,
+            self._providers.commit_id,
+            may_act=self._may_act,
+            after_group=committed,
+            unsure=self._unsure,
+            fault_hook=self._surroundings.fault_hook,
+        )
 
     def _make_questions(self) -> Questions:
         place = Place(self.instances, lambda: self.claims.take_messages(self.instances), self.key_now)
@@ -178,21 +191,16 @@ class Worker:
         await self.claims.try_blocked(
             self.instances, ""
         )  # whatever was wrong with them, this may be the mended code (G12)
-        self._tasks = [
-            asyncio.create_task(self.claims.run(self.instances), name="holdfast-worker"),
-            asyncio.create_task(self._look_after(), name="holdfast-janitor"),
-            asyncio.create_task(self._net.run(), name="holdfast-net"),
-            asyncio.create_task(self.questions.run(), name="holdfast-questions"),
-        ]
+        for task in self._tasks:
+            task.start()
 
     async def drain(self) -> None:
         """W10: claim nothing more, let go of the instances at once, and give the bodies that run their time.
 
         The lease is kept, and answers are recorded for whoever goes on with them. `stop` follows, or cuts it off.
         """
-        claiming = self._tasks[0]
         self.claims.close()
-        await claiming  # what a claim on its way still takes is run
+        await self._claiming.wait()  # what a claim on its way still takes is run
         self._is_stopping = self._is_draining = True
         await self.committer.drain()  # first turns become live, and what they begin at once runs
         await self.claims.wake_continued(self.instances)
@@ -203,13 +211,10 @@ class Worker:
     async def stop(self) -> None:
         """W10: stop cleanly. What ends meanwhile is recorded; what runs on is given up and moves on at once."""
         self._is_stopping = True
-        for task in self._tasks:
-            task.cancel()
-        await _ended(*self._tasks)
-        if self._leaving is not None:
-            if self._lease is self._given_up:
-                self._leaving.cancel()  # it waits for another key, which nobody needs any more
-            await _ended(self._leaving)
+        await self._stop_tasks()
+        if self._lease is self._given_up:
+            self._new_key.stop()  # it waits for another key, which is not needed any more
+        await self._new_key.wait()
         await self.runner.stop()
         if self._lease is not None:
             await self.instances.release_all()
@@ -226,9 +231,9 @@ class Worker:
 
     async def vanish(self) -> None:
         """Stop as a process stops that is killed: nothing is released, and nothing is written. For tests."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stop_tasks()
+        self._new_key.stop()
+        await self._new_key.wait()
         await self.runner.leave()
         self.instances.forget_all()
         for live in self._beginning:
@@ -237,6 +242,12 @@ class Worker:
         if self._lease is not None:
             await self._lease.stop()
             self._lease = None
+
+    async def _stop_tasks(self) -> None:
+        for task in self._tasks:
+            task.stop()
+        for task in self._tasks:
+            await task.wait()
 
     async def take_over(self, key: WorkerKey) -> None:
         """A worker is known to be dead: what it had moves on at once. For tests."""
@@ -317,18 +328,21 @@ class Worker:
         self.instances.forget_all()
         self.runner.abandon_all()
         lease.give_up()
-        self._leaving = asyncio.get_running_loop().create_task(self._change_key(lease), name="holdfast-key")
+        self._new_key.start()
 
-    async def _change_key(self, old: Lease) -> None:
-        """The store may refuse for a while, or let us wait: the loop goes on meanwhile."""
-        while self._lease is old:
-            try:
-                await self._register()
-            except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
-                logger.error("worker %s could not take a new key and tries again: %s", old.key, error)  # noqa: TRY400
-                await asyncio.sleep(LOOK_SECONDS)
-        await self._janitor.lose(old.key, at_deadline=False, is_own=True)
-        self.look()
+    async def _change_key(self) -> None:
+        """Register again, and move what the old key has. The store may refuse for a while; the loop runs meanwhile."""
+        while (old := self._given_up) is not None:
+            while self._lease is old:
+                try:
+                    await self._register()
+                except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
+                    logger.error("worker %s could not take a new key and tries again: %s", old.key, error)  # noqa: TRY400
+                    await asyncio.sleep(LOOK_SECONDS)
+            await self._janitor.lose(old.key, at_deadline=False, is_own=True)
+            self.look()
+            if self._given_up is old:  # else the new key is lost already, too
+                return
 
     # ------------------------------------------------------------ work
 
@@ -389,12 +403,3 @@ class Worker:
 
 def _ignore(_: object) -> None:
     """A result that nobody needs."""
-
-
-async def _ended(*tasks: "asyncio.Task[None]") -> None:
-    """Wait for tasks that were cancelled. Whoever is cancelled while it waits is: that must not look like theirs."""
-    if tasks:
-        await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled():
-            task.result()

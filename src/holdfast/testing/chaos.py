@@ -19,11 +19,11 @@ from holdfast.core.events import INPUTS, HistoryEvent, decode_events
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.errors import HoldfastError, InvariantBroken
 from holdfast.replay.matching import is_same
-from holdfast.runtime.faults import FaultHook, FaultPoint
+from holdfast.runtime.faults import FaultHook, FaultPoint, SimulatedCrash
 from holdfast.storage.contract import InstanceId, Member
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.clock import SkippingClock
-from holdfast.testing.simulation.loop import SimulatedCrash, ignore_crashes
+from holdfast.testing.simulation.loop import ignore_crashes
 from holdfast.testing.simulation.run import die
 from holdfast.testing.simulation.world import DuplicatingStore
 

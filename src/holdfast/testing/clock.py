@@ -11,22 +11,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
+from holdfast.background import LOOKS
 from holdfast.errors import UsageError
 from holdfast.runtime.due import DueTimes
 from holdfast.runtime.providers import SystemProviders
 
 MILLISECONDS: Final = 1000
-HOUSEKEEPING: Final = frozenset(
-    {
-        "holdfast-worker",
-        "holdfast-janitor",
-        "holdfast-net",
-        "holdfast-waiters",
-        "holdfast-changes",
-        "holdfast-questions",
-    }
-)
-"""Tasks whose timers are looks, not waits for something."""
 ATTRIBUTE: Final = "_holdfast_clock"
 
 
@@ -157,7 +147,7 @@ class SkippingClock:
     def _note_call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
         handle = self._call_at(when, callback, *args, context=context)
         task = asyncio.current_task(self._loop)
-        if task is not None and task.get_name() in HOUSEKEEPING:
+        if task is not None and task.get_name() in LOOKS:
             self._looks = {look for look in self._looks if not look.cancelled() and look.when() > self.time()}
             self._looks.add(handle)
         return handle

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holdfast.core.gates import EventVerdict
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.faults import FaultHook, FaultPoint
+from holdfast.runtime.faults import FaultHook, FaultPoint, SimulatedCrash
 from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import Delivered, InstanceNumber, Member, Outcome, SaveFlow, Store, TerminatedInstance
 from holdfast.testing.commits import Crash
-from holdfast.testing.simulation.loop import SimulatedCrash
 
 if TYPE_CHECKING:
     from holdfast.core.liveness import WorkerKey

@@ -1,7 +1,9 @@
 """Wake-ups between processes that share a file: who is there is known, however coarse the clock of the file system."""
 
 import asyncio
+import logging
 import os
+import shutil
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Self
@@ -134,3 +136,28 @@ def test_the_folder_stays_for_others_who_may_be_about_to_use_it(tmp_path: Path) 
         late.close()
 
     run(scenario())
+
+
+def test_a_notification_that_cannot_be_sent_never_raises_and_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = tmp_path / "shop.db"
+
+    def no_descriptor(*_: object) -> list[str]:
+        raise OSError(24, "Too many open files")
+
+    async def scenario() -> None:
+        with Listener(store, "a") as a, Listener(store, "b") as b:
+            monkeypatch.setattr(os, "listdir", no_descriptor)
+            a.ends.notify()
+            a.ends.notify()
+            monkeypatch.undo()
+            a.ends.notify()
+            await b.heard.wait()
+            shutil.rmtree(tmp_path / "shop.db-wake")
+            a.ends.notify()
+
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        run(scenario())
+    warnings = [record.message for record in caplog.records if "could not be notified" in record.message]
+    assert ["Too many open files" in message for message in warnings] in ([True], [True, False])

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 import psycopg
 from psycopg.sql import SQL, Identifier
 
+from holdfast.background import BackgroundThread, Duty
 from holdfast.errors import StoreError
 from holdfast.storage.postgres.address import Address
 from holdfast.storage.postgres.connecting import LONGEST_PAUSE_SECONDS, Connection, Reconnecting
@@ -84,7 +85,7 @@ class Listening:
         self._name = name
         self._callback = heard
         self._keeper = keeper or Reconnecting(address)
-        self._thread: threading.Thread | None = None
+        self._thread: BackgroundThread | None = None
         self._stopped = threading.Event()
         self._is_to_say = self._was_called = False
         self._ear = self._mouth = -1
@@ -94,7 +95,9 @@ class Listening:
         heard = _Heard(asyncio.get_running_loop(), self._callback)
         self._heard = heard
         self._ear, self._mouth = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._thread = threading.Thread(target=self._run, args=(heard,), name="holdfast-listening", daemon=True)
+        self._thread = BackgroundThread(
+            Duty.LISTENER, lambda: self._run(heard), is_stopped=self._stopped.is_set, at_end=self._release
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -118,20 +121,20 @@ class Listening:
             os.write(self._mouth, SIGNAL)
 
     def _run(self, heard: _Heard) -> None:
-        try:
-            while not self._stopped.is_set():
-                try:
-                    self._listen(self._keeper.get(), heard)
-                except (psycopg.Error, OSError) as error:
-                    self._keeper.lost(error)
-                except StoreError as error:  # the keeper has tried for a while, and has said so
-                    logger.debug("nothing is heard of %s: %s", self._address, error)
-                    self._stopped.wait(LONGEST_PAUSE_SECONDS)
-        finally:
-            self._keeper.close()
-            mouth, self._mouth = self._mouth, -1
-            os.close(mouth)
-            os.close(self._ear)
+        while not self._stopped.is_set():
+            try:
+                self._listen(self._keeper.get(), heard)
+            except (psycopg.Error, OSError) as error:
+                self._keeper.lost(error)
+            except StoreError as error:  # the keeper has tried for a while, and has said so
+                logger.debug("nothing is heard of %s: %s", self._address, error)
+                self._stopped.wait(LONGEST_PAUSE_SECONDS)
+
+    def _release(self) -> None:
+        self._keeper.close()
+        mouth, self._mouth = self._mouth, -1
+        os.close(mouth)
+        os.close(self._ear)
 
     def _listen(self, connection: Connection, heard: _Heard) -> None:
         """Until it is stopped, or the connection is lost."""

@@ -11,6 +11,8 @@ import threading
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from holdfast.background import BackgroundThread, Duty
+
 logger = logging.getLogger("holdfast")
 
 TICK_SECONDS: Final = 1.0
@@ -43,7 +45,7 @@ class Watch:
         """`waiter` waits for the lock on a file from now on."""
         if self._pid != os.getpid():  # the first wait, or the first after a fork, which leaves threads behind
             self._pid, self._waits, self._somebody_waits = os.getpid(), {}, threading.Event()
-            threading.Thread(target=self._run, name="holdfast-patience", daemon=True).start()
+            BackgroundThread(Duty.LOCK_WAITS, self._run, is_stopped=lambda: False).start()
         self._waits[waiter] = Wait(lock, self._tick)
         self._somebody_waits.set()
 

@@ -154,11 +154,7 @@ class SqliteStore(RelationalReads):
                 took_ms = min(writer.last_commit_ms, LONGEST_COUNTED_MS)
                 self._commit_ms += (took_ms - self._commit_ms) * SMOOTHING
                 return outcomes
-        self._waiting += 1
-        try:
-            return await self._on_writer_thread(lambda: writer.write(commit_id, members))
-        finally:
-            self._waiting -= 1
+        return await self._apart(lambda: writer.write(commit_id, members))
 
     async def clean_up(self) -> bool:
         """Commits have no index by their age, which every group would pay for. All are gone through, piece by piece, by
@@ -180,11 +176,7 @@ class SqliteStore(RelationalReads):
         gone = None if self._waiting else writer.clean_up(after, last, PIECE, wait=False)
         if gone is not None:
             return gone
-        self._waiting += 1
-        try:
-            return await self._on_writer_thread(lambda: writer.clean_up(after, last, PIECE, wait=True)) or 0
-        finally:
-            self._waiting -= 1
+        return await self._apart(lambda: writer.clean_up(after, last, PIECE, wait=True)) or 0
 
     async def was_committed(self, commit_id: CommitId) -> bool:
         return bool(await self._read(self.sql.find_commit, commit_id))
@@ -214,3 +206,13 @@ class SqliteStore(RelationalReads):
 
     async def _on_writer_thread(self, work: Callable[[], Value]) -> Value:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    async def _apart(self, work: Callable[[], Value]) -> Value:
+        """Write on the writer's thread, to the end even if the caller is cancelled: the writer is in use until then."""
+        self._waiting += 1
+        writing = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        writing.add_done_callback(self._written)
+        return await asyncio.shield(writing)
+
+    def _written(self, _: "asyncio.Future[Value]") -> None:
+        self._waiting -= 1

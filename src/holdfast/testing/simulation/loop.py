@@ -8,6 +8,7 @@ from random import Random  # noqa: TID251 - made from the seed of the simulation
 from typing import Any, Final, TypeVarTuple
 
 from holdfast.errors import HoldfastError
+from holdfast.runtime.faults import SimulatedCrash
 
 Arguments = TypeVarTuple("Arguments")
 
@@ -62,7 +63,3 @@ def ignore_crashes(loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) 
     """A simulated crash is not news; anything else that nobody took is."""
     if not isinstance(context.get("exception"), SimulatedCrash):
         loop.default_exception_handler(dict(context))
-
-
-class SimulatedCrash(BaseException):
-    """The process is gone. Not an Exception, so that nothing in it can go on."""

@@ -19,12 +19,12 @@ from holdfast.client.client import Client
 from holdfast.client.engine import Engine
 from holdfast.core.gates import IdPolicy
 from holdfast.errors import HistoryMismatch, HoldfastError, WorkflowCancelled, WorkflowFailed
-from holdfast.runtime.faults import FaultPoint
+from holdfast.runtime.faults import FaultPoint, SimulatedCrash
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.contract import Block, Member
 from holdfast.testing.replayer import Replayer
 from holdfast.testing.simulation.errands import Cancel, Errand, comes, run_errands
-from holdfast.testing.simulation.loop import SimulatedCrash, SimulationLoop, ignore_crashes
+from holdfast.testing.simulation.loop import SimulationLoop, ignore_crashes
 from holdfast.testing.simulation.world import Bus, DuplicatingStore, SimulatedProviders, TaskLease
 
 LEASE_SECONDS: Final = 2.0

@@ -1,0 +1,168 @@
+"""Background tasks and threads: one way to start them, so that none of them ends unnoticed.
+
+Every task and thread that works on behalf of a store, a worker or a client is named in `Duty` and started here. One
+that ends by an error, or is cancelled by code that does not own it, is logged and started again after a pause. So each
+of them keeps its state in its owner, and leaves nothing half done that its next start does not find.
+
+Activity bodies are not in this list: their tasks and threads end with the body, and the attempt records how.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import Any, Final
+
+logger = logging.getLogger("holdfast")
+
+RESTART_SECONDS: Final = 1.0
+"""Before a restart, so that a permanent cause neither keeps the processor busy nor fills the log."""
+
+
+class Duty(StrEnum):
+    """The name of each background task and thread. Tests end every one of them and expect the work to go on."""
+
+    CLAIMS = "holdfast-claims"
+    """Claims instances and attempts."""
+    JANITOR = "holdfast-janitor"
+    """Expires leases and deadlines, of this worker's instances and of others."""
+    RECONCILER = "holdfast-reconciler"
+    """Compares the rows in the worker's name with what the worker knows (W3)."""
+    QUESTIONS = "holdfast-questions"
+    """Answers queries that other processes put into the store."""
+    NEW_KEY = "holdfast-new-key"
+    """Registers the worker again after it lost its lease."""
+    EVENTS = "holdfast-events"
+    """Hands the events of this process to their instances."""
+    COMMITTER = "holdfast-committer"
+    """Writes groups."""
+    ENDS = "holdfast-ends"
+    """Looks for the ends of instances that a client waits for."""
+    CHANGES = "holdfast-changes"
+    """Looks for changes of instances that a client watches."""
+    LEASE = "holdfast-lease"
+    """A thread: renews the worker's lease and watches its event loop (W1)."""
+    WATCHDOG = "holdfast-watchdog"
+    """A thread: interrupts workflow code that never awaits (G12)."""
+    LISTENER = "holdfast-listener"
+    """A thread: receives the notifications of PostgreSQL."""
+    LOCK_WAITS = "holdfast-lock-waits"
+    """A thread: warns of long waits for the write lock of a SQLite file."""
+
+
+LOOKS: Final = frozenset({Duty.CLAIMS, Duty.JANITOR, Duty.RECONCILER, Duty.QUESTIONS, Duty.ENDS, Duty.CHANGES})
+"""Tasks whose timers are looks now and then, not waits for a certain time."""
+
+
+class BackgroundTask:
+    """A task of the event loop. `run` is called again when it ends by an error, until it returns or is stopped."""
+
+    __slots__ = ("_is_stopped", "_over", "_restart", "_run", "_task", "duty")
+
+    def __init__(self, duty: Duty, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.duty = duty
+        self._run = run
+        self._task: asyncio.Task[None] | None = None
+        self._restart: asyncio.TimerHandle | None = None
+        self._over: asyncio.Future[None] | None = None
+        self._is_stopped = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs, or pauses before it is started again."""
+        return self._restart is not None or (self._task is not None and not self._task.done())
+
+    def start(self) -> None:
+        """Run it, unless it runs already."""
+        if not self.is_running:
+            self._is_stopped = False
+            self._begin()
+
+    def stop(self) -> None:
+        """Cancel it, and start it no more. `wait` returns when it has ended."""
+        self._is_stopped = True
+        if self._restart is not None:
+            self._restart.cancel()
+            self._restart = None
+            self._settle()
+        elif self._task is not None:
+            self._task.cancel()
+
+    async def wait(self) -> None:
+        """Return when `run` has returned, or the task has ended after `stop`."""
+        while self.is_running:
+            if self._over is None:
+                self._over = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._over])
+
+    def _begin(self) -> None:
+        self._restart = None
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=self.duty)
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        is_current = task is self._task  # else it was started again before this call
+        if is_current:
+            self._task = None
+        error = None if task.cancelled() else task.exception()
+        if self._is_stopped or (error is None and not task.cancelled()):
+            self._settle()
+            return
+        logger.error(
+            "the background task %s %s; it is started again",
+            self.duty,
+            "was cancelled by other code" if error is None else "failed",
+            exc_info=error,
+        )
+        if is_current:
+            self._restart = asyncio.get_running_loop().call_later(RESTART_SECONDS, self._begin)
+
+    def _settle(self) -> None:
+        over, self._over = self._over, None
+        if over is not None and not over.done():
+            over.set_result(None)
+
+
+class BackgroundThread:
+    """A daemon thread. `run` is called again when it ends by an error, until it returns or `is_stopped` says so.
+
+    `at_end` is called once, as the last thing that the thread does.
+    """
+
+    def __init__(
+        self,
+        duty: Duty,
+        run: Callable[[], None],
+        *,
+        is_stopped: Callable[[], bool],
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.duty = duty
+        self._run = run
+        self._is_stopped = is_stopped
+        self._at_end = at_end
+        self._thread = threading.Thread(target=self._keep_running, name=duty, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended."""
+        self._thread.join(timeout)
+
+    def _keep_running(self) -> None:
+        try:
+            while not self._has_returned() and not self._is_stopped():
+                threading.Event().wait(RESTART_SECONDS)
+        finally:
+            self._at_end()
+
+    def _has_returned(self) -> bool:
+        try:
+            self._run()
+        except BaseException:  # whatever ends it has to be noticed
+            if not self._is_stopped():
+                logger.exception("the background thread %s failed; it is started again", self.duty)
+            return False
+        return True
