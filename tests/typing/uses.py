@@ -63,6 +63,24 @@ async def checkout(order: Order, gift: bool = False) -> str:
     return f"{ticket} {number} {gift}"
 
 
+@hf.workflow
+async def together(order: Order) -> None:
+    assert_type(await asyncio.gather(charge(order.card), count("x")), tuple[str, int])
+    assert_type(await asyncio.gather(count("x"), checkout(order), nothing()), tuple[int, str, None])
+    assert_type(await asyncio.gather(*(charge(card) for card in "abc")), list[str])
+    async with asyncio.TaskGroup() as group:
+        assert_type(group.create_task(charge("a")), asyncio.Task[str])
+    await asyncio.gather(charge(7), count("x"))  # type: ignore[arg-type]
+
+
+def registers() -> None:
+    activities = [charge, count, write_story, count_up]
+    workflows = [checkout, nothing, together]
+    hf.Engine("shop.db", activities=activities, workflows=workflows)
+    hf.Engine("shop.db", workflows=activities)  # type: ignore[arg-type]
+    hf.Engine("shop.db", activities=[charge, checkout])  # type: ignore[list-item]
+
+
 @hf.workflow(name="nothing", version="2", deadline=timedelta(days=1), deadline_grace=60)
 async def nothing() -> None:
     assert_type(hf.side_effect(lambda: 7), int)
@@ -238,6 +256,12 @@ async def listens(name: str) -> None:
     hf.raise_event("other", approval, 7)  # type: ignore[misc]
     hf.raise_event("other")  # type: ignore[call-overload]
     await hf.event(7)  # type: ignore[call-overload]
+    text: str = await hf.event("number", int)  # type: ignore[assignment]
+    texts: list[str] = await hf.event("numbers", list[int])  # type: ignore[assignment]
+    each: AsyncIterator[str] = hf.events("number", int)  # type: ignore[assignment]
+    kept: str = hf.state.get("number", int)  # type: ignore[assignment]
+    number: int | str = await hf.event("number", int | str)
+    del text, texts, each, kept, number
     await hf.wait_until(lambda: name == "x", timeout=timedelta(days=1))
     await hf.wait_until(name == "x")  # type: ignore[arg-type]
     hf.set_status({"at": 1})

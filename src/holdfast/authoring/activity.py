@@ -8,7 +8,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import replace
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from holdfast.authoring.definition import Definition, refuse_method
 from holdfast.authoring.durations import Duration, timeout_milliseconds
@@ -23,6 +23,7 @@ from holdfast.replay.run import current_run
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+F_co = TypeVar("F_co", covariant=True)
 
 
 class Activity(Definition, Generic[P, R]):
@@ -38,7 +39,7 @@ class Activity(Definition, Generic[P, R]):
         self.yields = inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)
         self.is_async = inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
         run = current_run()
         if run is None:
             return self._run_body(args, kwargs)
@@ -70,6 +71,27 @@ async def _one_by_one(values: Iterator[T]) -> AsyncIterator[T]:
         yield cast(T, value)
 
 
+if TYPE_CHECKING:
+
+    class ActivityOf(Activity[..., Any], Generic[F_co]):
+        """An activity as type checkers see it, with the type of its function: ``ActivityOf[Callable[[str], int]]``.
+
+        A list of activities with different parameters has a common type so. mypy joins two types that differ in a
+        `ParamSpec` to `object`.
+        """
+
+        def __call__(
+            self: "ActivityOf[Callable[P, R]]", *args: P.args, **kwargs: P.kwargs
+        ) -> Coroutine[object, object, R]: ...
+
+    class StreamActivityOf(StreamActivity[..., Any], Generic[F_co]):
+        """A generator as type checkers see it, with the values that it yields as the result of its function."""
+
+        def __call__(  # type: ignore[override]
+            self: "StreamActivityOf[Callable[P, T]]", *args: P.args, **kwargs: P.kwargs
+        ) -> AsyncIterator[T]: ...
+
+
 def _checked_retry(retry: object) -> Retry:
     if retry is not None and not isinstance(retry, Retry):
         raise InvalidOption(f"retry takes hf.Retry(...), such as hf.Retry(attempts=3), not {retry!r}")
@@ -80,19 +102,23 @@ class ActivityDecorator(Protocol):
     """What `activity(...)` with options gives: it keeps the parameters and the result of the function."""
 
     @overload
-    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Activity[P, R]: ...
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> "ActivityOf[Callable[P, R]]": ...
     @overload
-    def __call__(self, fn: Callable[P, AsyncIterator[T] | Iterator[T]], /) -> StreamActivity[P, T]: ...
+    def __call__(  # type: ignore[overload-overlap]  # a generator is a function, too
+        self, fn: Callable[P, AsyncIterator[T] | Iterator[T]], /
+    ) -> "StreamActivityOf[Callable[P, T]]": ...
     @overload
-    def __call__(self, fn: Callable[P, R], /) -> Activity[P, R]: ...
+    def __call__(self, fn: Callable[P, R], /) -> "ActivityOf[Callable[P, R]]": ...
 
 
 @overload
-def activity(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Activity[P, R]: ...
+def activity(fn: Callable[P, Coroutine[Any, Any, R]], /) -> "ActivityOf[Callable[P, R]]": ...
 @overload
-def activity(fn: Callable[P, AsyncIterator[T] | Iterator[T]], /) -> StreamActivity[P, T]: ...
+def activity(  # type: ignore[overload-overlap]
+    fn: Callable[P, AsyncIterator[T] | Iterator[T]], /
+) -> "StreamActivityOf[Callable[P, T]]": ...
 @overload
-def activity(fn: Callable[P, R], /) -> Activity[P, R]: ...
+def activity(fn: Callable[P, R], /) -> "ActivityOf[Callable[P, R]]": ...
 @overload
 def activity(
     *,

@@ -46,14 +46,20 @@ class Event(Generic[T]):
 @overload
 async def event(name: str, annotation: type[T]) -> T: ...
 @overload
+async def event(name: str, annotation: type[object]) -> object: ...  # type: ignore[overload-cannot-match]  # see below
+@overload
 async def event(name: str, annotation: Any = Any) -> Any: ...
 async def event(name: str, annotation: Any = Any) -> Any:
     """Wait for the next event of this name. Each wait gets one event, in the order in which they were raised."""
+    # Where the expected type contradicts a class (`x: str = await hf.event("e", int)`), mypy leaves the first overload
+    # and tries the next ones: the second is what keeps it from the last, whose Any would hide the mistake.
     return await _wait(checked_name(name, "an event"), annotation)
 
 
 @overload
 def events(name: str, annotation: type[T]) -> AsyncIterator[T]: ...
+@overload
+def events(name: str, annotation: type[object]) -> AsyncIterator[object]: ...  # type: ignore[overload-cannot-match]
 @overload
 def events(name: str, annotation: Any = Any) -> AsyncIterator[Any]: ...
 async def events(name: str, annotation: Any = Any) -> AsyncIterator[Any]:

@@ -75,6 +75,10 @@ class State:
     @overload
     def get(self, key: str, annotation: type[T], default: T) -> T: ...
     @overload
+    def get(  # keeps mypy from the last one; see `events.event`
+        self, key: str, annotation: type[object], default: object = None
+    ) -> object: ...
+    @overload
     def get(self, key: str, annotation: Any = Any, default: Any = None) -> Any: ...
     def get(self, key: str, annotation: Any = Any, default: Any = None) -> Any:
         """A value as the type it had, or `default` if there is none: ``hf.state.get("cart", list[Item], [])``."""

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from holdfast.authoring.deadlines import said_deadline
 from holdfast.authoring.definition import Definition, refuse_method
@@ -19,6 +19,7 @@ from holdfast.replay.run import current_run
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+F_co = TypeVar("F_co", covariant=True)
 CONTINUE_AFTER_EVENTS: Final = 10_000
 """From this length of the history on, ``hf.info().should_continue`` says so. Replay is still quick then."""
 
@@ -80,7 +81,7 @@ class Workflow(Definition, Generic[P, R]):
         """Put the arguments in, checked against the signature, for a later start."""
         return BoundWorkflow(self, self.signature.encode_arguments(args, kwargs))
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
         run = current_run()
         if run is None:
             raise UsageError(
@@ -93,14 +94,26 @@ class Workflow(Definition, Generic[P, R]):
         )
 
 
+if TYPE_CHECKING:
+
+    class WorkflowOf(Workflow[..., Any], Generic[F_co]):
+        """A workflow as type checkers see it, with the type of its function; see `activity.ActivityOf`."""
+
+        def bind(self: "WorkflowOf[Callable[P, R]]", *args: P.args, **kwargs: P.kwargs) -> BoundWorkflow[R]: ...
+
+        def __call__(
+            self: "WorkflowOf[Callable[P, R]]", *args: P.args, **kwargs: P.kwargs
+        ) -> Coroutine[object, object, R]: ...
+
+
 class WorkflowDecorator(Protocol):
     """What `workflow(...)` with options gives."""
 
-    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> "WorkflowOf[Callable[P, R]]": ...
 
 
 @overload
-def workflow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> Workflow[P, R]: ...
+def workflow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> "WorkflowOf[Callable[P, R]]": ...
 @overload
 def workflow(
     *,
