@@ -11,6 +11,7 @@ import pytest
 from tests.scenarios.support import engine_of, rows, together
 
 import holdfast as hf
+from holdfast.authoring.names import checked_name
 from holdfast.errors import AnnotationError, ArgumentError, PayloadTooLarge, UnknownWord
 
 
@@ -78,6 +79,32 @@ def test_a_bad_id_is_refused_and_nothing_is_stored(tmp_path: Path, name: Any) ->
             nothing_is_stored(path)
 
     together(scenario())
+
+
+@pytest.mark.parametrize("letter", ["x", "\u00e4", " ", "\n"], ids=["ASCII", "Unicode", "blank", "newline"])
+def test_the_length_of_an_id_is_checked_before_its_characters(letter: str) -> None:
+    """Looking at each of ten million characters would block the event loop for seconds."""
+    looked: list[str] = []
+
+    class Long(str):
+        __slots__ = ()
+
+        def __iter__(self) -> Any:
+            looked.append("character")
+            return super().__iter__()
+
+        def isprintable(self) -> bool:
+            looked.append("isprintable")
+            return super().isprintable()
+
+        def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+            looked.append("encode")
+            return super().encode(encoding, errors)
+
+    with pytest.raises(hf.InvalidId, match="at most 255 bytes") as refused:
+        checked_name(Long(letter * 10_000_000), "an instance")
+    assert looked == []
+    assert len(str(refused.value)) < 400
 
 
 @pytest.mark.parametrize("name", GOOD_NAMES, ids=lambda value: ascii(value)[:20])
@@ -326,7 +353,7 @@ def test_senseless_engine_options_are_refused(options: dict[str, Any]) -> None:
 def test_an_engine_that_runs_is_not_entered_again() -> None:
     async def scenario() -> None:
         async with engine_of(":memory:", *ALL) as engine:
-            with pytest.raises(hf.UsageError, match="runs already"):
+            with pytest.raises(hf.UsageError, match="is open already"):
                 await engine.__aenter__()
             assert await engine.run(keeps, 1) == 1
 

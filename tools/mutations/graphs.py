@@ -13,6 +13,8 @@ ROUNDS: Final = "tests/scenarios/test_flows_cycles.py"
 EACH: Final = "tests/scenarios/test_flows_each.py"
 CORNERS: Final = "tests/scenarios/test_flows_corners.py"
 FLOWS: Final = "tests/scenarios/test_flows.py"
+EXPRESSIONS: Final = "tests/unit/flows/test_expressions.py"
+MISTAKES: Final = "tests/unit/flows/test_mistakes.py"
 VERIFIED: Final = "tests/scenarios/test_verify_flows.py"
 
 GRAPHS: Final = (
@@ -234,5 +236,21 @@ GRAPHS: Final = (
         "",
         EACH,
         FLOWS,
+    ),
+    in_python(
+        "integers that CEL does not have are compared",
+        "K3",
+        "flows/expressions",
+        "if kind is int and not _SMALLEST <= found <= _LARGEST:",
+        "if False:",
+        EXPRESSIONS,
+    ),
+    in_python(
+        "a date is a subtraction",
+        "K3",
+        "flows/references",
+        "if _DATE.fullmatch(found.text.strip()):",
+        "if False:",
+        MISTAKES,
     ),
 )

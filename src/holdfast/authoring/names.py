@@ -8,6 +8,8 @@ from holdfast.payloads.encoding import encode
 from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS
 from holdfast.payloads.limits import NAME_LIMIT_BYTES as LONGEST_BYTES
 
+SHOWN_CHARACTERS: Final = 40
+"""Of a name that is too long."""
 _CONTROL: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Control, format (bidirectional marks among them), surrogate, private, unassigned, line and paragraph separators."""
 
@@ -16,17 +18,23 @@ def checked_name(name: object, what: str) -> str:
     """`name` itself; an `InvalidId` that says what is wrong with it otherwise."""
     if not isinstance(name, str):
         raise InvalidId(f"the name of {what} must be a text, not {type(name).__name__}")
-    if name.isascii() and name.isprintable() and len(name) <= LONGEST_BYTES and name == name.strip() != "":
-        return name  # most are like that, and need no look at every character
+    if len(name) > LONGEST_BYTES:  # before anything looks at every character
+        raise _too_long(name, what)
+    if name.isascii() and name.isprintable() and name == name.strip() != "":
+        return name  # most are like that
     if not name or name != name.strip():
         raise InvalidId(f"the name of {what} must not be empty or have spaces around it: {name!r}")
     for character in name:
         if unicodedata.category(character) in _CONTROL:
             raise InvalidId(f"the name of {what} must not contain {character!a}: {name!a}")
-    length = len(name.encode())
-    if length > LONGEST_BYTES:
-        raise InvalidId(f"the name of {what} must have at most {LONGEST_BYTES} bytes, not {length}: {name[:40]!r}...")
+    if len(name.encode()) > LONGEST_BYTES:
+        raise _too_long(name, what)
     return name
+
+
+def _too_long(name: str, what: str) -> InvalidId:
+    shown = name[:SHOWN_CHARACTERS]
+    return InvalidId(f"the name of {what} must have at most {LONGEST_BYTES} bytes, and this has more: {shown!a}...")
 
 
 def checked_reason(reason: object) -> str:

@@ -15,6 +15,10 @@ from holdfast.payloads.limits import MAX_DEPTH, PAYLOAD_LIMIT_BYTES
 MOST_VALUES: Final = 100_000
 """Values in one result. Lists may share their items, so a short expression can stand for billions of them."""
 
+TOO_LARGE: Final = "it reads an integer of more than 64 bits, which CEL does not have; do it in an activity"
+SHOWN_CHARACTERS: Final = 300
+"""Of an answer of the library, which may repeat the whole input."""
+
 _PLACE: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
 _UNEXPECTED: Final = re.compile(
     r"mismatched input|extraneous input|no viable alternative at input|token recognition error at:"
@@ -56,8 +60,10 @@ def compile_program(text: str) -> Program:
     """`text` as a program. The library allows a nesting of 32 and reads every value as one of any type."""
     try:
         return Program(_environment().compile(text, disable_check=True))
-    except (RuntimeError, TypeError) as error:  # a TypeError: text that is no Unicode
+    except RuntimeError as error:
         raise _syntax_error(str(error), text) from None
+    except TypeError:  # a lone surrogate
+        raise ExpressionError("it has a character that is not valid Unicode") from None
 
 
 def _syntax_error(answer: str, text: str) -> ExpressionError:
@@ -95,6 +101,8 @@ def _in_plain_words(answer: str) -> str:
         return f"there is no {found[1]} in the map"
     if found := _NAME.search(answer):
         return f"there is no {found[1]}"
+    if "out of range for '" in answer:
+        return TOO_LARGE
     if "recursion limit" in answer:
         return "it is nested too deep, or too long; divide it"
     if "Applying SELECT" in answer:
@@ -103,7 +111,7 @@ def _in_plain_words(answer: str) -> str:
         return "its loops go round too often; do it in an activity"
     if found := _OVERLOAD.search(answer):
         return _overload(found[1])
-    return answer
+    return answer if len(answer) <= SHOWN_CHARACTERS else f"{answer[:SHOWN_CHARACTERS]}..."
 
 
 def _overload(signature: str) -> str:

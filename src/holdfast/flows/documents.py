@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from holdfast.errors import FlowError
 from holdfast.flows.libraries import yaml
-from holdfast.flows.problems import Problems, quoted
+from holdfast.flows.problems import Problems, printable, quoted
 
 LARGEST_BYTES: Final = 1_000_000
 MOST_VALUES: Final = 100_000
@@ -231,6 +231,6 @@ class _Builder:
             return Scalar(text, text, line)
         number = math.inf if text[-1].isalpha() else float(text)
         if not math.isfinite(number):
-            self._problems.add(line, f"{text} is no number that JSON has")
+            self._problems.add(line, f"{printable(text)} is not a number that JSON has")
             return Scalar(None, text, line, is_refused=True)
         return Scalar(number if not text.lstrip("-+").isdigit() else int(text), text, line)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from holdfast.errors import ExpressionError
-from holdfast.flows.cel import Program, compile_program
+from holdfast.flows.cel import TOO_LARGE, Program, compile_program
 from holdfast.flows.scanner import KEYWORDS, RESERVED, TYPES, Paths, Uses, scan
 from holdfast.flows.work import check_work
 
@@ -36,6 +36,9 @@ _NUMBERS: Final = frozenset({int, float})
 _ORDERED: Final = frozenset({int, float, str, bool})
 _EXACT: Final = 2**53
 """Up to here a float holds every whole number, so nobody can disagree about how the two compare."""
+_SMALLEST: Final = -(2**63)
+_LARGEST: Final = 2**64 - 1
+"""The integers of CEL: those of its `int` and its `uint`. The library refuses all others, and so does a comparison."""
 _TEXT: Final = re.compile(r""""[^"\\\n\r]*"|'[^'\\\n\r]*'""")
 _COMPARISON: Final = re.compile(
     rf"{_PATH.pattern} *(?P<operator>==|!=|<=|>=|<|>) *(?P<literal>[A-Za-z0-9.-]+|{_TEXT.pattern})"
@@ -120,6 +123,8 @@ class Comparison(Expression):
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         found, value = self._path.evaluate(variables), self._value
         kind, other = cast(type[object], type(found)), cast(type[object], type(value))
+        if kind is int and not _SMALLEST <= found <= _LARGEST:
+            raise ExpressionError(f"{self.text}: {TOO_LARGE}")
         if kind is other and (self._is_equality or kind in _ORDERED):
             return self._compare(found, value)
         if kind in _NUMBERS and other in _NUMBERS and -_EXACT <= found <= _EXACT and -_EXACT <= value <= _EXACT:

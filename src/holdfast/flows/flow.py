@@ -46,13 +46,13 @@ class Flow(FlowBuilder):
     @classmethod
     def parse(
         cls,
-        text: str,
+        text: str | bytes,
         *,
         name: str = "flow.yaml",
         modules: Iterable[ModuleType] = (),
         activities: Iterable[Activity[..., Any]] = (),
     ) -> Self:
-        """The flow in a text of YAML. `name` is what problems call the text."""
+        """The flow in a text of YAML, or in bytes of UTF-8. `name` is what problems call the text."""
         return cls._from(load_text(text, name, _known(modules, activities)))
 
     @classmethod

@@ -6,7 +6,7 @@ from typing import Any
 from holdfast.authoring.names import checked_name
 from holdfast.errors import HoldfastError
 from holdfast.flows.documents import Mapping, Scalar, Sequence, Tree
-from holdfast.flows.problems import Problems, quoted
+from holdfast.flows.problems import Problems, printable, quoted
 from holdfast.flows.spans import is_span, span_ms
 
 Places = dict[tuple[str, str], int]
@@ -234,4 +234,4 @@ def shown(tree: Tree) -> str:
         return "a list" if tree.items else "an empty list"
     if tree.value is None:
         return "nothing"
-    return quoted(tree.text) if isinstance(tree.value, str) else tree.text
+    return quoted(tree.text) if isinstance(tree.value, str) else printable(tree.text)

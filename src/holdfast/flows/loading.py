@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from holdfast.authoring.names import checked_name
 from holdfast.core.flow.definition import FlowDefinition, Node
 from holdfast.core.flow.outcomes import Policy
-from holdfast.errors import FlowError, FlowProblem, HoldfastError
+from holdfast.errors import FlowError, FlowProblem, HoldfastError, UsageError
 from holdfast.flows.checking import Known, check_into
 from holdfast.flows.documents import LARGEST_BYTES, Mapping, Scalar, Tree, read_document
 from holdfast.flows.forms import Form, Places, shown, was_told
@@ -34,22 +34,29 @@ def load_file(path: Path, known: Known | None = None) -> Loaded:
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST_BYTES + 1)
-        text = data.decode()
     except OSError as error:
         raise FlowError(f"{path}: it cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1 if (data := error.object) else 1
-        raise FlowError(
-            f"{path}:{line}: it is no text in UTF-8", (FlowProblem(line, "it is no text in UTF-8"),)
-        ) from None
-    return load_text(text, str(path), known)
+    return load_text(data, str(path), known)
 
 
-def load_text(text: str, source: str, known: Known | None = None) -> Loaded:
-    """The flow in `text`. `source` is what problems call it."""
+def load_text(text: str | bytes, source: str, known: Known | None = None) -> Loaded:
+    """The flow in `text`; bytes are UTF-8. `source` is what problems call it."""
     require_libraries()
     problems = Problems()
-    return _checked(read_document(text, problems), problems, source, known)
+    return _checked(read_document(_decoded(text, source), problems), problems, source, known)
+
+
+def _decoded(text: object, source: str) -> str:
+    if isinstance(text, str):
+        return text
+    if not isinstance(text, bytes):
+        raise UsageError(f"a flow is read from a text of YAML, not from {type(text).__name__}")
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        said = "it is not valid UTF-8"
+        raise FlowError(f"{source}:{line}: {said}", (FlowProblem(line, said),)) from None
 
 
 def load_tree(tree: Tree, source: str, known: Known | None = None) -> Loaded:

@@ -19,6 +19,8 @@ MOST_NAMES_COMPARED: Final = 10
 LONGEST_COMPARED: Final = 64
 LEAST_SIMILAR: Final = 0.6
 SHOWN_CHARACTERS: Final = 60
+LONGEST_NODE: Final = 100
+"""Up to this length the id of an activity is shown whole."""
 
 
 class Problems:
@@ -34,11 +36,11 @@ class Problems:
 
     def add(self, line: int, message: str, *, node: str = "", suggestion: str = "") -> None:
         """Something that is wrong. The message begins with the node, if it is about one."""
-        self._add(FlowProblem(line, f"{node}: {message}" if node else message, suggestion, "error", node))
+        self._add(FlowProblem(line, _about(node, message), suggestion, "error", node))
 
     def warn(self, line: int, message: str, *, node: str = "", suggestion: str = "") -> None:
         """Something that may be wrong."""
-        self._add(FlowProblem(line, f"{node}: {message}" if node else message, suggestion, "warning", node))
+        self._add(FlowProblem(line, _about(node, message), suggestion, "warning", node))
 
     def spoil(self, node: str, where: str) -> None:
         """What is there could not be read: what would follow from its absence is not told as well."""
@@ -116,5 +118,19 @@ def shown(problem: FlowProblem, source: str) -> str:
 
 def quoted(text: str) -> str:
     """A text of the user's inside a message, shortened and on one line."""
-    one_line = ascii(text)[1:-1] if not text.isprintable() else text
-    return f'"{one_line[:SHOWN_CHARACTERS]}..."' if len(one_line) > SHOWN_CHARACTERS else f'"{one_line}"'
+    return f'"{printable(text)}"'
+
+
+def printable(text: str) -> str:
+    """The same without the quotes."""
+    beginning = text[: SHOWN_CHARACTERS + 1]
+    one_line = beginning if beginning.isprintable() else ascii(beginning)[1:-1]
+    return f"{one_line[:SHOWN_CHARACTERS]}..." if len(one_line) > SHOWN_CHARACTERS else one_line
+
+
+def _about(node: str, message: str) -> str:
+    return (
+        f"{node if node.isidentifier() and len(node) <= LONGEST_NODE else printable(node)}: {message}"
+        if node
+        else message
+    )

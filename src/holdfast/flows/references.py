@@ -23,6 +23,8 @@ OTHER_WORDS: Final = {"None": "null", "True": "true", "False": "false"}
 """What Python calls what CEL has, too."""
 _WORDS: Final = re.compile(r"[A-Za-z]+(?: [A-Za-z]+){1,9}[.!?]?")
 """What is no expression, but a text without its quotes."""
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ][0-9]{1,2}:[0-9:.]{2,20}(?:[Zz]|[-+][0-9:]{2,6})?)?")
+"""A date without the quotes of a text. As an expression it is a subtraction."""
 ERROR_FIELDS: Final = frozenset({"type", "message"})
 FLOW_FIELDS: Final = frozenset({"id", "name", "version"})
 
@@ -77,6 +79,10 @@ class _References:
             return
         line = self._places.get((node, found.where)) or self._places.get((node, ""), 0)
         where = found.where.removeprefix(f"after.{found.after}.") if found.after else found.where
+        if _DATE.fullmatch(found.text.strip()):
+            said = f"{quoted(found.text)} is a date, which CEL reads as a subtraction"
+            self._problems.add(line, f"{where}: {said}; {_quotes(found.text.strip())}", node=node)
+            return
         try:
             expression = compile_expression(found.text)
         except ExpressionError as error:

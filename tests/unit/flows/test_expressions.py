@@ -220,8 +220,35 @@ def test_a_map_comes_out_in_the_order_of_its_keys() -> None:
 def test_only_what_is_read_is_handed_over() -> None:
     values = {"a": {"input": {"x": 1, "huge": 2**100}, "output": {"y": 2}}, "b": 1}
     assert compile_expression("a.input.x + a.output.y").evaluate(values) == 3
-    with pytest.raises(ExpressionError, match="out of range"):
+    with pytest.raises(ExpressionError, match="more than 64 bits"):
         compile_expression("a.input == null").evaluate(values)
+
+
+EDGES = [edge + beyond for edge in (-(2**63), 2**63, 2**64, 2**70, -(2**70)) for beyond in (-1, 0, 1)]
+
+
+@pytest.mark.parametrize("number", EDGES)
+@pytest.mark.parametrize("word", ["==", "!=", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("literal", ["5", "5.5", "'a'", "null"])
+def test_integers_of_more_than_64_bits_compare_as_in_the_library(number: int, word: str, literal: str) -> None:
+    """The comparison that is evaluated here and the program of the library give the same value, or both refuse."""
+    text = f"a.x {word} {literal}"
+    values = {"a": {"x": number}}
+    comparison = compile_expression(text)
+    assert isinstance(comparison, Comparison)
+    assert _outcome(comparison.evaluate, values) == _outcome(compile_program(text).run, values)
+
+
+@pytest.mark.parametrize("text", ["a.x > 5", "a.x > 5 || false", "a.x > 1.5", "[a.x]"])
+def test_an_integer_beyond_64_bits_is_refused_without_the_input(text: str) -> None:
+    with pytest.raises(ExpressionError, match="an integer of more than 64 bits") as refused:
+        compile_expression(text).evaluate({"a": {"x": 10**4000, "secret": "x"}})
+    assert len(str(refused.value)) < 200
+
+
+def test_a_lone_surrogate_is_named_without_objects_of_the_library() -> None:
+    with pytest.raises(ExpressionError, match=r"^it has a character that is not valid Unicode$"):
+        compile_expression("'\ud800' + 'a'")
 
 
 def test_texts_that_the_library_would_cut_off_are_refused() -> None:

@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,10 @@ from hypothesis import strategies as st
 from tests.unit.flows.writing import BOTH, HEAD, SAMPLES, load, problem_of, problems_of, with_nodes
 
 from holdfast.core.flow.definition import graph_of
-from holdfast.errors import FlowError
+from holdfast.errors import FlowError, UsageError
 from holdfast.flows import documents
 from holdfast.flows.checking import Known
-from holdfast.flows.loading import load_file
+from holdfast.flows.loading import load_file, load_text
 
 
 def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
@@ -60,7 +61,7 @@ def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
         ("{run: x, after: start, heartbeat: soon}", "heartbeat must be a number of seconds or a text such as"),
         ("{run: x, after: start, heartbeat: -1}", "heartbeat must be 0 to"),
         ("{run: x, after: start, heartbeat: 0}", "longer than 0"),
-        ("{run: x, after: start, heartbeat: .inf}", "no number that JSON has"),
+        ("{run: x, after: start, heartbeat: .inf}", "not a number that JSON has"),
         ("{run: x, after: start, when: ''}", "when must be an expression"),
         ("{run: x, after: start, when: 5}", "when must be an expression, not 5"),
         ("{run: x, after: start, join: both}", "join must be one of all, any"),
@@ -114,11 +115,11 @@ def test_what_is_wrong_with_an_activity_is_told(line: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{run: x, after: start, heartbeat: .inf}", ".inf is no number that JSON has"),
-        ("{run: x, after: start, heartbeat: -.INF}", "-.INF is no number that JSON has"),
-        ("{run: .nan, after: start}", ".nan is no number that JSON has"),
-        ("{run: x, after: [start, .nan]}", ".nan is no number that JSON has"),
-        ("{run: x, after: start, retry: {attempts: .inf}}", ".inf is no number that JSON has"),
+        ("{run: x, after: start, heartbeat: .inf}", ".inf is not a number that JSON has"),
+        ("{run: x, after: start, heartbeat: -.INF}", "-.INF is not a number that JSON has"),
+        ("{run: .nan, after: start}", ".nan is not a number that JSON has"),
+        ("{run: x, after: [start, .nan]}", ".nan is not a number that JSON has"),
+        ("{run: x, after: start, retry: {attempts: .inf}}", ".inf is not a number that JSON has"),
         ("{<<: *base, run: x, after: start}", "merge keys (<<) are not read in flows; write out what is to be there"),
         ("{<<: {run: x}, after: start}", "merge keys (<<) are not read in flows; write out what is to be there"),
         ('{"<<": 1, run: x, after: start}', 'it: there is no key "<<" here'),
@@ -299,10 +300,50 @@ def test_a_file_that_cannot_be_read_is_a_flow_error(tmp_path: Path) -> None:
     with pytest.raises(FlowError, match="cannot be read"):
         load_file(tmp_path)
     (tmp_path / "latin.yaml").write_bytes(b"flow: f\n# \xe9")
-    with pytest.raises(FlowError, match=r"latin\.yaml:2: it is no text in UTF-8"):
+    with pytest.raises(FlowError, match=r"latin\.yaml:2: it is not valid UTF-8"):
         load_file(tmp_path / "latin.yaml")
     (tmp_path / "bom.yaml").write_bytes(b"\xef\xbb\xbf" + HEAD.encode().replace(b"\n", b"\r\n"))
     assert load_file(tmp_path / "bom.yaml").definition.name == "f"
+
+
+def test_bytes_are_read_as_utf_8_and_other_types_are_refused() -> None:
+    assert load_text(HEAD.encode(), "f.yaml").definition.name == "f"
+    with pytest.raises(FlowError, match=r"f\.yaml:1: it is not valid UTF-8"):
+        load_text(HEAD.encode("utf-16"), "f.yaml")
+    given: Any = 5
+    with pytest.raises(UsageError, match="from a text of YAML, not from int"):
+        load_text(given, "f.yaml")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "output: 2024-01-01",
+        'output: "2024-1-1"',
+        "output: {day: 2024-01-01}",
+        "output: [2024-01-01T10:30:00Z]",
+        "output: 2024-01-01 10:30:00.5+02:00",
+    ],
+)
+def test_a_date_without_quotes_of_its_own_is_refused(line: str) -> None:
+    [(number, said)] = problems_of(f"{HEAD}{line}\n")
+    assert number == 4
+    assert "is a date, which CEL reads as a subtraction; a text has quotes of its own: \"'2024-" in said
+
+
+def test_dates_that_are_texts_and_subtractions_with_spaces_are_fine() -> None:
+    fine = f"{HEAD}version: 2024-01-01\noutput: {{a: \"'2024-01-01'\", b: 2024 - 1 - 1, c: start.input.n-1}}\n"
+    assert load_text(fine, "f.yaml").warnings == ()
+
+
+def test_messages_show_the_beginning_of_long_values_and_no_control_characters() -> None:
+    [(_, said)] = problems_of(f"{HEAD}output: {'9' * 5000}\n")
+    assert len(said) < 200
+    [(_, said)] = problems_of('flow: f\nactivities:\n  start: {trigger: true}\n  "s\\u202e": {run: x, after: start}\n')
+    assert said.isprintable()
+    assert "s\\u202e: the id of an activity" in said
+    for _, said in problems_of(f"{HEAD}  {'x' * 5000}: {{run: x, after: start}}\n"):
+        assert len(said) < 300
 
 
 KEYS = (
