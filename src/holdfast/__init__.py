@@ -16,54 +16,9 @@ is recorded exactly once::
         print(await engine.run(checkout, 300, id="order-42"))
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 from holdfast._version import __version__
-from holdfast.errors import (
-    ActivityTimedOut,
-    ClientClosed,
-    CycleLimitExceeded,
-    DeadlineExceeded,
-    DuplicateName,
-    ExpressionError,
-    FlowError,
-    FlowProblem,
-    ForbiddenInWorkflow,
-    HistoryMismatch,
-    HoldfastError,
-    InstanceClosed,
-    InstanceConflict,
-    InstanceNotFound,
-    InvalidId,
-    InvalidOption,
-    MailboxFull,
-    NestedTooDeep,
-    NotInMainTask,
-    NotInWorkflow,
-    NotReadOnly,
-    PayloadError,
-    QueryFailed,
-    ReleaseTooOld,
-    RemoteError,
-    StoreError,
-    StreamRestarted,
-    StreamTooLong,
-    UnknownQuery,
-    UnknownUpdate,
-    UnknownWorkflow,
-    UpdateConflict,
-    UpdateFailed,
-    UpdateRejected,
-    UpdateUnfinished,
-    UsageError,
-    WorkerLost,
-    WorkflowBlocked,
-    WorkflowCancelled,
-    WorkflowFailed,
-    WorkflowTerminated,
-    WrongEventLoop,
-)
+
+TYPE_CHECKING = False  # as typing has it; importing typing takes longer than everything else here
 
 if TYPE_CHECKING:
     from holdfast import testing
@@ -81,6 +36,50 @@ if TYPE_CHECKING:
     from holdfast.client.handle import Handle
     from holdfast.client.watching import Change
     from holdfast.client.worker import Worker
+    from holdfast.errors import (
+        ActivityTimedOut,
+        ClientClosed,
+        CycleLimitExceeded,
+        DeadlineExceeded,
+        DuplicateName,
+        ExpressionError,
+        FlowError,
+        FlowProblem,
+        ForbiddenInWorkflow,
+        HistoryMismatch,
+        HoldfastError,
+        InstanceClosed,
+        InstanceConflict,
+        InstanceNotFound,
+        InvalidId,
+        InvalidOption,
+        MailboxFull,
+        NestedTooDeep,
+        NotInMainTask,
+        NotInWorkflow,
+        NotReadOnly,
+        PayloadError,
+        QueryFailed,
+        ReleaseTooOld,
+        RemoteError,
+        StoreError,
+        StreamRestarted,
+        StreamTooLong,
+        UnknownQuery,
+        UnknownUpdate,
+        UnknownWorkflow,
+        UpdateConflict,
+        UpdateFailed,
+        UpdateRejected,
+        UpdateUnfinished,
+        UsageError,
+        WorkerLost,
+        WorkflowBlocked,
+        WorkflowCancelled,
+        WorkflowFailed,
+        WorkflowTerminated,
+        WrongEventLoop,
+    )
     from holdfast.flows.flow import Flow
 
 __all__ = [
@@ -170,6 +169,7 @@ __all__ = [
 ]
 
 _WHERE = {
+    **{name: "errors" for name in __all__ if name not in {"__version__", "testing"}},
     "Activity": "authoring.activity",
     "ActivityInfo": "authoring.activity_context",
     "ChildHandle": "authoring.children",
@@ -210,12 +210,14 @@ _WHERE = {
     "wait_until": "authoring.state",
     "workflow": "authoring.workflow",
 }
-"""In which module each name is. A part is loaded when a name of it is first asked for: importing costs little."""
+"""The module of each name. A part is imported when one of its names is first used: importing costs little."""
 
 
 if not TYPE_CHECKING:  # a checker must still find a name that is written wrongly
 
     def __getattr__(name: str) -> object:
+        from importlib import import_module  # noqa: PLC0415 - see TYPE_CHECKING
+
         where = _WHERE.get(name)
         if name == "testing":
             return import_module("holdfast.testing")

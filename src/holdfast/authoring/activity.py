@@ -7,8 +7,9 @@ anywhere else it simply runs. ``charge.fn`` is the function itself.
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+from msgspec.structs import replace
 
 from holdfast.authoring.definition import Definition, refuse_method
 from holdfast.authoring.durations import Duration, timeout_milliseconds

@@ -11,7 +11,6 @@ from holdfast.authoring.events import Event
 from holdfast.authoring.handlers import Query, Update
 from holdfast.authoring.options import whole_number
 from holdfast.client.asking import QUERY_SECONDS, Asking
-from holdfast.client.flow_views import with_nodes
 from holdfast.client.histories import export
 from holdfast.client.obstacles import read_obstacles
 from holdfast.client.pages import NEWEST, check_page
@@ -258,6 +257,8 @@ class Handle(Generic[R_co]):
         store = self._client.store
         status = (await store.read_kept(record.number)).get("")
         attempts = await store.read_attempts(record.number, record.execution)
+        from holdfast.client.flow_views import with_nodes  # noqa: PLC0415 - what flows need, most programs do not
+
         described = await with_nodes(store, description(record, events, attempts), record, events, attempts)
         limit = await store.read_deadline(record.number)
         family = await store.read_family(record.number)

@@ -5,9 +5,10 @@ holds the loop, what the inbox has and what time it is come in as arguments.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final, Literal, NamedTuple
+
+import msgspec
 
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.core.words import word
@@ -91,16 +92,14 @@ class StartVerdict(Enum):
     REPLACE = "terminate the one that exists, then create"
 
 
-@dataclass(frozen=True, slots=True)
-class StartIdentity:
+class StartIdentity(msgspec.Struct, frozen=True):
     """What makes two starts of one id the same: the workflow, and a hash of the first execution's input."""
 
     workflow: str
     input_hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Existing:
+class Existing(msgspec.Struct, frozen=True):
     """The instance that has the id already."""
 
     identity: StartIdentity
@@ -185,24 +184,21 @@ def decide_event(
     return EventVerdict.KEEP if kept < limit else EventVerdict.MAILBOX_FULL
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True):
     """A message in the inbox. Rows are given in arrival order; stamps never go back."""
 
     row_id: int
     stamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class PendingTimer:
+class PendingTimer(msgspec.Struct, frozen=True):
     """A timer of the instance. The number is the order in which the code started it."""
 
     number: int
     due_at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True):
     """What a turn applies next, and the time its loop shows while it does."""
 
     item: Arrival | PendingTimer

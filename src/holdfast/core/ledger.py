@@ -14,9 +14,10 @@ digits, never the attempt's state; callers look at the state first (L9). A verdi
 unchanged; a call that no correct caller makes raises `LedgerError`.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NewType
+
+import msgspec
 
 from holdfast.errors import LedgerError
 
@@ -58,8 +59,7 @@ class Leg1Verdict(Enum):
         return self in (Leg1Verdict.FIRST_RUN, Leg1Verdict.RERUN)
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True):
     """The response counts. Its thread index is stored with it and never derived again (L11)."""
 
     thread_index: int
@@ -76,8 +76,7 @@ class Refused(Enum):
 Leg2Verdict = Accepted | Refused
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """A ledger, taken apart."""
 
     value: Ledger

@@ -1,9 +1,9 @@
 """How an activity is to be run: recorded with every attempt, so that any worker decides alike (A5, A10, G13)."""
 
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.core.ledger import DEFAULT_LEG1_LIMIT
 from holdfast.core.retry import DEFAULT_MAX_LOSSES, RetryPolicy
@@ -11,20 +11,18 @@ from holdfast.core.retry import DEFAULT_MAX_LOSSES, RetryPolicy
 DEFAULT_QUEUE: Final = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
+class StreamOptions(msgspec.Struct, frozen=True):
     """Of an activity that yields (L15). `delivered`: how many values the attempts before this one delivered."""
 
     resumable: bool = False
     delivered: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityOptions:
+class ActivityOptions(msgspec.Struct, frozen=True):
     """Everything about an activity that matters after it was scheduled."""
 
     queue: str = DEFAULT_QUEUE
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
     schedule_to_start_ms: int | None = None
     start_to_close_ms: int | None = None
     schedule_to_close_ms: int | None = None

@@ -6,8 +6,9 @@ function of the policy, what happened so far, and a random number that the calle
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from holdfast.errors import RetryPolicyError
 
@@ -18,8 +19,7 @@ LEAST_JITTER: Final = 0.5
 """With jitter a delay is between this share of itself and the whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True):
     """How an activity is tried again. `attempts` None: for ever."""
 
     attempts: int | None = 5
@@ -43,15 +43,13 @@ class RetryPolicy:
             raise RetryPolicyError(f"backoff must be a number of at least 1, not {self.backoff}")
 
 
-@dataclass(frozen=True, slots=True)
-class TryAgain:
+class TryAgain(msgspec.Struct, frozen=True):
     """Open the next attempt, not before `delay_ms` from now."""
 
     delay_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """The activity has failed for good."""
 
     reason: str

@@ -6,8 +6,9 @@ derived on reading, never stored.
 
 from collections import defaultdict, deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent
@@ -39,8 +40,7 @@ _ENDS: Final[dict[type[object], tuple[str, str, str]]] = {
 """Which events end one, and what its digit is then."""
 
 
-@dataclass(slots=True)
-class Step:
+class Step(msgspec.Struct):
     """Something that the code waits for, or has waited for."""
 
     kind: str

@@ -1,10 +1,10 @@
 """A flow that can be run here: its expressions compiled, its activities found."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.core.collation.graph import Edge, Graph
 from holdfast.core.collation.key import Roster

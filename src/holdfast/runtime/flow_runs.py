@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.core.events import Started, decode_event, decode_events
-from holdfast.core.flow.definition import decode_definition, encode_definition
 from holdfast.errors import FlowError, HistoryMismatch
 from holdfast.replay.calls import Identity
 from holdfast.replay.running import Watch
@@ -85,10 +84,11 @@ class FlowRuns:
 
     def _current(self, workflow: "FlowWorkflow") -> "CompiledFlow":
         known = self._compiled.get(workflow.hash)
-        return known or self._add(workflow.hash, encode_definition(workflow.definition))
+        return known or self._add(workflow.hash, saved(workflow).definition)
 
     def _add(self, digest: str, definition: bytes) -> "CompiledFlow":
-        from holdfast.flows.compiled import CompiledFlow  # noqa: PLC0415 - see above
+        from holdfast.core.flow.definition import decode_definition  # noqa: PLC0415 - see above
+        from holdfast.flows.compiled import CompiledFlow  # noqa: PLC0415
 
         compiled = CompiledFlow(decode_definition(definition), digest, self._registry.activity_called)
         self._compiled[digest] = compiled
@@ -104,4 +104,6 @@ def _other_kind(workflow: str, before: str, now: str) -> str:
 
 def saved(flow: "FlowWorkflow") -> SaveFlow:
     """A flow as it is kept."""
+    from holdfast.core.flow.definition import encode_definition  # noqa: PLC0415 - see above
+
     return SaveFlow(hash=flow.hash, name=flow.name, version=flow.version, definition=encode_definition(flow.definition))

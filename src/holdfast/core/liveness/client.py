@@ -7,9 +7,11 @@ Times here are the worker's own monotonic clock and are only ever compared with 
 the *sending* of the last accepted heartbeat, so a worker stops acting no later than the store may give its work away.
 """
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.core.liveness.lease import AttemptId, Heartbeat, Renewed, Reply, TokenMismatch, WorkerInactive, WorkerKey
 from holdfast.errors import LeaseError
@@ -17,16 +19,14 @@ from holdfast.errors import LeaseError
 Attempts = frozenset[AttemptId]
 
 
-@dataclass(frozen=True, slots=True)
-class InFlight:
+class InFlight(msgspec.Struct, frozen=True):
     """The heartbeat whose reply is awaited: when it was sent, and what the worker held then."""
 
     sent_at_ms: int
     held: Attempts
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseClient:
+class LeaseClient(msgspec.Struct, frozen=True):
     """What a worker knows of its own lease."""
 
     key: WorkerKey

@@ -6,10 +6,12 @@ revived. The worker's own side is `client`.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Final, NewType
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
 from holdfast.core.words import word
@@ -38,8 +40,7 @@ class WorkerState(StrEnum):
     INACTIVE = "INACTIVE"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRecord:
+class WorkerRecord(msgspec.Struct, frozen=True):
     """What the store knows of a worker."""
 
     key: WorkerKey
@@ -49,8 +50,7 @@ class WorkerRecord:
     bound: frozenset[AttemptId] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     """One beat: the token of the last answer, the lease wished for, and what changed since."""
 
     key: WorkerKey
@@ -60,8 +60,7 @@ class Heartbeat:
     unbind: tuple[AttemptId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Renewed:
+class Renewed(msgspec.Struct, frozen=True):
     """The lease runs on. Attempts in `rejected` are somebody else's and must be abandoned (W3)."""
 
     token: int
@@ -70,15 +69,13 @@ class Renewed:
     rejected: tuple[AttemptId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TokenMismatch:
+class TokenMismatch(msgspec.Struct, frozen=True):
     """The token was not the current one, which is here. Nothing was changed (W4)."""
 
     current_token: int
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerInactive:
+class WorkerInactive(msgspec.Struct, frozen=True):
     """The key is dead, or never was: take a new one (W5)."""
 
 
