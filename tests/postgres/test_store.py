@@ -1,6 +1,7 @@
 """What is PostgreSQL's own about its store: lost connections, its clock, and rows that become visible late."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,8 +21,11 @@ from holdfast.storage.contract import (
 from holdfast.storage.postgres import store as postgres_store
 from holdfast.storage.postgres import writer as postgres_writer
 from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.relational import statements
 from holdfast.storage.relational.members import apply_members
 from holdfast.testing.conformance.bench import ANNA, HERE, Bench, ManualClock, start
+
+STORAGE = Path(statements.__file__).parents[1]
 
 
 def end_backends(place: Place) -> None:
@@ -217,3 +221,17 @@ def test_G5_a_group_reads_what_is_committed_whatever_the_role_prefers(postgres: 
     prefers = "options=-cdefault_transaction_isolation%3Dserializable"
     preferring = Place(f"{postgres.server}{'&' if '?' in postgres.server else '?'}{prefers}", postgres.schema)
     on_a_store(preferring, case, clock=ManualClock())
+
+
+def test_a_store_that_is_open_needs_no_file_of_its_package(postgres: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package may be upgraded under a running worker."""
+
+    async def case(store: PostgresStore) -> None:
+        def gone(package: str) -> Any:
+            raise FileNotFoundError(package)
+
+        monkeypatch.setattr(statements, "files", gone)
+        names = {file.stem for package in ("relational", "postgres") for file in (STORAGE / package / "sql").glob("*")}
+        assert {name for name in names if not getattr(store.sql, name)} == set()
+
+    on_a_store(postgres, case, clock=ManualClock())  # in a schema of its own, whose statements are read for it

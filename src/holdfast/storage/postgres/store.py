@@ -91,6 +91,7 @@ class PostgresStore(RelationalReads):
     async def open(self) -> None:
         if self._was_closed:
             raise StoreError(f"the store {self.address} was closed and cannot be opened again; make another one")
+        self.sql.load()
         self._is_open = True
         self._writer = PostgresWriter(self.address, self._clock, durability=self._durability)
         self._beater = PostgresBeater(self.address, self._clock)
@@ -112,6 +113,7 @@ class PostgresStore(RelationalReads):
 
     def open_for_reading(self) -> None:
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
+        self.sql.load()
         looking = Insisting(self.address)
         try:
             looking.run(lambda connection: require_current(connection, self.address))

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Final
 
 SHARED: Final = "holdfast.storage.relational"
+SUFFIX: Final = ".sql"
 
 
 def _as_it_is(text: str) -> str:
@@ -17,22 +18,35 @@ def _as_it_is(text: str) -> str:
 
 
 class Statements:
-    """The statements of one database. Each file is read once, when it is first asked for."""
+    """The statements of one database. All files are read together, at the latest when a store opens.
+
+    Reading each file when it is first needed would fail, or mix two releases, in a worker whose package is upgraded
+    while it runs.
+    """
 
     def __init__(self, package: str, translate: Callable[[str], str] = _as_it_is) -> None:
         self._package = package
         self._translate = translate
+        self._is_loaded = False
+
+    def load(self) -> None:
+        """Read every file. Further calls do nothing."""
+        if self._is_loaded:
+            return
+        for package in (SHARED, self._package):  # a file of the database's own package replaces the shared one
+            for source in (files(package) / "sql").iterdir():
+                if source.name.endswith(SUFFIX):
+                    lines = source.read_text(encoding="utf-8").splitlines()
+                    text = " ".join(line.strip() for line in lines if not line.lstrip().startswith("--"))
+                    setattr(self, source.name.removesuffix(SUFFIX), self._translate(text))
+        self._is_loaded = True
 
     def __getattr__(self, name: str) -> str:
-        if name.startswith("_"):
+        if name.startswith("_") or self._is_loaded:
             raise AttributeError(name)
-        source = files(self._package) / "sql" / f"{name}.sql"
-        if not source.is_file():
-            source = files(SHARED) / "sql" / f"{name}.sql"
-        lines = source.read_text(encoding="utf-8").splitlines()
-        text = self._translate(" ".join(line.strip() for line in lines if not line.lstrip().startswith("--")))
-        setattr(self, name, text)
-        return text
+        self.load()
+        statement: str = getattr(self, name)
+        return statement
 
 
 class StepStatements:
