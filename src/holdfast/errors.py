@@ -142,6 +142,13 @@ class StoreError(HoldfastError):
     """The store cannot be opened, read or written. Nothing that was not acknowledged is promised."""
 
 
+class StoreReplaced(StoreError):
+    """A file of the SQLite store was removed or replaced while it was open. Nothing more is written or acknowledged.
+
+    The engine or worker has stopped. The message says which file, and what became of acknowledged work.
+    """
+
+
 class ReleaseTooOld(StoreError):
     """A newer release has changed the store in a way that this one cannot work with. Nothing in it was touched."""
 

@@ -41,9 +41,9 @@ def check_library() -> None:
 
 
 def open_writer(path: Path, *, durability: str) -> Connection:
-    """A connection that writes. Creates the file if it is not there, readable by its owner only."""
+    """A connection that writes. Creates the file if it is not there."""
     check_library()
-    _create(path)
+    create(path)
     try:
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
         _configure(connection, durability)
@@ -122,10 +122,10 @@ def _configure(connection: Connection, durability: str) -> None:
     connection.execute("PRAGMA temp_store = MEMORY")
 
 
-def _create(path: Path) -> None:
-    """Make the file if it is not there. One that is there is only looked at, never opened and closed by ourselves:
+def create(path: Path) -> None:
+    """Make the file if it is not there, readable by its owner only. One that is there is only looked at:
 
-    closing any descriptor of it would drop the locks that SQLite holds on it for this process.
+    opening and closing it here would drop the locks that SQLite holds on it for this process.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))

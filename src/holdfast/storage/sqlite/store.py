@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.core.liveness import Heartbeat, Reply
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, StoreReplaced
 from holdfast.storage.contract import CommitId, Member, Outcome, Registration
 from holdfast.storage.forks import generation
 from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
 from holdfast.storage.relational.reading import Ask, RelationalReads
 from holdfast.storage.relational.transaction import Row
-from holdfast.storage.sqlite.connection import open_read_only, open_reader
+from holdfast.storage.sqlite.connection import check_library, create, open_read_only, open_reader
+from holdfast.storage.sqlite.files import StoreFiles
 from holdfast.storage.sqlite.statements import statements
 from holdfast.storage.sqlite.writer import SqliteWriter
 
@@ -72,6 +73,7 @@ class SqliteStore(RelationalReads):
         self._beater: SqliteWriter | None = None
         self._one_beat = threading.Lock()
         self._reader: Connection | None = None
+        self._files: StoreFiles | None = None
         self._mark_ms = 0
         self._generation = generation()
         self._commit_ms = 0.0
@@ -100,43 +102,62 @@ class SqliteStore(RelationalReads):
         if self._named == IN_MEMORY:
             self._temporary = tempfile.mkdtemp(prefix="holdfast-")
             self._path = Path(self._temporary) / "memory.db"
+        self._path = self._path.resolve()  # as SQLite does: another current folder makes no difference from here on
+        self.sql.load()
         self._writer = await self._on_writer_thread(self._open_writer)
         self._reader = open_reader(self._path)
         self._mark_ms = self._reader.execute(self.sql.read_clock).fetchall()[0][0]
 
     def open_for_reading(self) -> None:
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
+        self.sql.load()
         self._reader = open_read_only(self._path)
         self._mark_ms = self._reader.execute(self.sql.read_clock).fetchall()[0][0]
 
     def _open_writer(self) -> SqliteWriter:
-        writer = SqliteWriter(self._path, self._clock, self._elapsed_ms, durability=self._durability)
+        check_library()
+        create(self._path)
+        files = StoreFiles(self._path)
+        try:
+            writer = self._new_writer(files)
+        except BaseException:
+            files.close(lambda: None)
+            raise
         try:
             writer.migrate()
+            files.hold()
         except BaseException:
-            writer.close()
+            files.close(writer.close)
             raise
+        self._files = files
         return writer
 
+    def _new_writer(self, files: StoreFiles) -> SqliteWriter:
+        return SqliteWriter(self._path, self._clock, self._elapsed_ms, durability=self._durability, files=files)
+
     async def close(self) -> None:
+        """Close everything, whatever is wrong with the disk: what is in the WAL is read by the next one to open."""
         if self._generation != generation():
-            _LEFT_TO_THE_PARENT.append((self._writer, self._reader, self._beater))
-            self._writer = self._reader = self._beater = self._temporary = None
+            _LEFT_TO_THE_PARENT.append((self._writer, self._reader, self._beater, self._files))
+            self._writer = self._reader = self._beater = self._files = self._temporary = None
             return
         writer, self._writer = self._writer, None
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-        if self._beater is not None:
-            self._beater.close()
-            self._beater = None
-        if writer is not None:
-            await self._on_writer_thread(writer.close)
-        self._was_closed = True
-        self._executor.shutdown()
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary = None
+        reader, self._reader = self._reader, None
+        beater, self._beater = self._beater, None
+        files, self._files = self._files, None
+        try:
+            if reader is not None:
+                reader.close()
+            if beater is not None:
+                beater.close()
+        finally:
+            if writer is not None and files is not None:
+                await self._on_writer_thread(lambda: files.close(writer.close))
+            self._was_closed = True
+            self._executor.shutdown()
+            if self._temporary is not None:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+                self._temporary = None
 
     def now_ms(self) -> int:
         clock = self._clock
@@ -185,7 +206,7 @@ class SqliteStore(RelationalReads):
         self._open(self._reader)
         with self._one_beat:  # a thread that was given up may still be at it
             if self._beater is None:
-                self._beater = SqliteWriter(self._path, self._clock, self._elapsed_ms, durability=self._durability)
+                self._beater = self._new_writer(self._open(self._files))
             return self._beater.heartbeat(beat, registration)
 
     # ------------------------------------------------------------ reads
@@ -202,6 +223,8 @@ class SqliteStore(RelationalReads):
             raise StoreError(f"{self._named} was opened before this process was forked; open it again here")
         if part is None:
             raise StoreError(f"the store {self._named} is not open")
+        if self._files is not None and self._files.failure:
+            raise StoreReplaced(self._files.failure)
         return part
 
     async def _on_writer_thread(self, work: Callable[[], Value]) -> Value:

@@ -15,12 +15,13 @@ from typing import Final
 import apsw
 
 from holdfast.core.liveness import Heartbeat, Reply
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, StoreReplaced
 from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Registration, Rejected
 from holdfast.storage.relational.beating import apply_beat
 from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
 from holdfast.storage.relational.members import apply_members
 from holdfast.storage.sqlite.connection import is_current, migrate, open_writer
+from holdfast.storage.sqlite.files import StoreFiles
 from holdfast.storage.sqlite.lock import WriteLock
 from holdfast.storage.sqlite.statements import statements as sql
 from holdfast.storage.sqlite.transaction import SqliteTransaction
@@ -46,9 +47,16 @@ class SqliteWriter:
     """A connection that writes. Not shared between threads."""
 
     def __init__(
-        self, path: Path, clock: Callable[[], int], elapsed_ms: Callable[[], float], *, durability: str
+        self,
+        path: Path,
+        clock: Callable[[], int],
+        elapsed_ms: Callable[[], float],
+        *,
+        durability: str,
+        files: StoreFiles,
     ) -> None:
         self._path = path
+        self._files = files
         self._clock = clock
         self._elapsed_ms = elapsed_ms
         self.last_commit_ms = 0.0
@@ -60,10 +68,13 @@ class SqliteWriter:
         self._connection.set_wal_hook(self._count_pages)
 
     def close(self) -> None:
-        """Move the WAL into the database, as far as readers allow, and let go of the file."""
+        """Move the WAL into the database, as far as readers and the disk allow, and close the file.
+
+        What cannot be moved stays in the WAL, which the next one to open the store reads.
+        """
         try:
             with self._lock.held():
-                self._checkpoint()
+                self._try_checkpoint()
         finally:
             self._connection.close()
             self._lock.close()
@@ -76,7 +87,7 @@ class SqliteWriter:
             migrate(self._connection, self._path)
 
     def write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        """Wait for our turn and write a group. When it returns, what was applied is on disk."""
+        """Wait for our turn and write a group. When it returns, what was applied is on disk, in the store's files."""
         self._lock.take(wait=True)
         return self._write_and_release(commit_id, members)
 
@@ -88,9 +99,11 @@ class SqliteWriter:
 
     def _write_and_release(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         try:
+            self._check_files()
             if self._cursor.execute(sql.find_commit, (commit_id,)).fetchall():
                 return [Rejected(reason="a commit of this id was made before") for _ in members]
             outcomes = self._write_group(commit_id, members)
+            self._check_files()
             if self._wal_pages >= CHECKPOINT_PAGES:
                 self._try_checkpoint()
             return outcomes
@@ -100,6 +113,7 @@ class SqliteWriter:
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
         """Judge one heartbeat and record the lease (W1-W5)."""
         with self._lock.held():
+            self._check_files()
             try:
                 reply = self._judge(self._begin(), beat, registration)
                 self._cursor.execute("COMMIT")
@@ -109,6 +123,7 @@ class SqliteWriter:
             except BaseException:
                 self._roll_back()
                 raise
+            self._check_files()
             return reply
 
     def clean_up(self, after: int, last: int, limit: int, *, wait: bool) -> int | None:
@@ -118,6 +133,7 @@ class SqliteWriter:
         if not self._lock.take(wait=wait):
             return None
         try:
+            self._check_files()
             transaction = self._begin()
             transaction.change(sql.forget_commits, after, last, transaction.now_ms - COMMITS_KEPT_MS)
             gone = transaction.change(sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS, limit)
@@ -166,14 +182,31 @@ class SqliteWriter:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
+    def _check_files(self) -> None:
+        """Under the lock: `StoreReplaced` if a file of the store was removed or replaced."""
+        self._files.check(self._save)
+
+    def _save(self) -> bool:
+        """Move the whole WAL into the database, now that the WAL has no name any more."""
+        try:
+            in_wal, moved = self._checkpoint()
+        except apsw.Error:
+            return False
+        return in_wal == moved
+
     def _try_checkpoint(self) -> None:
         """After a commit, which counts whatever becomes of the checkpoint."""
         try:
+            self._check_files()
             self._checkpoint()
+        except StoreReplaced:  # which was logged; SQLite must not checkpoint either, nor delete another WAL
+            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         except apsw.Error as error:
-            logger.warning("%s could not be checkpointed, which is tried again: %s", self._path, error)
+            logger.warning("%s could not be checkpointed; its WAL stays until it can be: %s", self._path, error)
 
-    def _checkpoint(self) -> None:
-        """Readers may hold some of the WAL back; what they hold is moved by a later checkpoint."""
-        self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    def _checkpoint(self) -> tuple[int, int]:
+        """How many pages the WAL has, and how many are in the database now; a reader may hold some back."""
+        pages = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         self._wal_pages = 0
+        self._files.note()
+        return pages
