@@ -142,7 +142,31 @@ DAMAGE = [
     (Rule.ROWS_READABLE, "done", "UPDATE attempts SET ledger = 'many' WHERE number = ?1 AND activity = 0"),
     (Rule.ROWS_READABLE, "done", "UPDATE history SET events = 3 WHERE number = ?1 AND turn = 0"),
     (Rule.ROWS_READABLE, "sleeping", "UPDATE timers SET due_at_ms = 'soon' WHERE number = ?1"),
-    (Rule.ROWS_READABLE, "", "UPDATE instances SET turn = 'x' WHERE number = ?1"),
+    (Rule.ROWS_READABLE, "done", "UPDATE instances SET turn = 'x' WHERE number = ?1"),
+    (Rule.ROWS_READABLE, "done", "UPDATE history SET turn = 'x' WHERE number = ?1 AND turn = 1"),
+    (Rule.ROWS_READABLE, "", "INSERT INTO history SELECT 'x', 1, 0, x'5b5d' WHERE ?1"),
+    (Rule.ROWS_READABLE, "", "INSERT INTO history SELECT 1.5, 1, 0, x'5b5d' WHERE ?1"),
+    (
+        Rule.ROWS_READABLE,
+        "",
+        "INSERT INTO updates SELECT 1, CAST(x'ff41' AS TEXT), 'asked', NULL, NULL, x'00' WHERE ?1",
+    ),
+    (Rule.ROWS_READABLE, "", "UPDATE instances SET blocked = CAST(x'ff' AS TEXT) WHERE number = ?1"),
+    (Rule.ROWS_BELONG, "", "INSERT INTO history SELECT -7, 1, 0, x'5b5d' WHERE ?1"),
+    (Rule.ROWS_BELONG, "", "INSERT INTO history SELECT 9223372036854775807, 1, 0, x'5b5d' WHERE ?1"),
+    (Rule.ROWS_BELONG, "sleeping", "UPDATE timers SET execution = 7 WHERE number = ?1"),
+    (Rule.ROWS_BELONG, "requested", "UPDATE inbox SET execution = -1 WHERE number = ?1"),
+    (Rule.ONE_SUCCESSOR, "done", "UPDATE instances SET execution = 100000000 WHERE number = ?1"),
+    (Rule.ONE_SUCCESSOR, "done", "UPDATE instances SET execution = 4611686018427387904 WHERE number = ?1"),
+    (Rule.ROWS_BELONG, "done", "UPDATE instances SET execution = -4611686018427387904 WHERE number = ?1"),
+    (Rule.HISTORY_GAP_FREE, "done", "UPDATE instances SET turn = -5 WHERE number = ?1"),
+    (Rule.EVENTS_READABLE, "done", "UPDATE history SET events = zeroblob(100000) WHERE number = ?1 AND turn = 1"),
+    (
+        Rule.EVENTS_READABLE,
+        "done",
+        """UPDATE history SET events = CAST(replace(hex(zeroblob(50000)), '0', '[') AS BLOB)
+        WHERE number = ?1 AND turn = 1""",
+    ),
     (Rule.ROWS_READABLE, "", "UPDATE workers SET state = 'ASLEEP' WHERE ?1"),
 ]
 

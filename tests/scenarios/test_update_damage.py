@@ -82,7 +82,7 @@ DAMAGE = [
     (Rule.PAYLOADS_THERE, "open", "DELETE FROM payloads WHERE number = ?1", "the answer to update 'large'"),
     (Rule.ROWS_READABLE, "open", "UPDATE updates SET state = 'lost' WHERE number = ?1 AND id = 'done'", "no state"),
     (Rule.ROWS_READABLE, "open", "UPDATE updates SET answer = 7 WHERE number = ?1 AND id = 'done'", "of updates"),
-    (Rule.ROWS_BELONG, "", "UPDATE updates SET number = 99 WHERE number = ?1", "rows of updates hang on instance"),
+    (Rule.ROWS_BELONG, "", "UPDATE updates SET number = 99 WHERE number = ?1", "rows of updates belong to instance"),
 ]
 
 

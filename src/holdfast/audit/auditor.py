@@ -1,28 +1,41 @@
-"""Goes through a store, instance by instance, in one snapshot."""
+"""Goes through a store, instance by instance, in one snapshot and one pass over each table."""
 
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Final
 
+from holdfast.audit.executions import Execution
+from holdfast.audit.flows import read_definition
 from holdfast.audit.instances import InstanceTables, check_instance
-from holdfast.audit.problems import Problem, Report, Rule
+from holdfast.audit.payloads import Payloads
+from holdfast.audit.problems import LONGEST_TEXT, MOST_PROBLEMS, Finding, Problem, Report, Rule
+from holdfast.audit.scans import Scan, key_of, number_of, parent_of
+from holdfast.core.flow.definition import FlowDefinition
 from holdfast.core.liveness import WorkerState
 from holdfast.storage.places import is_address
-from holdfast.storage.relational.audit import Raw, RawInstance, RawTables, Unreadable
+from holdfast.storage.relational.audit import RawInstance, RawTables, Unreadable
 from holdfast.storage.sqlite.audit import SqliteTables
 
-Row = TypeVar("Row", bound=Raw)
+MOST_DEFINITIONS: Final = 64
+"""Flows that are kept decoded."""
+PROGRESS_EVERY: Final = 500
+"""Instances between two reports of the progress."""
+
+Progress = Callable[[int, int], None]
+"""Is told how many instances were checked, and of how many."""
 
 
 def audit(path: str | Path) -> list[Problem]:
-    """Every rule that a store breaks; none if it is sound. Nothing in it is changed; others may go on using it."""
+    """Every rule that a store breaks; none if it is sound. Nothing in it is changed; workers may go on."""
     return list(inspect(path).problems)
 
 
-def inspect(path: str | Path) -> Report:
-    """The same, with counts of what was looked at."""
+def inspect(path: str | Path, progress: Progress | None = None) -> Report:
+    """The same, with counts of what was checked."""
     tables = open_tables(path)
     try:
-        return _Auditor(tables).run()
+        return _Auditor(tables, progress).run()
     finally:
         tables.close()
 
@@ -37,74 +50,137 @@ def open_tables(store: str | Path) -> RawTables:
 
 
 class _Auditor:
-    def __init__(self, tables: RawTables) -> None:
+    def __init__(self, tables: RawTables, progress: Progress | None) -> None:
         self._tables = tables
+        self._progress = progress
         self._problems: list[Problem] = []
+        self._left_out = 0
+        self._instances = 0
         self._turns = 0
         self._attempts = 0
+        self._definition = lru_cache(MOST_DEFINITIONS)(self._read_definition)
 
     def run(self) -> Report:
         damage = self._tables.damage()
         for line in damage:
             self._add("", Rule.FILE_SOUND, line)
-        if damage or not self._tables.are_there():
-            return Report(0, 0, 0, tuple(self._problems))  # what a broken file says proves nothing
+        if not damage and self._tables.are_there():  # what a broken file says proves nothing
+            self._check_all()
+        return Report(self._instances, self._turns, self._attempts, tuple(self._problems), self._left_out)
+
+    def _check_all(self) -> None:
+        tables = self._tables
         workers = self._workers()
-        count = 0
-        for row in self._tables.instances():
-            count += 1
+        total = tables.count() if self._progress is not None else 0
+        scans = _Scans(tables, self._unreadable, self._orphaned)
+        for row in tables.instances():
+            if self._progress is not None and self._instances % PROGRESS_EVERY == 0:
+                self._progress(self._instances, total)
+            self._instances += 1
             if isinstance(row, Unreadable):
-                self._unreadable("", row)
+                self._unreadable(row)
             else:
-                self._instance(row, workers)
-        for instance, current, newest in self._tables.shared_ids():
+                self._check(row, scans, workers)
+        scans.finish()
+        for instance, current, newest in tables.shared_ids():
             text = f"of its instances {current} have the id, and it should be number {newest} alone, the newest"
             self._add(instance, Rule.ONE_CURRENT, text)
-        for table, number, rows in self._tables.orphans():
-            self._add("", Rule.ROWS_BELONG, f"{rows} rows of {table} hang on instance number {number}, which is gone")
-        return Report(count, self._turns, self._attempts, tuple(self._problems))
+        for table, number, rows in tables.orphans():
+            self._orphaned(table, number, rows)
+        if self._progress is not None:
+            self._progress(self._instances, total)
 
-    def _instance(self, row: RawInstance, workers: set[str]) -> None:
+    def _check(self, row: RawInstance, scans: "_Scans", workers: set[str]) -> None:
         number = row.number
-        turns = self._readable(row.id, self._tables.turns(number))
-        attempts = self._readable(row.id, self._tables.attempts(number))
-        self._turns += len(turns)
-        self._attempts += len(attempts)
-        tables = InstanceTables(
-            row=row,
-            turns=turns,
-            attempts=attempts,
-            messages=self._readable(row.id, self._tables.messages(number)),
-            timers=self._readable(row.id, self._tables.timers(number)),
-            updates=self._readable(row.id, self._tables.updates(number)),
-            payloads=self._tables.payloads(number),
-            children=self._readable(row.id, self._tables.children(number)),
-            closings=self._tables.closings(number),
-            flow=self._tables.flow,
+        scans.seek(number)
+        found = InstanceTables(
+            row,
+            Payloads(number, self._tables.payload),
+            self._definition,
+            scans.messages.take(number),
+            scans.timers.take(number),
+            scans.updates.take(number),
         )
-        for rule, text in check_instance(tables, workers):
+        for rule, text in check_instance(found, self._counted(scans.executions(number)), workers):
             self._add(row.id, rule, text)
 
+    def _counted(self, executions: Iterator[Execution]) -> Iterator[Execution]:
+        for execution in executions:
+            self._turns += len(execution.turns)
+            self._attempts += len(execution.attempts)
+            yield execution
+
+    def _read_definition(self, digest: str) -> FlowDefinition | Finding:
+        return read_definition(digest, self._tables.flow(digest))
+
     def _workers(self) -> set[str]:
-        workers = self._readable("", self._tables.workers())
-        for worker in workers:
+        keys: set[str] = set()
+        for worker in self._tables.workers():
+            if isinstance(worker, Unreadable):
+                self._unreadable(worker)
+                continue
+            keys.add(worker.key)
             if worker.state not in set(WorkerState):
-                self._add(
-                    "", Rule.ROWS_READABLE, f"worker {worker.key!r} has the state {worker.state!r}, which is none"
-                )
-        return {worker.key for worker in workers}
+                text = f"worker {worker.key!r} has the state {worker.state!r}, which is none"
+                self._add("", Rule.ROWS_READABLE, text)
+        return keys
 
-    def _readable(self, instance: str, rows: list[Row | Unreadable]) -> list[Row]:
-        readable: list[Row] = []
-        for row in rows:
-            if isinstance(row, Unreadable):
-                self._unreadable(instance, row)
-            else:
-                readable.append(row)
-        return readable
+    def _unreadable(self, row: Unreadable) -> None:
+        instance = None if row.number is None else self._tables.id_of(row.number)
+        text = f"a row of {row.table} ({row.row}) cannot be read: {row.reason}"
+        self._add(instance or "", Rule.ROWS_READABLE, text)
 
-    def _unreadable(self, instance: str, row: Unreadable) -> None:
-        self._add(instance, Rule.ROWS_READABLE, f"a row of {row.table} ({row.row}) cannot be read: {row.reason}")
+    def _orphaned(self, table: str, number: int, rows: int) -> None:
+        """An instance that cannot be read, or whose state is none, is reported as that; its rows are no orphans."""
+        if self._tables.id_of(number) is None:
+            self._add("", Rule.ROWS_BELONG, f"{rows} rows of {table} belong to instance number {number}, which is gone")
 
     def _add(self, instance: str, rule: Rule, text: str) -> None:
+        if len(self._problems) >= MOST_PROBLEMS:
+            self._left_out += 1
+            return
+        if len(text) > LONGEST_TEXT:
+            text = f"{text[:LONGEST_TEXT]}..."
         self._problems.append(Problem(instance, rule, text))
+
+
+class _Scans:
+    """All tables that are read instance by instance."""
+
+    def __init__(
+        self,
+        tables: RawTables,
+        unreadable: Callable[[Unreadable], None],
+        orphaned: Callable[[str, int, int], None],
+    ) -> None:
+        told: dict[str, Any] = {"unreadable": unreadable, "orphaned": orphaned}
+        self.turns = Scan("history", tables.turns(), key_of, **told)
+        self.attempts = Scan("attempts", tables.attempts(), key_of, **told)
+        self.children = Scan("children", tables.children(), parent_of, **told)
+        self.closings = Scan("closings", tables.closings(), key_of, **told)
+        self.messages = Scan("inbox", tables.messages(), number_of, **told)
+        self.timers = Scan("timers", tables.timers(), number_of, **told)
+        self.updates = Scan("updates", tables.updates(), number_of, **told)
+        self._by_execution: tuple[Scan[Any], ...] = (self.turns, self.attempts, self.children, self.closings)
+        self._all = (*self._by_execution, self.messages, self.timers, self.updates)
+
+    def seek(self, number: int) -> None:
+        for scan in self._all:
+            if scan.number < number:
+                scan.seek(number)
+
+    def finish(self) -> None:
+        for scan in self._all:
+            scan.finish()
+
+    def executions(self, number: int) -> Iterator[Execution]:
+        """The executions of an instance of which there is anything, in order."""
+        while present := [scan.execution for scan in self._by_execution if scan.number == number]:
+            execution = min(present)
+            yield Execution(
+                execution,
+                self.turns.take(number, execution),
+                self.attempts.take(number, execution),
+                self.children.take(number, execution),
+                bool(self.closings.take(number, execution)),
+            )

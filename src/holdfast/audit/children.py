@@ -1,17 +1,19 @@
 """The children of an instance against its histories and its inbox (G4, G5, G11), and what its end left of them (C1)."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
-from holdfast.audit.histories import Finding, HistoryReading
-from holdfast.audit.problems import Rule
+from holdfast.audit.histories import HistoryReading
+from holdfast.audit.problems import Finding, Rule
 from holdfast.core import events as ev
 from holdfast.core.children import ParentClose, answer_of
 from holdfast.core.events import HistoryEvent, Payload
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.storage.relational.audit import RawChild
 
+STATES: Final = frozenset(InstanceState)
 _payload = msgspec.json.Decoder(Payload)
 
 
@@ -32,7 +34,7 @@ def check_children(
             if event.child in ends:
                 findings.append((Rule.CHILDREN_ANSWER, f"child {event.child} answers a second time in the inbox"))
             ends[event.child] = event
-    by_step = {child.parent_step: child for child in children if child.state in set(InstanceState)}
+    by_step = {child.parent_step: child for child in children if child.state in STATES}
     for step, scheduled in reading.children.items():
         child = by_step.pop(step, None)
         may_be_refused = not is_active and scheduled.named and step not in reading.children_started

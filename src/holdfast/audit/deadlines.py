@@ -2,15 +2,13 @@
 
 from collections.abc import Iterable
 
-from holdfast.audit.histories import Finding
-from holdfast.audit.problems import Rule
+from holdfast.audit.problems import Finding, Rule
 from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent
 from holdfast.storage.relational.audit import RawInstance
 
 
-def check_deadline(row: RawInstance, events: Iterable[HistoryEvent]) -> list[Finding]:
-    """`events`: those of its history and those that wait in its inbox."""
+def check_deadline(row: RawInstance, expiries: Iterable[ev.DeadlinePassed | ev.CancelRequested]) -> list[Finding]:
+    """`expiries`: what the deadline did, in the history and in the inbox."""
     findings: list[Finding] = []
     at_ms, expires_ms = row.deadline_at_ms, row.expires_at_ms
     if (at_ms is None) != (expires_ms is None) or (at_ms is not None and row.grace_ms is None):
@@ -19,11 +17,7 @@ def check_deadline(row: RawInstance, events: Iterable[HistoryEvent]) -> list[Fin
     elif at_ms is not None and expires_ms is not None and not row.created_at_ms < at_ms <= expires_ms:
         text = f"it was made at {row.created_at_ms}, its deadline is {at_ms}, and it is due at {expires_ms}"
         findings.append((Rule.DEADLINE_KEPT, text))
-    for event in events:
-        if not isinstance(event, ev.DeadlinePassed) and not (
-            isinstance(event, ev.CancelRequested) and event.by_deadline
-        ):
-            continue
+    for event in expiries:
         if at_ms is None:
             findings.append((Rule.DEADLINE_KEPT, "its deadline has passed, and it has none"))
         elif event.time_ms < at_ms:

@@ -12,8 +12,8 @@ import msgspec
 
 from holdfast.audit.attempts import OPEN as OPEN_ATTEMPTS
 from holdfast.audit.attempts import shown
-from holdfast.audit.histories import Finding, HistoryReading
-from holdfast.audit.problems import Rule
+from holdfast.audit.histories import HistoryReading
+from holdfast.audit.problems import Finding, Rule
 from holdfast.core import events as ev
 from holdfast.core.collation.digits import MEANING, OPEN, Digit
 from holdfast.core.collation.dimensions import FIRST
@@ -97,7 +97,7 @@ def check_flow(
     reading: HistoryReading,
     attempts: Sequence[RawAttempt],
     inbox: Sequence[HistoryEvent],
-    stored: Callable[[str], bytes | None],
+    definition_of: Callable[[str], FlowDefinition | Finding],
 ) -> list[Finding]:
     """One instance. Code has no key; of a flow everything is checked as far as its history can be read."""
     started = reading.started
@@ -105,7 +105,7 @@ def check_flow(
         return []
     if not started.flow:
         return [] if row.collation_key is None else [(Rule.KEY_AGREES, "it is code, and a key is stored for it")]
-    definition = _definition(started.flow, stored(started.flow))
+    definition = definition_of(started.flow)
     if not isinstance(definition, FlowDefinition):
         return [definition]
     try:
@@ -130,7 +130,8 @@ def check_flow(
     return findings
 
 
-def _definition(digest: str, stored: bytes | None) -> FlowDefinition | Finding:
+def read_definition(digest: str, stored: bytes | None) -> FlowDefinition | Finding:
+    """The flow that is stored under a hash, or why it is of no use."""
     if stored is None:
         return Rule.FLOW_KEPT, f"the flow {digest}, which it stays with, is not there"
     try:

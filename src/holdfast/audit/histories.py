@@ -3,18 +3,20 @@
 Nothing here runs the workflow's code; that replay gives the same commands is another check.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.audit.problems import Rule
+from holdfast.audit.problems import Finding, Rule
 from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent, Payload, decode_events, payloads_of
+from holdfast.core.events import HistoryEvent, decode_events
+from holdfast.storage.large import REFERENCE
 from holdfast.storage.relational.audit import RawTurn
 
-Finding = tuple[Rule, str]
+UPDATE_MARK: Final = b'"update_'
+"""Stands in every turn that has to do with updates."""
 Outcome = ev.ActivityCompleted | ev.ActivityFailed
 Terminal = (
     ev.WorkflowCompleted
@@ -48,7 +50,16 @@ class HistoryReading:
     timers_ended: dict[int, str] = field(default_factory=dict[int, str])
     waits: dict[int, str] = field(default_factory=dict[int, str])
     """The waits for events that are open, with their names."""
+    waits_by_name: dict[str, dict[int, None]] = field(default_factory=dict[str, dict[int, None]])
+    """The same by name, the first wait first."""
     next_wait: int = 0
+    expiries: list[ev.DeadlinePassed | ev.CancelRequested] = field(
+        default_factory=list[ev.DeadlinePassed | ev.CancelRequested]
+    )
+    """What the deadline of the instance did to it."""
+    has_references: bool = False
+    """Whether it may name large payloads."""
+    has_updates: bool = False
     children: dict[int, ev.ChildScheduled] = field(default_factory=dict[int, ev.ChildScheduled])
     child_ends: dict[int, ev.ChildEnd] = field(default_factory=dict[int, ev.ChildEnd])
     children_started: set[int] = field(default_factory=set[int])
@@ -66,13 +77,14 @@ class HistoryReading:
 def read_history(turns: Sequence[RawTurn], execution: int) -> HistoryReading:
     """Read the turns of one execution, in order."""
     reading = HistoryReading()
-    numbers = [turn.turn for turn in turns]
-    if numbers != list(range(len(numbers))):
+    if any(turn.turn != expected for expected, turn in enumerate(turns)):
         reading.is_complete = False
-        reading.add(Rule.HISTORY_GAP_FREE, f"execution {execution} has the turns {_shortened(numbers)}")
+        numbers = [turn.turn for turn in turns]
+        reading.add(Rule.HISTORY_GAP_FREE, f"execution {execution} has the turns {shortened(numbers)}")
     for turn in turns:
+        data = turn.events
         try:
-            events = decode_events(turn.events)
+            events = decode_events(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             reading.is_complete = False
             reading.add(Rule.EVENTS_READABLE, f"turn {turn.turn} cannot be decoded: {error}")
@@ -80,66 +92,48 @@ def read_history(turns: Sequence[RawTurn], execution: int) -> HistoryReading:
         if not events:
             reading.add(Rule.HISTORY_GAP_FREE, f"turn {turn.turn} has no events (G9)")
         reading.events += events
-    for at, event in enumerate(reading.events):
-        _read_event(reading, at, event)
+        reading.has_references = reading.has_references or REFERENCE in data
+        reading.has_updates = reading.has_updates or UPDATE_MARK in data
+    _read_events(reading)
     if reading.is_complete and reading.events and reading.started is None:
         reading.add(Rule.STARTED_ONCE, "the history has events but no start")
     return reading
 
 
-def check_payloads(reading: HistoryReading, payloads: dict[str, bytes]) -> list[Finding]:
-    """Every reference leads to data, and to the data that it is the hash of."""
-    findings: list[Finding] = []
-    for at, event in enumerate(reading.events):
-        for payload in payloads_of(event):
-            findings += check_payload(payload, payloads, f"event {at}")
-    return findings
-
-
-def check_payload(payload: Payload, payloads: dict[str, bytes], what: str) -> list[Finding]:
-    """One payload: nothing to check if it stands in place."""
-    if not payload.reference:
-        return []
-    data = payloads.get(payload.reference)
-    if data is None:
-        return [(Rule.PAYLOADS_THERE, f"{what} names the payload {payload.reference[:12]}, which is not there")]
-    if sha256(data).hexdigest() != payload.reference:
-        return [(Rule.PAYLOADS_THERE, f"{what}: the payload {payload.reference[:12]} is not what was stored")]
-    return []
-
-
-def data_of(payload: Payload, payloads: dict[str, bytes]) -> bytes | None:
-    """The data itself; None if it is gone."""
-    return payloads.get(payload.reference) if payload.reference else bytes(payload.data)
-
-
-def _read_event(reading: HistoryReading, at: int, event: HistoryEvent) -> None:
-    if reading.terminal is not None:
-        reading.add(Rule.TERMINAL_LAST, f"event {at} follows the end of the workflow")
-    if at == 0 and reading.is_complete and not isinstance(event, ev.Started):
+def _read_events(reading: HistoryReading) -> None:
+    if reading.events and reading.is_complete and not isinstance(reading.events[0], ev.Started):
         reading.add(Rule.STARTED_ONCE, "the first event is not the start")
-    if isinstance(event, TERMINAL):
-        reading.terminal = event
-        return
-    match event:
-        case ev.Started():
-            if reading.started is not None:
-                reading.add(Rule.STARTED_ONCE, f"event {at} is a second start")
-            reading.started = event
-        case ev.EventAwaited() | ev.EventReceived() | ev.EventWaitEnded():
-            _read_wait(reading, at, event)
-        case ev.ActivityScheduled() | ev.ActivityAbandoned():
-            _read_activity(reading, at, event)
-        case ev.ActivityCompleted() | ev.ActivityFailed() | ev.ActivityYielded():
-            _read_answer(reading, at, event)
-        case ev.TimerStarted():
-            if event.timer in reading.timers:
-                reading.add(Rule.ONE_OUTCOME, f"event {at} starts timer {event.timer} again")
-            reading.timers[event.timer] = event.due_at_ms
-        case ev.TimerFired() | ev.TimerCancelled():
-            _read_timer_end(reading, at, event)
-        case _:
-            _read_child(reading, at, event)
+    for at, event in enumerate(reading.events):
+        if reading.terminal is not None:
+            reading.add(Rule.TERMINAL_LAST, f"event {at} follows the end of the workflow")
+        reader = _READERS.get(type(event))
+        if reader is not None:
+            reader(reading, at, event)
+
+
+def _read_end(reading: HistoryReading, at: int, event: Terminal) -> None:
+    del at
+    reading.terminal = event
+    if isinstance(event, ev.DeadlinePassed):
+        reading.expiries.append(event)
+
+
+def _read_start(reading: HistoryReading, at: int, event: ev.Started) -> None:
+    if reading.started is not None:
+        reading.add(Rule.STARTED_ONCE, f"event {at} is a second start")
+    reading.started = event
+
+
+def _read_cancel(reading: HistoryReading, at: int, event: ev.CancelRequested) -> None:
+    del at
+    if event.by_deadline:
+        reading.expiries.append(event)
+
+
+def _read_timer(reading: HistoryReading, at: int, event: ev.TimerStarted) -> None:
+    if event.timer in reading.timers:
+        reading.add(Rule.ONE_OUTCOME, f"event {at} starts timer {event.timer} again")
+    reading.timers[event.timer] = event.due_at_ms
 
 
 def _read_child(reading: HistoryReading, at: int, event: HistoryEvent) -> None:
@@ -165,16 +159,22 @@ def _read_wait(reading: HistoryReading, at: int, event: ev.EventAwaited | ev.Eve
             if event.wait in waits or event.wait < reading.next_wait:
                 reading.add(Rule.ONE_OUTCOME, f"event {at} begins wait {event.wait} again")
             waits[event.wait] = event.name
+            reading.waits_by_name.setdefault(event.name, {})[event.wait] = None
             reading.next_wait = event.wait + 1
         case ev.EventWaitEnded():
-            if waits.pop(event.wait, None) is None:
+            name = waits.pop(event.wait, None)
+            if name is None:
                 reading.add(Rule.ONE_OUTCOME, f"event {at} ends wait {event.wait}, which is not open")
-        case ev.EventReceived():
-            first = min((wait for wait, name in waits.items() if name == event.name), default=None)
-            if first is None:
-                reading.add(Rule.ONE_OUTCOME, f"event {at}: an event {event.name!r} reached nobody")
             else:
-                del waits[first]
+                reading.waits_by_name[name].pop(event.wait, None)
+        case ev.EventReceived():
+            same = reading.waits_by_name.get(event.name)
+            if not same:
+                reading.add(Rule.ONE_OUTCOME, f"event {at}: no wait was open for an event {event.name!r}")
+            else:
+                first = next(iter(same))
+                del same[first]
+                waits.pop(first, None)
 
 
 def _read_activity(reading: HistoryReading, at: int, event: ev.ActivityScheduled | ev.ActivityAbandoned) -> None:
@@ -186,13 +186,6 @@ def _read_activity(reading: HistoryReading, at: int, event: ev.ActivityScheduled
         if event.activity in reading.abandoned:
             reading.add(Rule.ONE_OUTCOME, f"event {at} abandons activity {event.activity} again")
         reading.abandoned.add(event.activity)
-
-
-def _read_answer(reading: HistoryReading, at: int, event: Outcome | ev.ActivityYielded) -> None:
-    if isinstance(event, ev.ActivityYielded):
-        _read_yield(reading, at, event)
-    else:
-        _read_outcome(reading, at, event)
 
 
 def _read_yield(reading: HistoryReading, at: int, event: ev.ActivityYielded) -> None:
@@ -232,7 +225,30 @@ def _read_timer_end(reading: HistoryReading, at: int, event: ev.TimerFired | ev.
         reading.timers_ended[event.timer] = "was cancelled"
 
 
-def _shortened(numbers: list[int]) -> str:
+def shortened(numbers: Sequence[int]) -> str:
+    """Numbers as a list that is not endless."""
     most = 10
     shown = ", ".join(str(number) for number in numbers[:most])
     return shown if len(numbers) <= most else f"{shown}, ... ({len(numbers)} of them)"
+
+
+_READERS: Final[dict[type[Any], Callable[[HistoryReading, int, Any], None]]] = {
+    ev.Started: _read_start,
+    ev.CancelRequested: _read_cancel,
+    ev.EventAwaited: _read_wait,
+    ev.EventReceived: _read_wait,
+    ev.EventWaitEnded: _read_wait,
+    ev.ActivityScheduled: _read_activity,
+    ev.ActivityAbandoned: _read_activity,
+    ev.ActivityCompleted: _read_outcome,
+    ev.ActivityFailed: _read_outcome,
+    ev.ActivityYielded: _read_yield,
+    ev.TimerStarted: _read_timer,
+    ev.TimerFired: _read_timer_end,
+    ev.TimerCancelled: _read_timer_end,
+    ev.ChildScheduled: _read_child,
+    ev.ChildStarted: _read_child,
+    **dict.fromkeys(ev.CHILD_ENDS, _read_child),
+    **dict.fromkeys(TERMINAL, _read_end),
+}
+"""How each kind of event is read; the others say nothing that is checked here."""

@@ -1,44 +1,31 @@
 """One instance: its row against its history, its inbox, its timers and its attempts."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
-from holdfast.audit.attempts import HELD, OPEN, Answer, check_attempts, shown
-from holdfast.audit.children import check_children
+from holdfast.audit.attempts import HELD, OPEN, check_attempts, pending_of, shown
+from holdfast.audit.children import STATES, check_children
 from holdfast.audit.deadlines import check_deadline
-from holdfast.audit.executions import check_earlier
+from holdfast.audit.executions import Execution, check_earlier, check_succession
 from holdfast.audit.flows import check_flow
-from holdfast.audit.histories import (
-    Finding,
-    HistoryReading,
-    Terminal,
-    check_payload,
-    check_payloads,
-    data_of,
-    read_history,
-)
-from holdfast.audit.problems import Rule
-from holdfast.audit.updates import check_updates
+from holdfast.audit.histories import HistoryReading, Terminal, read_history
+from holdfast.audit.payloads import Payloads, input_payload
+from holdfast.audit.problems import Finding, Rule
+from holdfast.audit.updates import RecordedUpdates, check_updates
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload, decode_event, payloads_of
+from holdfast.core.flow.definition import FlowDefinition
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
-from holdfast.storage.large import reference_of
-from holdfast.storage.relational.audit import (
-    RawAttempt,
-    RawChild,
-    RawInstance,
-    RawMessage,
-    RawTimer,
-    RawTurn,
-    RawUpdate,
-)
+from holdfast.storage.large import MARK
+from holdfast.storage.relational.audit import RawAttempt, RawInstance, RawMessage, RawTimer, RawUpdate
 
 _S = InstanceState
-CLAIMABLE = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
-"""G5: the states in which somebody may claim an instance."""
-ENDS: Mapping[InstanceState, tuple[type[Terminal], ...]] = {
+CLAIMABLE: Final = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
+"""G5: the states in which a worker may claim an instance."""
+ENDS: Final[Mapping[InstanceState, tuple[type[Terminal], ...]]] = {
     _S.COMPLETED: (ev.WorkflowCompleted,),
     _S.FAILED: (ev.WorkflowFailed, ev.DeadlinePassed),
     _S.TERMINATED: (ev.WorkflowTerminated,),
@@ -47,92 +34,119 @@ ENDS: Mapping[InstanceState, tuple[type[Terminal], ...]] = {
 _payload = msgspec.json.Decoder(Payload)
 
 
-def _no_flow(_: str) -> bytes | None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class InstanceTables:
-    """All rows of one instance."""
+    """The rows of one instance that belong to no execution, or to its last one only."""
 
     row: RawInstance
-    turns: Sequence[RawTurn]
-    attempts: Sequence[RawAttempt]
-    messages: Sequence[RawMessage]
-    timers: Sequence[RawTimer]
-    updates: Sequence[RawUpdate]
-    payloads: dict[str, bytes]
-    children: Sequence[RawChild] = ()
-    closings: Container[int] = ()
-    flow: Callable[[str], bytes | None] = _no_flow
-    """The definition under a hash."""
+    payloads: Payloads
+    definition: Callable[[str], FlowDefinition | Finding]
+    """The flow under a hash, or why there is none."""
+    messages: Sequence[RawMessage] = ()
+    timers: Sequence[RawTimer] = ()
+    updates: Sequence[RawUpdate] = ()
 
 
-def check_instance(tables: InstanceTables, workers: Container[str]) -> list[Finding]:
-    """Every rule that concerns one instance."""
+def check_instance(tables: InstanceTables, executions: Iterable[Execution], workers: Container[str]) -> list[Finding]:
+    """Every rule that concerns one instance. Its executions are read one after the other."""
     row = tables.row
-    if row.state not in set(_S):
+    if row.state not in STATES:
         return [(Rule.ROWS_READABLE, f"its state is {row.state!r}, which is none")]
-    findings = _check_executions(tables)
-    findings += check_earlier(row.execution, tables.turns, tables.attempts, tables.payloads)
-    reading = read_history([turn for turn in tables.turns if turn.execution == row.execution], row.execution)
-    findings += reading.findings
-    inbox, broken = _read_inbox(tables.messages)
-    findings += broken
-    findings += _check_turn(row, tables)
+    inbox, findings = _read_inbox(tables.messages)
+    recorded = RecordedUpdates()
+    last = Execution(row.execution)
+    reading: HistoryReading | None = None
+    given: Payload | None = None
+    expected = 1
+    strangers = {message.execution for message in tables.messages} | {timer.execution for timer in tables.timers}
+    for execution in executions:
+        number = execution.number
+        if not 1 <= number <= row.execution:
+            strangers.add(number)
+            continue
+        findings += _check_gap(expected, number)
+        reading = read_history(execution.turns, number)
+        findings += check_succession(number, reading, given if number == expected else None, tables.payloads)
+        expected = number + 1
+        if not reading.is_complete:
+            recorded.is_readable = False
+        elif reading.has_updates:
+            recorded.read(execution.turns)
+        if number == row.execution:
+            last = execution
+            continue
+        findings += check_earlier(execution, reading, tables.payloads)
+        findings += _check_inputs(execution.attempts, tables.payloads)
+        findings += _check_family(execution, reading, (), is_active=False)
+        given = reading.terminal.input if isinstance(reading.terminal, ev.ContinuedAsNew) else None
+    if reading is None or expected <= row.execution:
+        findings += _check_gap(expected, row.execution)
+        reading = read_history((), row.execution)
+    findings += _check_strangers(row, strangers)
+    findings += _check_last(tables, last, reading, inbox)
+    findings += check_updates(recorded, tables.updates, inbox, tables.payloads, is_open=_is_open(row))
+    return findings + _check_owner(tables, last.attempts, workers)
+
+
+def _check_gap(expected: int, found: int) -> list[Finding]:
+    """Executions of which nothing is there."""
+    if found <= expected:
+        return []
+    missing = f"execution {expected} has" if found == expected + 1 else f"executions {expected} to {found - 1} have"
+    return [(Rule.ONE_SUCCESSOR, f"{missing} a successor and no history")]
+
+
+def _check_strangers(row: RawInstance, strangers: Iterable[int]) -> list[Finding]:
+    """Rows of executions that the instance does not have."""
+    return [
+        (Rule.ROWS_BELONG, f"it has rows of execution {stranger}, and is at {row.execution}")
+        for stranger in sorted(strangers)
+        if not 1 <= stranger <= row.execution
+    ]
+
+
+def _check_last(
+    tables: InstanceTables, last: Execution, reading: HistoryReading, inbox: list[HistoryEvent]
+) -> list[Finding]:
+    """The execution that the instance is at, with its row."""
+    row = tables.row
+    payloads = tables.payloads
+    findings = [*reading.findings]
+    if row.turn != len(last.turns):
+        text = f"it says that {row.turn} turns were taken, and the history has {len(last.turns)}"
+        findings.append((Rule.HISTORY_GAP_FREE, text))
     findings += _check_start(row, reading, inbox)
     if row.superseded_at_ms is not None and _is_open(row):
         findings.append((Rule.ONE_CURRENT, f"it is {row.state}, and its id was given to a new instance"))
-    findings += _check_end(row, reading, tables.payloads)
-    findings += check_deadline(row, [*reading.events, *inbox])
-    findings += check_payloads(reading, tables.payloads)
+    findings += _check_end(row, reading, payloads)
+    expiries = [event for event in inbox if isinstance(event, ev.CancelRequested) and event.by_deadline]
+    findings += check_deadline(row, [*reading.expiries, *expiries])
+    if reading.has_references:
+        findings += payloads.check_events(reading.events)
     for event in inbox:
         for payload in payloads_of(event):
-            findings += check_payload(payload, tables.payloads, "a message in the inbox")
-    findings += _check_inputs(tables)
-    own = [attempt for attempt in tables.attempts if attempt.execution == row.execution]
-    findings += check_attempts(
-        own,
-        reading,
-        [event for event in inbox if isinstance(event, Answer)],
-        tables.payloads,
-        is_open=_is_open(row),
-        yielded=[event for event in inbox if isinstance(event, ev.ActivityYielded)],
-    )
-    findings += check_flow(row, reading, own, inbox, tables.flow)
-    findings += check_updates(tables.turns, tables.updates, inbox, tables.payloads, is_open=_is_open(row))
-    findings += _check_family(tables, inbox)
-    findings += _check_pending(tables) if not _is_open(row) else _check_timers(tables, reading)
-    return findings + _check_owner(tables, workers)
+            findings += payloads.check(payload, "a message in the inbox")
+    findings += payloads.check(input_payload(row.input), "its input")
+    findings += _check_inputs(last.attempts, payloads)
+    findings += check_attempts(last.attempts, reading, pending_of(inbox), payloads, is_open=_is_open(row))
+    findings += check_flow(row, reading, last.attempts, inbox, tables.definition)
+    findings += _check_family(last, reading, inbox, is_active=_is_open(row))
+    if _is_open(row):
+        return findings + _check_timers(tables, reading)
+    return findings + _check_pending(tables, last.attempts)
 
 
-def _input_payload(stored: bytes) -> Payload:
-    """An input as an event would carry it."""
-    reference = reference_of(stored)
-    return Payload(reference=reference) if reference else Payload(msgspec.Raw(stored))
-
-
-def _check_inputs(tables: InstanceTables) -> list[Finding]:
+def _check_inputs(attempts: Iterable[RawAttempt], payloads: Payloads) -> list[Finding]:
     """Large inputs are named by their reference, as other payloads are."""
-    findings = check_payload(_input_payload(tables.row.input), tables.payloads, "its input")
-    for attempt in tables.attempts:
-        findings += check_payload(_input_payload(attempt.input), tables.payloads, f"the input of {shown(attempt)}")
+    findings: list[Finding] = []
+    for attempt in attempts:
+        if attempt.input.startswith(MARK):
+            findings += payloads.check(input_payload(attempt.input), f"the input of {shown(attempt)}")
     return findings
 
 
 def _is_open(row: RawInstance) -> bool:
     return row.state not in INSTANCE_FINAL
-
-
-def _check_executions(tables: InstanceTables) -> list[Finding]:
-    """Rows of executions that the instance does not have."""
-    executions = {turn.execution for turn in tables.turns} | {attempt.execution for attempt in tables.attempts}
-    executions |= {message.execution for message in tables.messages} | {timer.execution for timer in tables.timers}
-    strangers = sorted(executions - set(range(1, tables.row.execution + 1)))
-    return [
-        (Rule.ROWS_BELONG, f"it has rows of execution {stranger}, and is at {tables.row.execution}")
-        for stranger in strangers
-    ]
 
 
 def _read_inbox(messages: Sequence[RawMessage]) -> tuple[list[HistoryEvent], list[Finding]]:
@@ -144,13 +158,6 @@ def _read_inbox(messages: Sequence[RawMessage]) -> tuple[list[HistoryEvent], lis
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             findings.append((Rule.EVENTS_READABLE, f"message {message.row} cannot be decoded: {error}"))
     return events, findings
-
-
-def _check_turn(row: RawInstance, tables: InstanceTables) -> list[Finding]:
-    count = sum(turn.execution == row.execution for turn in tables.turns)
-    if row.turn == count:
-        return []
-    return [(Rule.HISTORY_GAP_FREE, f"it says that {row.turn} turns were taken, and the history has {count}")]
 
 
 def _check_start(row: RawInstance, reading: HistoryReading, inbox: list[HistoryEvent]) -> list[Finding]:
@@ -165,7 +172,7 @@ def _check_start(row: RawInstance, reading: HistoryReading, inbox: list[HistoryE
         if started.workflow != row.workflow:
             text = f"it is an instance of {row.workflow!r}, and was started as {started.workflow!r}"
             findings.append((Rule.STARTED_ONCE, text))
-        given, stored = started.input, _input_payload(row.input)
+        given, stored = started.input, input_payload(row.input)
         if (given.reference, bytes(given.data)) != (stored.reference, bytes(stored.data)):
             findings.append((Rule.STARTED_ONCE, "its input is not the one that it was started with"))
         if (started.depth > 0) != (row.parent is not None):
@@ -179,26 +186,18 @@ def _check_start(row: RawInstance, reading: HistoryReading, inbox: list[HistoryE
     return findings
 
 
-def _check_family(tables: InstanceTables, inbox: list[HistoryEvent]) -> list[Finding]:
-    """The children of every execution. Most instances have none, and no look at their histories is needed."""
-    findings: list[Finding] = []
-    for execution in range(1, tables.row.execution + 1):
-        turns = [turn for turn in tables.turns if turn.execution == execution]
-        own = [child for child in tables.children if child.parent_execution == execution]
-        if own or any(b'"child_scheduled"' in turn.events for turn in turns):
-            is_last = execution == tables.row.execution
-            findings += check_children(
-                execution,
-                read_history(turns, execution),
-                own,
-                inbox if is_last else [],
-                is_active=is_last and _is_open(tables.row),
-                is_closing=execution in tables.closings,
-            )
-    return findings
+def _check_family(
+    execution: Execution, reading: HistoryReading, inbox: Sequence[HistoryEvent], *, is_active: bool
+) -> list[Finding]:
+    """The children of one execution."""
+    if not execution.children and not reading.children:
+        return []
+    return check_children(
+        execution.number, reading, execution.children, inbox, is_active=is_active, is_closing=execution.is_closing
+    )
 
 
-def _check_end(row: RawInstance, reading: HistoryReading, payloads: dict[str, bytes]) -> list[Finding]:
+def _check_end(row: RawInstance, reading: HistoryReading, payloads: Payloads) -> list[Finding]:
     """Closed by its state, by its time, by its outcome and by its history, or by none of them."""
     findings: list[Finding] = []
     closed = not _is_open(row)
@@ -217,30 +216,31 @@ def _check_end(row: RawInstance, reading: HistoryReading, payloads: dict[str, by
     return findings + _check_stored_outcome(row, reading.terminal, payloads)
 
 
-def _check_stored_outcome(row: RawInstance, terminal: Terminal, payloads: dict[str, bytes]) -> list[Finding]:
+def _check_stored_outcome(row: RawInstance, terminal: Terminal, payloads: Payloads) -> list[Finding]:
     try:
         stored = _payload.decode(row.outcome or b"")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return [(Rule.TERMINAL_LAST, f"its outcome cannot be decoded: {error}")]
-    findings = check_payload(stored, payloads, "its outcome")
-    if data_of(stored, payloads) != _recorded_outcome(terminal, payloads):
+    findings = payloads.check(stored, "its outcome")
+    recorded = _recorded_outcome(terminal)
+    if recorded is not None and not payloads.are_same(stored, recorded):
         findings.append((Rule.TERMINAL_LAST, "its outcome is not the one that its history ends with"))
     return findings
 
 
-def _recorded_outcome(terminal: Terminal, payloads: dict[str, bytes]) -> bytes | None:
+def _recorded_outcome(terminal: Terminal) -> Payload | None:
     match terminal:
         case ev.WorkflowCompleted():
-            return data_of(terminal.result, payloads)
+            return terminal.result
         case ev.WorkflowFailed() | ev.DeadlinePassed():
-            return data_of(terminal.failure, payloads)
+            return terminal.failure
         case ev.WorkflowTerminated() | ev.WorkflowCancelled() | ev.InstanceCancelled():
-            return msgspec.json.encode(terminal.reason or None)
+            return Payload(msgspec.Raw(msgspec.json.encode(terminal.reason or None)))
         case ev.ContinuedAsNew():
             return None
 
 
-def _check_pending(tables: InstanceTables) -> list[Finding]:
+def _check_pending(tables: InstanceTables, attempts: Iterable[RawAttempt]) -> list[Finding]:
     """C5: a closed instance left nothing behind that waits or runs, except bodies that were told to stop."""
     state = tables.row.state
     findings: list[Finding] = []
@@ -250,7 +250,7 @@ def _check_pending(tables: InstanceTables) -> list[Finding]:
         findings.append((Rule.NOTHING_PENDING, f"it is {state} and has {len(tables.timers)} timers"))
     findings += [
         (Rule.NOTHING_PENDING, f"it is {state}, and {shown(attempt)} is {attempt.state}")
-        for attempt in tables.attempts
+        for attempt in attempts
         if attempt.state in OPEN
     ]
     return findings
@@ -273,14 +273,14 @@ def _check_timers(tables: InstanceTables, reading: HistoryReading) -> list[Findi
     return findings
 
 
-def _check_owner(tables: InstanceTables, workers: Container[str]) -> list[Finding]:
+def _check_owner(tables: InstanceTables, attempts: Iterable[RawAttempt], workers: Container[str]) -> list[Finding]:
     row = tables.row
     findings: list[Finding] = []
     if row.owner is not None and row.owner not in workers:
         findings.append((Rule.OWNERS_KNOWN, f"its owner {row.owner!r} is no known worker"))
     findings += [
         (Rule.OWNERS_KNOWN, f"{shown(attempt)} is owned by {attempt.owner!r}, which is no known worker")
-        for attempt in tables.attempts
+        for attempt in attempts
         if attempt.state in HELD and attempt.owner is not None and attempt.owner not in workers
     ]
     if why := _claimable_disagreement(tables):

@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+MOST_PROBLEMS: Final = 100_000
+"""Problems that a report keeps: the memory of an audit is bounded, whatever a store has suffered."""
+LONGEST_TEXT: Final = 1_000
+"""Characters of one problem."""
 
 
 class Rule(StrEnum):
@@ -42,7 +48,7 @@ class Rule(StrEnum):
     DEADLINE_KEPT = "deadline-kept"
     """An open instance with a deadline is due then, or at the end of its grace; nobody was asked to end before it."""
     OWNERS_KNOWN = "owners-known"
-    """Whoever owns something is a registered worker."""
+    """An owner is a registered worker."""
     CLAIMABLE_AGREES = "claimable-agrees"
     """An instance is claimable exactly when nobody owns it and it has something to do (G2, G5)."""
     UPDATES_AGREE = "updates-agree"
@@ -61,6 +67,10 @@ class Rule(StrEnum):
     """The stored key of a flow is what its history adds up to, and each digit what its node really did (K2, K3, K8)."""
     KEY_COMPLETE = "key-complete"
     """A flow that has ended by itself has a complete key, an open one has not; only caught failures complete (K5)."""
+
+
+Finding = tuple[Rule, str]
+"""A rule that one instance breaks, and how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +93,5 @@ class Report:
     turns: int
     attempts: int
     problems: tuple[Problem, ...]
+    left_out: int = 0
+    """Problems beyond the first `MOST_PROBLEMS`, which are counted and not kept."""

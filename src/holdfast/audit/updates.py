@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from holdfast.audit.histories import Finding, check_payload, data_of
-from holdfast.audit.problems import Rule
+from holdfast.audit.payloads import Payloads
+from holdfast.audit.problems import Finding, Rule
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload, decode_events
 from holdfast.core.updates import REFUSALS, UpdateState
@@ -14,39 +14,54 @@ from holdfast.storage.relational.audit import RawTurn, RawUpdate
 
 End = ev.UpdateCompleted | ev.UpdateFailed
 ENDED_BY_CODE = (ev.WorkflowCompleted, ev.WorkflowFailed, ev.WorkflowCancelled, ev.ContinuedAsNew)
-MARK = b'"update_'
-"""Stands in every turn that has to do with updates."""
 _payload = msgspec.json.Decoder(Payload)
 
 
 @dataclass(slots=True)
-class _Recorded:
-    """What the history says, over all executions."""
+class RecordedUpdates:
+    """What the history says of updates, over all executions."""
 
     accepted: set[str] = field(default_factory=set[str])
     ended: dict[str, End] = field(default_factory=dict[str, End])
     findings: list[Finding] = field(default_factory=list[Finding])
+    is_readable: bool = True
+    """False when a turn could not be decoded: then nothing here proves anything."""
 
     def add(self, text: str) -> None:
         self.findings.append((Rule.UPDATES_AGREE, text))
 
+    def read(self, turns: Sequence[RawTurn]) -> None:
+        """Add the turns of one execution, which can be decoded."""
+        for turn in turns:
+            for event in decode_events(turn.events):
+                match event:
+                    case ev.UpdateAccepted():
+                        if event.id in self.accepted:
+                            self.add(f"turn {turn.turn} accepts update {event.id!r} again")
+                        self.accepted.add(event.id)
+                    case ev.UpdateCompleted() | ev.UpdateFailed():
+                        if event.id not in self.accepted or event.id in self.ended:
+                            self.add(f"turn {turn.turn} ends update {event.id!r}, which is not at work")
+                        self.ended[event.id] = event
+                    case _:
+                        if isinstance(event, ENDED_BY_CODE) and self.accepted - self.ended.keys():
+                            self.add(f"execution {turn.execution} came to its end with updates that did not")
+
 
 def check_updates(
-    turns: Sequence[RawTurn],
+    recorded: RecordedUpdates,
     rows: Sequence[RawUpdate],
     inbox: Sequence[HistoryEvent],
-    payloads: dict[str, bytes],
+    payloads: Payloads,
     *,
     is_open: bool,
 ) -> list[Finding]:
     """Accepted once, ended once and before its execution does, and answered to its sender as recorded (G11)."""
     waiting = {event.id for event in inbox if isinstance(event, ev.UpdateAccepted)}
-    if not rows and not waiting and not any(MARK in turn.events for turn in turns):
+    if not recorded.is_readable:
         return []
-    try:
-        recorded = _read(turns)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return []  # what cannot be read is reported as that, and proves nothing here
+    if not (rows or waiting or recorded.accepted or recorded.ended):
+        return []
     known = {row.id: row for row in rows}
     for update in sorted(recorded.accepted - known.keys()):
         recorded.add(f"update {update!r} was accepted, and its sender would never learn of it")
@@ -61,26 +76,7 @@ def check_updates(
     return recorded.findings
 
 
-def _read(turns: Sequence[RawTurn]) -> _Recorded:
-    recorded = _Recorded()
-    for turn in turns:
-        for event in decode_events(turn.events):
-            match event:
-                case ev.UpdateAccepted():
-                    if event.id in recorded.accepted:
-                        recorded.add(f"turn {turn.turn} accepts update {event.id!r} again")
-                    recorded.accepted.add(event.id)
-                case ev.UpdateCompleted() | ev.UpdateFailed():
-                    if event.id not in recorded.accepted or event.id in recorded.ended:
-                        recorded.add(f"turn {turn.turn} ends update {event.id!r}, which is not at work")
-                    recorded.ended[event.id] = event
-                case _:
-                    if isinstance(event, ENDED_BY_CODE) and recorded.accepted - recorded.ended.keys():
-                        recorded.add(f"execution {turn.execution} came to its end with updates that did not")
-    return recorded
-
-
-def _check_row(recorded: _Recorded, row: RawUpdate, *, is_waiting: bool, is_open: bool) -> None:
+def _check_row(recorded: RecordedUpdates, row: RawUpdate, *, is_waiting: bool, is_open: bool) -> None:
     end = recorded.ended.get(row.id)
     if end is not None:
         expected = UpdateState.DONE if isinstance(end, ev.UpdateCompleted) else UpdateState.FAILED
@@ -98,7 +94,7 @@ def _check_row(recorded: _Recorded, row: RawUpdate, *, is_waiting: bool, is_open
         recorded.add(f"update {row.id!r} is {row.state}, and the history does not know it")
 
 
-def _check_answer(recorded: _Recorded, row: RawUpdate, payloads: dict[str, bytes]) -> list[Finding]:
+def _check_answer(recorded: RecordedUpdates, row: RawUpdate, payloads: Payloads) -> list[Finding]:
     if (row.answer is None) != (row.state in (UpdateState.ASKED, UpdateState.ACCEPTED)):
         return [(Rule.UPDATES_AGREE, f"update {row.id!r} is {row.state}, and there is an answer, or none")]
     if row.answer is None:
@@ -110,6 +106,6 @@ def _check_answer(recorded: _Recorded, row: RawUpdate, payloads: dict[str, bytes
     end = recorded.ended.get(row.id)
     if end is not None:
         said = end.result if isinstance(end, ev.UpdateCompleted) else end.failure
-        if data_of(said, payloads) != data_of(stored, payloads):
+        if not payloads.are_same(said, stored):
             return [(Rule.UPDATES_AGREE, f"the answer to update {row.id!r} is not the recorded one")]
-    return check_payload(stored, payloads, f"the answer to update {row.id!r}")
+    return payloads.check(stored, f"the answer to update {row.id!r}")

@@ -1,9 +1,10 @@
 """The raw tables for an audit: one snapshot, read through a connection that cannot write. Each database makes its own.
 
-Rows come as they are. What does not even have the types of its columns comes as `Unreadable`, so that an audit can
-name it and go on.
+Rows come as they are. A row that does not even have the types of its columns comes as `Unreadable`, so that an audit
+reports it and continues.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
@@ -13,8 +14,9 @@ import msgspec
 from holdfast.storage.relational.statements import Statements
 from holdfast.storage.relational.transaction import Row
 
-PAGE: Final = 1_000
-"""Instances that are read at once."""
+LONGEST_PART: Final = 40
+"""Characters of a column that a report quotes of a row that cannot be read."""
+_PLACE: Final = re.compile(r"`\$\[(\d+)\]`")
 
 
 class Raw(msgspec.Struct, frozen=True, array_like=True):
@@ -49,13 +51,14 @@ class RawInstance(Raw, frozen=True):
 class RawChild(Raw, frozen=True):
     """A row of `instances`, as its parent knows it."""
 
+    parent: int
+    parent_execution: int
+    parent_step: int
     number: int
     id: str
     workflow: str
     state: str
     outcome: bytes | None
-    parent_execution: int
-    parent_step: int
     parent_close: str
     was_asked: int
 
@@ -90,9 +93,9 @@ class RawAttempt(Raw, frozen=True):
 class RawMessage(Raw, frozen=True):
     """A row of `inbox`."""
 
-    row: int
     number: int
     execution: int
+    row: int
     event: bytes
 
 
@@ -121,10 +124,18 @@ class RawWorker(Raw, frozen=True):
     state: str
 
 
+class RawClosing(Raw, frozen=True):
+    """A row of `closings`."""
+
+    number: int
+    execution: int
+
+
 class Unreadable(msgspec.Struct, frozen=True):
-    """A row whose columns do not hold what they should."""
+    """A row whose columns do not hold what they should. `number`: of its instance, where that can be read."""
 
     table: str
+    number: int | None
     row: str
     reason: str
 
@@ -133,13 +144,17 @@ Kind = TypeVar("Kind", bound=Raw)
 
 
 class RawTables(ABC):
-    """A store's tables at one moment. Close it when done."""
+    """A store's tables at one moment. Close it when done.
+
+    Tables are streamed in the order of instance numbers, so that an audit needs one pass over each and the memory of
+    one execution of one instance. Large payloads are read one at a time.
+    """
 
     sql: Statements
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the connection."""
 
     @abstractmethod
     def damage(self) -> list[str]:
@@ -151,63 +166,92 @@ class RawTables(ABC):
 
     @abstractmethod
     def _rows(self, statement: str, *bindings: Any) -> list[Row]:
-        """The rows of a statement."""
+        """The rows of a statement that gives few."""
+
+    @abstractmethod
+    def _stream(self, statement: str, table: str) -> Iterator[Row | Unreadable]:
+        """The rows of a statement without parameters, of which few are in memory at a time."""
+
+    def count(self) -> int:
+        """How many instances there are."""
+        [[count]] = self._rows(self.sql.audit_count)
+        return int(count)
 
     def instances(self) -> Iterator[RawInstance | Unreadable]:
-        """All of them, oldest first, a page at a time."""
-        last = -1
-        while rows := self._rows(self.sql.audit_instances, last, PAGE):
-            last = rows[-1][0]
-            yield from self._convert("instances", RawInstance, rows)
+        """All of them, oldest first."""
+        return self._read("instances", RawInstance, self.sql.audit_instances)
 
-    def turns(self, number: int) -> list[RawTurn | Unreadable]:
-        return list(self._read("history", RawTurn, self.sql.audit_history, number))
+    def turns(self) -> Iterator[RawTurn | Unreadable]:
+        return self._read("history", RawTurn, self.sql.audit_history)
 
-    def attempts(self, number: int) -> list[RawAttempt | Unreadable]:
-        return list(self._read("attempts", RawAttempt, self.sql.audit_attempts, number))
+    def attempts(self) -> Iterator[RawAttempt | Unreadable]:
+        return self._read("attempts", RawAttempt, self.sql.audit_attempts)
 
-    def messages(self, number: int) -> list[RawMessage | Unreadable]:
-        return list(self._read("inbox", RawMessage, self.sql.audit_inbox, number))
+    def messages(self) -> Iterator[RawMessage | Unreadable]:
+        return self._read("inbox", RawMessage, self.sql.audit_inbox)
 
-    def timers(self, number: int) -> list[RawTimer | Unreadable]:
-        return list(self._read("timers", RawTimer, self.sql.audit_timers, number))
+    def timers(self) -> Iterator[RawTimer | Unreadable]:
+        return self._read("timers", RawTimer, self.sql.audit_timers)
 
-    def updates(self, number: int) -> list[RawUpdate | Unreadable]:
-        return list(self._read("updates", RawUpdate, self.sql.audit_updates, number))
+    def updates(self) -> Iterator[RawUpdate | Unreadable]:
+        return self._read("updates", RawUpdate, self.sql.audit_updates)
 
-    def children(self, number: int) -> list[RawChild | Unreadable]:
-        return list(self._read("instances", RawChild, self.sql.audit_children, number))
+    def children(self) -> Iterator[RawChild | Unreadable]:
+        """Instances that have a parent, in the order of the parents' numbers."""
+        return self._read("children", RawChild, self.sql.audit_children)
 
-    def closings(self, number: int) -> set[int]:
-        """Its executions whose children are being gone through."""
-        return {execution for (execution,) in self._rows(self.sql.audit_closings, number)}
+    def closings(self) -> Iterator[RawClosing | Unreadable]:
+        """Executions whose children are being closed."""
+        return self._read("closings", RawClosing, self.sql.audit_closings)
 
-    def payloads(self, number: int) -> dict[str, bytes]:
-        return {str(reference): bytes(data) for reference, data in self._rows(self.sql.read_payloads, number)}
+    def payload(self, number: int, reference: str) -> bytes | None:
+        """One large payload of an instance."""
+        rows = self._rows(self.sql.read_payload, number, reference)
+        return bytes(rows[0][0]) if rows else None
 
     def flow(self, digest: str) -> bytes | None:
         """The definition of a flow that is kept under this hash."""
         rows = self._rows(self.sql.read_flow, digest)
         return bytes(rows[0][0]) if rows else None
 
-    def workers(self) -> list[RawWorker | Unreadable]:
-        return list(self._read("workers", RawWorker, self.sql.audit_workers))
+    def id_of(self, number: int) -> str | None:
+        """The id of an instance; None if there is no such instance. An id that cannot be read is its number."""
+        try:
+            rows = self._rows(self.sql.audit_id, number)
+        except UnicodeDecodeError:
+            return f"number {number}"
+        return str(rows[0][0]) if rows else None
 
-    def shared_ids(self) -> list[tuple[str, int, int]]:
+    def workers(self) -> Iterator[RawWorker | Unreadable]:
+        return self._read("workers", RawWorker, self.sql.audit_workers)
+
+    def shared_ids(self) -> Iterator[tuple[str, int, int]]:
         """Ids that do not mean one instance, the newest: how many are current, and the newest one's number."""
-        return [(str(instance), current, newest) for instance, current, newest in self._rows(self.sql.audit_ids)]
+        for row in self._stream(self.sql.audit_ids, "instances"):
+            if not isinstance(row, Unreadable):
+                yield str(row[0]), row[1], row[2]
 
-    def orphans(self) -> list[tuple[str, int, int]]:
-        """Table, instance number and count of rows that hang on no instance."""
-        return [(table, number, count) for table, number, count in self._rows(self.sql.audit_orphans)]
+    def orphans(self) -> Iterator[tuple[str, int, int]]:
+        """Table, instance number and count of rows of no instance, in the tables that are not streamed."""
+        for row in self._stream(self.sql.audit_orphans, "payloads"):
+            if not isinstance(row, Unreadable):
+                yield row[0], row[1], row[2]
 
-    def _read(self, table: str, kind: type[Kind], statement: str, *bindings: Any) -> Iterator[Kind | Unreadable]:
-        return self._convert(table, kind, self._rows(statement, *bindings))
-
-    def _convert(self, table: str, kind: type[Kind], rows: list[Row]) -> Iterator[Kind | Unreadable]:
-        for row in rows:
+    def _read(self, table: str, kind: type[Kind], statement: str) -> Iterator[Kind | Unreadable]:
+        convert = msgspec.convert
+        for row in self._stream(statement, table):
+            if isinstance(row, Unreadable):
+                yield row
+                continue
             try:
-                yield msgspec.convert(row, kind)
+                yield convert(row, kind)
             except msgspec.ValidationError as error:
-                column = ", ".join(str(part)[:40] for part in row[:5] if not isinstance(part, bytes))
-                yield Unreadable(table=table, row=column, reason=str(error))
+                columns = ", ".join(str(part)[:LONGEST_PART] for part in row[:5] if not isinstance(part, bytes))
+                number = row[0] if isinstance(row[0], int) else None
+                yield Unreadable(table=table, number=number, row=columns, reason=_with_column(str(error), kind))
+
+
+def _with_column(message: str, kind: type[Raw]) -> str:
+    """A message of msgspec with the name of the column instead of its place."""
+    columns = kind.__struct_fields__
+    return _PLACE.sub(lambda found: f"column {columns[int(found[1])]}", message)

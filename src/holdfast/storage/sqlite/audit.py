@@ -1,12 +1,13 @@
 """The raw tables of a SQLite file for an audit."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from holdfast.errors import StoreError
-from holdfast.storage.relational.audit import RawTables
+from holdfast.storage.relational.audit import RawTables, Unreadable
 from holdfast.storage.relational.transaction import Row
 from holdfast.storage.sqlite.connection import open_read_only
 from holdfast.storage.sqlite.statements import statements
@@ -39,5 +40,20 @@ class SqliteTables(RawTables):
     def _rows(self, statement: str, *bindings: Any) -> list[Row]:
         try:
             return self._connection.execute(statement, bindings).fetchall()
+        except apsw.Error as error:
+            raise StoreError(f"{self._path} cannot be read: {error}") from error
+
+    def _stream(self, statement: str, table: str) -> Iterator[Row | Unreadable]:
+        try:
+            cursor: Any = self._connection.execute(statement)
+            last: Row = ("none",)
+            is_open = True
+            while is_open:
+                try:
+                    for last in cursor:
+                        yield last
+                    is_open = False
+                except UnicodeDecodeError as error:  # SQLite takes any bytes as a text; the cursor is at the next row
+                    yield Unreadable(table=table, number=None, row=f"behind {last[0]}", reason=str(error))
         except apsw.Error as error:
             raise StoreError(f"{self._path} cannot be read: {error}") from error

@@ -1,3 +1,3 @@
--- A read: the attempts of an instance, of every execution.
+-- A read: all attempts, in the order of their instances and executions.
 SELECT number, execution, activity, dimension, attempt, name, state, ledger, owner, input, options, closed_at_ms, failure
-FROM attempts WHERE number = ? ORDER BY execution, activity, dimension, attempt
+FROM attempts ORDER BY number, execution, activity, dimension, attempt

@@ -1,2 +1,2 @@
--- A read: the executions of an instance whose children still have to learn of its end.
-SELECT execution FROM closings WHERE number = ?
+-- A read: all executions whose children are still to be closed.
+SELECT number, execution FROM closings ORDER BY number, execution

@@ -1,2 +1,2 @@
--- A read: the turns of an instance, of every execution.
-SELECT number, execution, turn, events FROM history WHERE number = ? ORDER BY execution, turn
+-- A read: all turns, in the order of their instances and executions.
+SELECT number, execution, turn, events FROM history ORDER BY number, execution, turn

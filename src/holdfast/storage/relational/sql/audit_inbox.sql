@@ -1,2 +1,2 @@
--- A read: what waits for an instance.
-SELECT row, number, execution, event FROM inbox WHERE number = ? ORDER BY row
+-- A read: all messages, in the order of their instances.
+SELECT number, execution, row, event FROM inbox ORDER BY number, row

@@ -1,2 +1,2 @@
--- A read: the timers of an instance, of every execution.
-SELECT number, execution, timer, due_at_ms FROM timers WHERE number = ? ORDER BY execution, timer
+-- A read: all timers, in the order of their instances and executions.
+SELECT number, execution, timer, due_at_ms FROM timers ORDER BY number, execution, timer

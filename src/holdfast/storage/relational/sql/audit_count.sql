@@ -1,0 +1,2 @@
+-- A read: how many instances an audit goes through.
+SELECT count(*) FROM instances

@@ -1,0 +1,2 @@
+-- A read: whose row another row is.
+SELECT id FROM instances WHERE number = ?
