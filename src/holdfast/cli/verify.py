@@ -1,6 +1,8 @@
 """``holdfast verify``: the audit of a store against the rules, the fsck of workflows."""
 
-from typing import Final
+import shutil
+import sys
+from typing import Final, Self
 
 import click
 import msgspec
@@ -13,13 +15,42 @@ from holdfast.cli.stores import existing_store, shown
 from holdfast.cli.texts import json_text, safe
 
 MOST_PROBLEMS: Final = 1_000
-"""Problems that are printed for people; JSON has all of them."""
+"""Problems that are printed for people; JSON has those that the report keeps."""
+WIDEST_BAR: Final = 40
+
+
+class _Bar:
+    """A line on the terminal that says how far the audit has come, and is gone when it ends."""
+
+    def __init__(self, *, is_shown: bool) -> None:
+        self._is_shown = is_shown
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+    def show(self, done: int, total: int) -> None:
+        if self._is_shown:
+            click.echo(f"\r{bar_text(done, total, shutil.get_terminal_size().columns)}\x1b[K", nl=False, err=True)
+
+
+def bar_text(done: int, total: int, columns: int) -> str:
+    """The bar with its counts, no wider than the terminal. Instances that came meanwhile are not counted in `total`."""
+    part = min(1.0, done / total) if total else 1.0
+    counts = f" {part:4.0%}  {done:,} of {_count(total, 'instance')}"
+    width = max(0, min(WIDEST_BAR, columns - len(counts) - len("[]") - 1))
+    filled = int(width * part)
+    return f"[{'#' * filled}{'.' * (width - filled)}]{counts}"[: max(0, columns - 1)]
 
 
 def verify(store: str | None = None, as_json: bool = False) -> None:
     """Check a store against every rule that its tables can show; nothing is changed."""
     path = existing_store(store)
-    report = inspect(path)
+    with _Bar(is_shown=not as_json and sys.stderr.isatty()) as bar:
+        report = inspect(path, bar.show)
     if as_json:
         click.echo(json_text({"store": shown(path), **msgspec.to_builtins(report)}))
     else:
@@ -38,15 +69,16 @@ def _show(report: Report, path: str) -> None:
             f"  {safe(problem.text)}",
         )
         console.print(line, soft_wrap=True)
-    if len(report.problems) > MOST_PROBLEMS:
-        console.print(Text(f"and {len(report.problems) - MOST_PROBLEMS} more (--json has all)", "dim"))
+    found = len(report.problems) + report.left_out
+    if found > MOST_PROBLEMS:
+        console.print(Text(f"and {found - MOST_PROBLEMS:,} more (--json has {len(report.problems):,})", "dim"))
     looked_at = (
         f"{_count(report.instances, 'instance')}, {_count(report.turns, 'turn')} and "
         f"{_count(report.attempts, 'attempt')} checked against {len(Rule)} rules"
     )
     if report.problems:
         concerned = len({problem.instance for problem in report.problems})
-        verdict = Text.assemble((f"{_count(len(report.problems), 'problem')} in {concerned}", "bold red"))
+        verdict = Text.assemble((f"{_count(found, 'problem')} in {concerned}", "bold red"))
         verdict.append(f" of {looked_at} ({safe(path)})")
     else:
         verdict = Text.assemble((f"{safe(path)} is sound", "bold green"), f": {looked_at}")
