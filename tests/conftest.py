@@ -1,6 +1,7 @@
-"""Hypothesis profiles: `dev` for every save, `ci` for every landing, `nightly` for the long hunt. And PostgreSQL."""
+"""Profiles of Hypothesis (`dev` for every save, `ci` for every landing, `nightly`), PostgreSQL servers, and signals."""
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 from tests.postgres import places
@@ -16,6 +17,10 @@ settings.register_profile("nightly", _common, max_examples=10_000, stateful_step
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 places.begin_run()
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts `make test &` with SIGINT ignored, and a program that a test starts would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure() -> None:

@@ -11,9 +11,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -123,6 +123,26 @@ class Process:
         if is_hung:
             raise AssertionError(f"{self._main} was killed after {timeout} seconds:\n{complaints.result()}")
         return said, complaints.result()
+
+
+@contextmanager
+def program(
+    command: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None
+) -> Generator["subprocess.Popen[str]"]:
+    """A program that is started and not forked, with pipes for its streams. It is killed when the block is left."""
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def run(main: str, *arguments: object, seconds: float = LIMIT_SECONDS) -> Outcome:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.forking.processes import ROOT, Process, run
+from tests.forking.processes import ROOT, Process, program, run
 
 SAMPLES = "tests.forking.samples"
 LIMIT_SECONDS = 20.0
@@ -68,9 +68,27 @@ def test_leaving_a_process_kills_it() -> None:
     assert has_ended(process.pid)
 
 
+def test_a_program_whose_test_fails_is_killed() -> None:
+    with pytest.raises(ZeroDivisionError), program([sys.executable, "-m", SAMPLES], cwd=ROOT) as process:
+        raise ZeroDivisionError
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_tests_that_run_in_the_background_hear_an_interrupt() -> None:
+    """A shell starts a background job with SIGINT ignored, and programs inherit that."""
+    print_handlers = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); import tests.conftest;"
+        "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", print_handlers], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "True\n"
+
+
 def test_nothing_is_left_when_the_test_process_is_killed() -> None:
     command = [sys.executable, "-m", SAMPLES]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as tests:
+    with program(command, cwd=ROOT) as tests:
         assert tests.stdout is not None
         child, helper = map(int, tests.stdout.readline().split())
         tests.kill()

@@ -9,11 +9,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
+from tests.forking.processes import program
 from tests.postgres import programs
 from tests.postgres.processes import ENVIRONMENT, ROOT, told_by, verify, watched, words
 from tests.postgres.server import Place
@@ -354,10 +356,11 @@ def test_what_is_printed_makes_a_store_without_pl_pgsql_once_the_part_that_it_na
 @pytest.mark.slow
 def test_processes_that_migrate_at_once_all_succeed(postgres: Place) -> None:
     command = [sys.executable, "-m", "holdfast", "migrate", "--store", postgres.url]
-    processes = [subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE) for _ in range(3)]
-    for process in processes:
-        out, _ = process.communicate(timeout=60)
-        assert process.returncode == 0, out
+    with ExitStack() as stack:
+        processes = [stack.enter_context(program(command, cwd=ROOT, env=ENVIRONMENT)) for _ in range(3)]
+        for process in processes:
+            _, complaints = process.communicate(timeout=60)
+            assert process.returncode == 0, complaints
     assert ask(postgres, "SELECT count(*) FROM {}.migrations") == [(len(migrations()),)]
 
 

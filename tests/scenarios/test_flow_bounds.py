@@ -1,10 +1,10 @@
 """What bounds flows: the size and shape of what they put together, and the time of a turn. Errors of this round."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.forking.processes import program
 from tests.scenarios.flow_stage import CACHES, flow, played, staged
 from tests.scenarios.support import engine_of, until
 
@@ -138,9 +138,7 @@ output: mend.output
     store, script = tmp_path / "f.db", tmp_path / "far.py"
     script.write_text(RAISES, encoding="utf-8")
     async with engine_of(store, flow(text), call, mend, queues=["default"]) as engine:
-        with subprocess.Popen(  # noqa: ASYNC220 - it is there when it says so
-            [sys.executable, str(script), str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as far:
+        with program([sys.executable, str(script), str(store)], cwd=tmp_path) as far:
             assert far.stdout is not None
             assert far.stdout.readline() == "ready\n"
             assert await engine.run("f", id="it") == "mended"

@@ -61,6 +61,26 @@ def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+STARTS_PROGRAMS = {
+    "tests/forking/processes.py",
+    "tests/postgres/processes.py",
+    "tests/postgres/programs.py",
+    "tests/workers/processes.py",
+}
+"""Modules whose context managers end what they start."""
+
+
+def test_tests_start_programs_with_helpers_that_end_them() -> None:
+    """A test that fails between `Popen` and `wait` would leave its program running."""
+    found = [
+        f"{shown(path)}: use tests.forking.processes.program"
+        for path in tracked(".py")
+        if "tests" in path.relative_to(ROOT).parts and shown(path) not in STARTS_PROGRAMS
+        if re.search(r"(?<!with )subprocess\.Popen\(", path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
 def test_files_stay_small() -> None:
     too_long = {
         shown(path): lines

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.forking.processes import program
 from tests.unit.cli.commands import Command
 
 from holdfast.audit import audit
@@ -213,15 +214,11 @@ def test_ctrl_c_says_how_to_go_on_and_the_command_it_says_does(tmp_path: Path) -
     )
     command = [sys.executable, "-m", "holdfast", "run", "slow.py:nap", "--id", "my nap"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "here" in line:
-            break
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=30)
+    with program(command, cwd=tmp_path, env=environment) as process:
+        assert process.stdout is not None
+        assert any("here" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
     assert process.returncode == 130
     assert told.splitlines()[-1].endswith("go on with: holdfast run slow.py:nap --id 'my nap'")
     assert "Traceback" not in told
@@ -241,10 +238,10 @@ def test_A5_ctrl_c_does_not_wait_for_a_body_that_blocks_its_thread(tmp_path: Pat
         encoding="utf-8",
     )
     command = [sys.executable, "-m", "holdfast", "run", "blocked.py:blocks", "--id", "b"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert any("here" in line for line in process.stdout)  # the command prints, too, perhaps on the same line
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=30)
+    with program(command, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert any("here" in line for line in process.stdout)  # the command prints, too, perhaps on the same line
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "go on with" in told
