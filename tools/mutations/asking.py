@@ -2,13 +2,14 @@
 
 from typing import Final
 
-from tools.mutations.mutant import in_python, in_sql
+from tools.mutations.mutant import KIT, in_python, in_sql
 
 QUERIES: Final = "tests/scenarios/test_queries.py"
 READ_ONLY: Final = "tests/scenarios/test_read_only.py"
 UPDATES: Final = "tests/scenarios/test_updates.py"
 ENDINGS: Final = "tests/scenarios/test_update_endings.py"
 WAITING: Final = "tests/scenarios/test_waiting_queries.py"
+AT_END: Final = "tests/scenarios/test_messages_at_the_end.py"
 REFLECTING: Final = "tests/scenarios/test_queries_reflect_messages.py"
 
 ASKING: Final = (
@@ -78,6 +79,38 @@ ASKING: Final = (
         "        if await self._is_owned(record):",
         "        if False:",
         f"{REFLECTING}::test_G11_a_query_does_not_foretell_the_turn_of_an_owner",
+    ),
+    in_python(
+        "the end of the main function is not deferred for messages",
+        "G14",
+        "runtime/live",
+        "last = max((at for at, message in enumerate(messages) if _was_acknowledged(message)), default=0)",
+        "last = 0",
+        AT_END,
+    ),
+    in_python(
+        "a replay ends the code before the messages at its end",
+        "G14",
+        "replay/run",
+        "self._feed(event, position in deferring)",
+        "self._feed(event, False)",
+        AT_END,
+    ),
+    in_python(
+        "messages are applied before a continue-as-new",
+        "G4",
+        "replay/run",
+        "and not self.winds_up and not _continues(self._main)",
+        "and not self.winds_up",
+        AT_END,
+    ),
+    in_python(
+        "the event of a start is delivered twice",
+        "G14",
+        "storage/relational/members",
+        " or (outcome.created and start.mail_taken)",
+        "",
+        KIT,
     ),
     in_python(
         "a run that a query has changed goes on",
@@ -152,7 +185,7 @@ ASKING: Final = (
         "an execution that ends still takes updates",
         "G4",
         "runtime/live",
-        "if self.run.is_ending:",
+        "if self.run.is_ending and not self.run.is_end_deferred:",
         "if False:",
         ENDINGS,
     ),

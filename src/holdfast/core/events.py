@@ -70,6 +70,8 @@ class EventReceived(Event, frozen=True, tag="event_received"):
     name: str
     value: Payload
     id: str = ""
+    at_end: bool = False
+    """It was there when the main function ended, and was applied before the remaining tasks were cancelled (G14)."""
 
 
 class CancelRequested(Event, frozen=True, tag="cancel_requested"):
@@ -152,6 +154,8 @@ class UpdateAccepted(Event, frozen=True, tag="update_accepted"):
     id: str
     name: str
     input: Payload
+    at_end: bool = False
+    """As of `EventReceived`."""
 
 
 # ---------------------------------------------------------------- commands

@@ -40,6 +40,7 @@ class RunFace:
     drops_events: Final = False
     is_ending: Final = False
     is_spoiled: Final = False
+    is_end_deferred: Final = False
 
     def __init__(
         self, flow: CompiledFlow, identity: Identity, resolve: Resolver, payloads: dict[str, bytes] | None = None
@@ -105,6 +106,9 @@ class RunFace:
         """What was done since the last call."""
         output, self.output = self.output, Output()
         return output
+
+    def end(self) -> None:
+        """Nothing of a flow is deferred: it has no handlers beside its nodes."""
 
     def evict(self) -> Sequence[str]:
         """Let go. There is no code to tear down."""

@@ -67,8 +67,9 @@ class FlowRun(RunFace):
             and self.book.timer_of(node) is None
         ]
 
-    def apply(self, event: ev.Input) -> None:
+    def apply(self, event: ev.Input, has_more: bool = False) -> None:
         """Apply one input, and decide everything that follows from it (G10)."""
+        del has_more
         self.now_ms = max(self.now_ms, event.time_ms)
         if type(event) is ev.Started and not event.flow:
             event = msgspec.structs.replace(event, flow=self.flow.hash)

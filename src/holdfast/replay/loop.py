@@ -289,7 +289,11 @@ class WorkflowLoop(LoopWithoutWorld):
         try:
             return await main
         finally:
-            self._left_over.note(self.pending_tasks())
+            self.note_left_over()
+
+    def note_left_over(self) -> None:
+        """Every task that is pending now is cancelled by `cancel_left_over`."""
+        self._left_over.note(self.pending_tasks())
 
     def cancel_left_over(
         self,

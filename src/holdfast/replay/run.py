@@ -37,7 +37,16 @@ _decode_failure: Final = msgspec.json.Decoder(Failure)
 class WorkflowRun(WorkflowCalls):
     """The code of one execution, with its loop. `guarded` gives what finds mistakes in a turn."""
 
-    __slots__ = ("_cancel_reason", "_children", "_is_overdue", "_new_deadline", "_resolve", "version")
+    __slots__ = (
+        "_began_at_end",
+        "_cancel_reason",
+        "_children",
+        "_is_overdue",
+        "_new_deadline",
+        "_resolve",
+        "is_end_deferred",
+        "version",
+    )
 
     def __init__(
         self,
@@ -58,6 +67,10 @@ class WorkflowRun(WorkflowCalls):
         self._cancel_reason: str | None = None
         self._is_overdue = False
         self._children: Children | None = None
+        self._began_at_end = False
+        """The newest input was applied after the main function had ended."""
+        self.is_end_deferred = False
+        """The main function has ended, and messages that were there before are still to be applied (see `apply`)."""
         self.version = ""
 
     # ------------------------------------------------------------ driven by the owner
@@ -72,10 +85,21 @@ class WorkflowRun(WorkflowCalls):
         """Whether the main function has come to its end, though what it left over may still clean up."""
         return self._main is not None and self._main.done()
 
-    def apply(self, event: ev.Input) -> None:
-        """Apply one input and run until the code waits again (G10)."""
+    def apply(self, event: ev.Input, has_more: bool = False) -> None:
+        """Apply one input and run until the code waits again (G10).
+
+        With `has_more` events and updates follow that reach the code even if its main function ends now: the remaining
+        tasks are cancelled by `end`, after them (G14). Before a continue-as-new they are left to the next execution.
+        """
+        if self.is_end_deferred and isinstance(event, ev.EventReceived | ev.UpdateAccepted):
+            event = msgspec.structs.replace(event, at_end=True)
         self._output.events.append(event)
-        self._feed(event)
+        self._feed(event, has_more)
+
+    def end(self) -> None:
+        """Apply the end of the main function, if `apply` has deferred it."""
+        if self.is_end_deferred:
+            self._run_code(has_more=False)
 
     def add_payloads(self, payloads: dict[str, bytes]) -> None:
         """Large payloads that messages still to be applied name by reference."""
@@ -98,6 +122,7 @@ class WorkflowRun(WorkflowCalls):
             event.number: event.value for event in recorded if isinstance(event, ev.SideEffectRecorded)
         }
         self.replaying = True
+        deferring = _inputs_before_the_end(recorded)
         produced: deque[HistoryEvent] = deque()
         try:
             for position, event in enumerate(recorded):
@@ -105,7 +130,7 @@ class WorkflowRun(WorkflowCalls):
                     if produced:
                         raise mismatch(position, recorded=event, produced=produced[0])
                     self._length += 1
-                    self._feed(event)
+                    self._feed(event, position in deferring)
                     produced.extend(self._output.events)
                     self._length += len(self._output.events)
                     self._output = Output()
@@ -142,9 +167,13 @@ class WorkflowRun(WorkflowCalls):
             self._children = None  # so that nothing is left to the collector
         return stuck
 
-    def _feed(self, event: ev.Input) -> None:
+    def _feed(self, event: ev.Input, has_more: bool) -> None:
         self._loop.advance_to(event.time_ms / MILLISECONDS)
         _HOW[type(event)](self, event)
+        self._began_at_end = self.is_end_deferred
+        self._run_code(has_more)
+
+    def _run_code(self, has_more: bool) -> None:
         guarded, new_deadline = self._guarded, self._new_deadline
         turn = guarded()
         turn.begin()
@@ -154,7 +183,11 @@ class WorkflowRun(WorkflowCalls):
             if self._shown is not None:
                 self._shown.conditions.settle(deadline)
             if self._main is not None and self._main.done():
-                self._finish(self._main, deadline)
+                self.is_end_deferred = has_more and not self.winds_up and not _continues(self._main)
+                if not self.is_end_deferred:
+                    if self._began_at_end:
+                        self._loop.note_left_over()  # the handlers of updates that were applied after the main function
+                    self._finish(self._main, deadline)
         finally:
             turn.end()
 
@@ -273,6 +306,24 @@ class WorkflowRun(WorkflowCalls):
     def unhandled(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
         self.log(40, "%s: %r", context.get("message", "an exception nobody took"), error)
+
+
+def _continues(main: "asyncio.Task[Any]") -> bool:
+    """Whether the main function has ended with a continue-as-new."""
+    error = None if main.cancelled() else main.exception()
+    return error is not None and asked_to_continue(error) is not None
+
+
+def _inputs_before_the_end(recorded: list[HistoryEvent]) -> set[int]:
+    """The positions of the inputs after which the end of the main function was deferred."""
+    deferring: set[int] = set()
+    for position, event in enumerate(recorded):
+        if isinstance(event, ev.EventReceived | ev.UpdateAccepted) and event.at_end:
+            before = position - 1
+            while not isinstance(recorded[before], ev.INPUTS):
+                before -= 1
+            deferring.add(before)
+    return deferring
 
 
 def current_run() -> WorkflowRun | None:

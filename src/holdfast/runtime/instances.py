@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+import msgspec
+
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import Started
 from holdfast.core.liveness import WorkerKey
@@ -88,18 +90,26 @@ class InstanceOwner:
 
     # ------------------------------------------------------------ starting
 
-    def first_turn(self, start: Start, started: Started) -> tuple[LiveInstance, BuiltTurn] | None:
-        """Run the first turn of an instance that is yet to be created; None if its code cannot be run here."""
+    def first_turn(self, start: Start, started: Started) -> tuple[LiveInstance, BuiltTurn, Start] | None:
+        """Run the first turn of an instance that is yet to be created; None if its code cannot be run here.
+
+        The event of the start is applied with it, if the code waits for it. The start that is returned says so.
+        """
         if start.workflow not in self._registry.workflows or not self._runs.flows.has(start.workflow, started.flow):
             return None
         run = self._runs.new_run(start.id, start.workflow, 1, {}, started.flow)
         live = LiveInstance.new(start, started.time_ms, run)
+        done: list[Message] = []
         try:
-            live.run.apply(started)
+            live.apply(Message(started), done, has_more=start.mail is not None)
+            if start.mail is not None:
+                live.apply_sent(start.mail, done)
+            run.end()
         except HoldfastError:
             live.run.evict()
             return None  # created without a turn; whoever claims it parks it with the reason (G12)
-        return live, self._build(live, [Message(started)], live.run.take_output())
+        built = self._build(live, done, live.run.take_output())
+        return live, built, msgspec.structs.replace(start, first=built.turn, mail_taken=len(done) > 1)
 
     def adopt(self, live: LiveInstance, built: BuiltTurn, outcome: Outcome) -> None:
         """The start of an instance was decided: go on with it, or forget it."""

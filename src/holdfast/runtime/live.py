@@ -14,6 +14,7 @@ from holdfast.runtime.flow_runs import AnyRun
 from holdfast.storage.contract import (
     AttemptKey,
     Completion,
+    Deliver,
     Fence,
     InboxRow,
     InstanceId,
@@ -252,16 +253,46 @@ class LiveInstance:
         return msgspec.structs.replace(message, event=msgspec.structs.replace(event, time_ms=time_ms))
 
     def apply_all(self, messages: list[Message], done: list[Message]) -> None:
-        """Apply messages until the code has come to its end; what is left over stays in the queue."""
-        self.apply(messages[0], done)
-        for at in range(1, len(messages)):
+        """Apply messages until the code has come to its end; what is left over stays in the queue.
+
+        Events and updates that are there when the main function ends reach the code before its end counts (G14).
+        """
+        if len(messages) == 1:  # so it is most of the time
+            self.apply(messages[0], done)
+        else:
+            self._apply_several(messages, done)
+        if self.run.is_end_deferred:
+            self.run.end()
+            self._apply_mail(done)
+
+    def _apply_several(self, messages: list[Message], done: list[Message]) -> None:
+        last = max((at for at, message in enumerate(messages) if _was_acknowledged(message)), default=0)
+        for at, message in enumerate(messages):
             if self.run.is_done:
                 self.queue.extend(messages[at:])
                 return
-            self.apply(messages[at], done)
+            self.apply(message, done, has_more=at < last)
+            if self.run.is_end_deferred:
+                self._apply_rest(messages[at + 1 :], done)
+                return
 
-    def apply(self, message: Message, done: list[Message]) -> None:
-        """Apply a message, and then every kept event for which somebody waits by now (G6)."""
+    def _apply_rest(self, messages: list[Message], done: list[Message]) -> None:
+        """The main function has ended: apply events and updates, then its end, then what is for its remaining tasks."""
+        for message in messages:
+            if _was_acknowledged(message):
+                self.apply(message, done, has_more=True)
+        self.run.end()
+        self._apply_mail(done)
+        for message in messages:
+            if _was_acknowledged(message):
+                continue
+            if self.run.is_done:
+                self.queue.append(message)
+            else:
+                self.apply(self._stamped(message, message.event.time_ms), done)
+
+    def apply(self, message: Message, done: list[Message], *, has_more: bool = False) -> None:
+        """Apply a message, and then every kept event for which the code waits by now (G6)."""
         run, event = self.run, message.event
         if message.completion is None:  # the answer of an activity is always taken, and comes most often
             if isinstance(event, TimerFired) and not run.waits_for(event.timer):
@@ -270,10 +301,21 @@ class LiveInstance:
                 return
             if isinstance(event, UpdateAccepted) and not self.takes(message, event, done):
                 return
-        run.apply(event)
+        run.apply(event, has_more or bool(self.mail))
         done.append(message)
+        if self.mail:
+            self._apply_mail(done)
+
+    def apply_sent(self, message: Deliver, done: list[Message]) -> None:
+        """Apply an event that is not stored yet, if the code waits for it."""
+        event = message.event
+        if isinstance(event, EventReceived) and self.run.waits_for_event(event.name):
+            self.apply(self._stamped(Message(event), event.time_ms), done, has_more=True)
+
+    def _apply_mail(self, done: list[Message]) -> None:
+        run = self.run
         while self.mail and not run.is_done and (mail := self.next_mail()) is not None:
-            run.apply(mail.event)
+            run.apply(mail.event, run.is_end_deferred)
             done.append(mail)
 
     def send_alone(self) -> None:
@@ -300,7 +342,7 @@ class LiveInstance:
 
     def takes(self, message: Message, event: UpdateAccepted, done: list[Message]) -> bool:
         """Whether an update is accepted. At the end of an execution it is left for the next, or goes with the last."""
-        if self.run.is_ending:
+        if self.run.is_ending and not self.run.is_end_deferred:
             return False  # it stays in the inbox
         refusal = self.run.updates.refusal(event)
         if refusal is None:
@@ -323,3 +365,8 @@ class LiveInstance:
         if not self.mail[name]:
             del self.mail[name]
         return self._stamped(message, message.event.time_ms)
+
+
+def _was_acknowledged(message: Message) -> bool:
+    """Whether a message is an event or an update that is in the inbox: its sender relies on it."""
+    return message.row > 0 and isinstance(message.event, EventReceived | UpdateAccepted)

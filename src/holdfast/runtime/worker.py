@@ -268,7 +268,7 @@ class Worker:
         begun = None if self._is_draining else self.instances.first_turn(start, started)
         if begun is None:
             return False
-        live, built = begun
+        live, built, start = begun
         self._beginning.add(live)
 
         def decided(outcome: Outcome) -> None:
@@ -276,7 +276,7 @@ class Worker:
             self.instances.adopt(live, built, outcome)
             done(outcome)
 
-        self.committer.submit(msgspec.structs.replace(start, first=built.turn), decided)
+        self.committer.submit(start, decided)
         return True
 
     # ------------------------------------------------------------ lease

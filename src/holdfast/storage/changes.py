@@ -182,6 +182,8 @@ class Start(Record, frozen=True):
     payloads: tuple[LargePayload, ...] = ()
     mail: Deliver | None = None
     """An event for whatever instance has the id in the end."""
+    mail_taken: bool = False
+    """The first turn has applied the event: it is delivered only if the start finds an instance."""
     deadline: Deadline | None = None
     """What its creator says about its end. None: whoever first runs its code says it."""
 

@@ -209,7 +209,7 @@ def _apply_start(transaction: Transaction, start: Start) -> Outcome:
     """G3: create, or do as the policy says with what has the id. A new id costs one statement."""
     number = _insert_instance(transaction, start)
     outcome = _start_again(transaction, start) if number is None else _begin(transaction, start, number)
-    if start.mail is None or not isinstance(outcome, StartedInstance):
+    if start.mail is None or not isinstance(outcome, StartedInstance) or (outcome.created and start.mail_taken):
         return outcome
     told = apply_deliver(transaction, start.mail)
     return msgspec.structs.replace(outcome, mail=told) if isinstance(told, Delivered) else outcome

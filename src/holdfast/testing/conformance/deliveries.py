@@ -15,8 +15,20 @@ from holdfast.storage.contract import (
     InstanceRecord,
     Rejected,
     Release,
+    StartedInstance,
 )
-from holdfast.testing.conformance.bench import ANNA, BERT, Bench, Rules, applied, check, closing, start, turn
+from holdfast.testing.conformance.bench import (
+    ANNA,
+    BERT,
+    Bench,
+    Rules,
+    applied,
+    check,
+    closing,
+    first_turn,
+    start,
+    turn,
+)
 
 
 def event(instance_id: str, name: str = "go", *, message_id: str = "") -> Deliver:
@@ -103,6 +115,19 @@ class DeliveryRules(Rules):
             check(applied(await bench.one(turn(record, mailbox=rules, waits=("go",)))))
             check(await told(bench, event("a", "other", message_id="x")) is EventVerdict.DROP_UNSUBSCRIBED)
             check(await told(bench, event("a", "go")) is EventVerdict.DELIVER)
+            check(len((await bench.store.load(record.number, 1)).inbox) == 1)
+
+        self.on_bench(case)
+
+    def test_G14_the_event_that_a_first_turn_has_applied_is_delivered_only_to_an_instance_that_was_there(self) -> None:
+        async def case(bench: Bench) -> None:
+            begin = start("a", first=first_turn(activities=0), mail=event("a", "go"), mail_taken=True)
+            created = await bench.one(begin)
+            check(isinstance(created, StartedInstance) and created.created and created.mail is None)
+            record = await bench.instance("a")
+            check((await bench.store.load(record.number, 1)).inbox == [])
+            found = await bench.one(begin)
+            check(isinstance(found, StartedInstance) and not found.created and found.mail is not None)
             check(len((await bench.store.load(record.number, 1)).inbox) == 1)
 
         self.on_bench(case)

@@ -1,0 +1,216 @@
+"""G14: messages that are there when the main function ends reach the code before the terminal commit."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.scenarios.support import check_tables, engine_of, history_of, rows, together, until
+
+import holdfast as hf
+from holdfast.core.events import EventReceived, UpdateAccepted
+from holdfast.runtime.providers import SystemProviders
+from holdfast.storage.contract import CommitId, Member, Outcome, Turn
+from holdfast.storage.sqlite.store import SqliteStore
+
+heard: list[str] = []
+
+
+@hf.activity
+async def step() -> str:
+    return "done"
+
+
+@hf.workflow
+async def takes_updates() -> str:
+    got: list[str] = []
+    hf.on_query("got")(lambda: got)
+
+    @hf.on_update
+    def add(text: str) -> str:
+        got.append(text)
+        return f"added {len(got)}"
+
+    @hf.on_update
+    async def add_slowly(text: str) -> str:
+        await step()
+        return text
+
+    return f"ended with {got}"
+
+
+@hf.workflow
+async def listens() -> str:
+    got: list[str] = []
+    hf.on_query("got")(lambda: got)
+
+    async def pump() -> None:
+        async for text in hf.events("sig", str):
+            got.append(text)
+            heard.append(text)
+
+    listening = asyncio.create_task(pump())
+    await asyncio.sleep(0)
+    return f"ended {listening.done()}"
+
+
+@hf.workflow
+async def goes_round(number: int) -> list[str]:
+    got: list[str] = []
+
+    @hf.on_update
+    def add(text: str) -> str:
+        got.append(text)
+        return f"added in {number}"
+
+    if number == 1:
+        hf.continue_as_new(2)
+    await hf.wait_until(lambda: bool(got))
+    return got
+
+
+ALL: tuple[Any, ...] = (step, takes_updates, listens, goes_round)
+
+
+def _check(path: Path, number: int) -> None:
+    """What replay makes of the history is what was recorded, also by another process."""
+    check_tables(path)
+    at_end = [event for event in history_of(path, number) if isinstance(event, EventReceived | UpdateAccepted)]
+    assert at_end
+    assert all(event.at_end for event in at_end)
+
+
+async def _replayed(path: Path) -> Any:
+    """What a replay of the whole history ends with."""
+    async with await hf.connect(path, workflows=[takes_updates, listens]) as client:
+        return await client.get("it").query("got")
+
+
+def test_G14_an_update_that_was_sent_before_the_first_turn_is_handled_before_the_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with await hf.connect(path) as client:
+            handle = await client.start("takes_updates", id="it")
+            async with asyncio.TaskGroup() as group:
+                first = group.create_task(handle.update("add", "x"))
+                await until(lambda: len(rows(path, "SELECT 1 FROM inbox")) == 2)
+                second = group.create_task(handle.update("add", "y"))
+                slow = group.create_task(_unfinished(handle))
+                await until(lambda: len(rows(path, "SELECT 1 FROM inbox")) == 4)
+                async with engine_of(path, *ALL):
+                    assert await handle.result(timeout=10) == "ended with []"
+                    assert (await first, await second) == ("added 1", "added 2")
+                    assert "ended before its update 'add_slowly' was done" in await slow
+        _check(path, 1)
+        assert await _replayed(path) == ["x", "y"]
+
+    together(scenario())
+
+
+async def _unfinished(handle: hf.Handle[Any]) -> str:
+    with pytest.raises(hf.UpdateUnfinished) as caught:
+        await handle.update("add_slowly", "z")
+    return str(caught.value)
+
+
+def test_G14_events_that_were_raised_before_the_first_turn_reach_their_waits_before_the_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        heard.clear()
+        path = tmp_path / "shop.db"
+        async with await hf.connect(path) as client:
+            handle = await client.start("listens", id="it", event=("sig", "first"))
+            await handle.raise_event("other", "no code waits for it")
+            await handle.raise_event("sig", "last")
+            async with engine_of(path, *ALL):
+                assert await handle.result(timeout=10) == "ended False"
+        assert heard == ["first", "last"]
+        _check(path, 1)
+        assert await _replayed(path) == ["first", "last"]
+
+    together(scenario())
+
+
+def test_G14_the_event_of_a_start_reaches_code_that_ends_in_its_first_turn(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        heard.clear()
+        path = tmp_path / "shop.db"
+        async with engine_of(path, *ALL) as engine:
+            handle = await engine.start(listens, id="it", event=("sig", "with the start"))
+            assert await handle.result(timeout=10) == "ended False"
+            assert heard == ["with the start"]
+            with pytest.raises(hf.InstanceClosed):
+                await engine.start(listens, id="it", event=("sig", "too late"))
+        _check(path, 1)
+
+    together(scenario())
+
+
+def test_G4_an_update_at_a_continue_as_new_goes_to_the_next_execution(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with await hf.connect(path) as client:
+            handle = await client.start("goes_round", 1, id="it")
+            async with asyncio.TaskGroup() as group:
+                sent = group.create_task(handle.update("add", "x"))
+                await until(lambda: len(rows(path, "SELECT 1 FROM inbox")) == 2)
+                async with engine_of(path, *ALL):
+                    assert await sent == "added in 2"
+                    assert await handle.result(timeout=10) == ["x"]
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_G14_it_is_so_in_every_turn_that_ends_the_code(tmp_path: Path) -> None:
+    """Two answers and an update are applied in one turn: the first answer ends the code."""
+    cleaned: list[str] = []
+
+    @hf.workflow
+    async def ends_later() -> str:
+        @hf.on_update
+        def add(text: str) -> str:
+            return f"added {text}"
+
+        async def other() -> None:
+            try:
+                await hf.event("other")
+            finally:
+                cleaned.append(await step())
+
+        left_over = asyncio.create_task(other())
+        await hf.event("go")
+        await hf.event("go")
+        return f"ended {left_over.done()}"
+
+    class StuckStore(SqliteStore):
+        go_on, is_stuck = asyncio.Event(), asyncio.Event()
+
+        async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+            if any(isinstance(member, Turn) for member in members):
+                self.is_stuck.set()
+                await self.go_on.wait()
+            return await super().commit(commit_id, members)
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        store = StuckStore(path, clock=SystemProviders().now_ms)
+        async with engine_of(store, ends_later, step) as engine:  # type: ignore[arg-type]
+            handle = await engine.start(ends_later, id="it")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(handle.raise_event("go"))
+                await store.is_stuck.wait()
+                async with await hf.connect(path) as client:
+                    await client.get("it").raise_event("go")
+                    sent = group.create_task(client.get("it").update("add", "x"))
+                    await until(lambda: len(rows(path, "SELECT 1 FROM inbox")) == 2)
+                    assert engine.worker is not None
+                    [live] = engine.worker.instances.live.values()
+                    await until(lambda: len(live.queue) == 2)
+                    store.go_on.set()
+                    assert await sent == "added x"
+                    assert await handle.result(timeout=10) == "ended False"
+        assert cleaned == ["done"]
+        check_tables(path)
+
+    together(scenario())
