@@ -9,6 +9,7 @@ from tests.scenarios.flowing import FOX, FOXES, brown, flow_of, jump, nap, see_f
 from tests.scenarios.support import rows, together
 
 import holdfast as hf
+from holdfast.audit import Rule, audit
 from holdfast.errors import ArgumentError
 from holdfast.testing import Environment, Replayer
 
@@ -37,6 +38,38 @@ def test_K1_a_client_starts_the_version_that_it_has(tmp_path: Path) -> None:
             assert await engine.get("by-name").result() == "jumped", "the version of whoever takes its first turn"
 
     together(scenario())
+
+
+def test_K1_a_flow_has_its_key_from_the_start(tmp_path: Path) -> None:
+    """Also one that is ended before its first turn."""
+    store = tmp_path / "it.db"
+    first = "990000000000000"
+
+    async def scenario() -> None:
+        flow = flow_of(OLD)
+        async with hf.connect(store) as client:
+            requested = await client.start(flow, id="requested")
+            described = await requested.describe()
+            assert (described.collation_key, described.composite_key) == (first, "99")
+            await (await client.start(flow, id="cancelled")).cancel("no need")
+            await (await client.start(flow, id="terminated")).terminate("no need")
+            await client.start(flow, id="late", deadline=0.001)
+            named = await client.start("talk", {}, id="named")
+            assert (await named.describe()).collation_key == "", "its version is not known yet"
+            await named.cancel()
+            for name in ("cancelled", "terminated"):
+                assert (await client.get(name).describe()).collation_key == first
+        assert audit(store) == []
+        async with hf.Engine(store, activities=FOXES) as engine:
+            with pytest.raises(hf.WorkflowFailed, match="deadline"):
+                await engine.get("late").result(timeout=10)
+        assert audit(store) == []
+
+    together(scenario())
+    rows(store, "UPDATE instances SET collation_key = NULL WHERE id = 'cancelled'")
+    assert audit(store) == [], "as older releases left it"
+    rows(store, "UPDATE instances SET collation_key = '690000000000000' WHERE id = 'terminated'")
+    assert [(problem.instance, problem.rule) for problem in audit(store)] == [("terminated", Rule.KEY_AGREES)]
 
 
 def test_K1_an_engine_runs_a_version_that_it_was_not_given(tmp_path: Path) -> None:

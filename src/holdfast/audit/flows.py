@@ -32,6 +32,7 @@ from holdfast.core.flow.definition import (
     Trigger,
     Wait,
     decode_definition,
+    first_key,
     hash_of,
 )
 from holdfast.core.flow.outcomes import FlowOutcome, Policy
@@ -108,6 +109,8 @@ def check_flow(
     definition = definition_of(started.flow)
     if not isinstance(definition, FlowDefinition):
         return [definition]
+    if all(isinstance(event, ev.Started | ev.FromOutside) for event in reading.events):
+        return _check_unbegun(row, definition)
     try:
         flow = FlowReading(definition, reading.events)
     except (HoldfastError, LookupError, ValueError) as error:
@@ -128,6 +131,14 @@ def check_flow(
         digit = f"{node.node.id!r} is {MEANING[node.digit]} ({int(node.digit)})"
         findings += [(Rule.KEY_AGREES, f"{digit}, and {why}") for why in _disagreements(node, facts)]
     return findings
+
+
+def _check_unbegun(row: RawInstance, definition: FlowDefinition) -> list[Finding]:
+    """It was ended before its first turn. An older release did not store a key before that turn."""
+    first = first_key(definition)
+    if row.collation_key in (None, first):
+        return []
+    return [(Rule.KEY_AGREES, f"its key is {row.collation_key}, and it ended before its first turn, with {first}")]
 
 
 def read_definition(digest: str, stored: bytes | None) -> FlowDefinition | Finding:

@@ -60,6 +60,11 @@ class Workflow(Definition, Generic[P, R]):
         self.deadline = deadline
 
     @property
+    def first_key(self) -> str | None:
+        """Of a flow: its key before its first turn (K1)."""
+        return None
+
+    @property
     def fingerprint(self) -> str:
         """What tells one version of a graph from another; code is told apart by itself."""
         return ""

@@ -278,6 +278,7 @@ class Client(Beside, Overview):
             policy=word(IdPolicy, policy, "policy for ids"),
             mail=None if event is None else self._event(instance_id, None, *named_value(event), None),
             deadline=deadline,
+            key=None if call.flow is None else call.flow.first_key,
         )
         outcome = await self._commit_start(start, started)
         match outcome:

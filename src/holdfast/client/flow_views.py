@@ -39,9 +39,11 @@ async def with_nodes(
 ) -> Description:
     """What is told about an instance, with what is to be told about a flow. Code stays as it is."""
     key = await store.read_key(record.number)
-    reading = None if key is None else await read_flow(store, record, events)
-    if key is None or reading is None:
+    if key is None:
         return described
+    reading = await read_flow(store, record, events)
+    if reading is None:  # before its first turn
+        return msgspec.structs.replace(described, collation_key=key, composite_key=key.rstrip(PADDING))
     return msgspec.structs.replace(
         described,
         collation_key=key,

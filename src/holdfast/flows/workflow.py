@@ -6,7 +6,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring.workflow import Workflow
-from holdfast.core.flow.definition import FlowDefinition, Run, hash_of
+from holdfast.core.flow.definition import FlowDefinition, Run, first_key, hash_of
 from holdfast.errors import UnknownActivity, UsageError
 from holdfast.flows.arguments import misfits
 from holdfast.flows.inputs import FlowSignature
@@ -38,6 +38,10 @@ class FlowWorkflow(Workflow[..., Any]):
     def queues(self) -> tuple[str, ...]:
         runs = [node.action for node in self.definition.nodes if isinstance(node.action, Run)]
         return tuple(sorted({action.rules.queue for action in runs if action.rules.queue is not None}))
+
+    @property
+    def first_key(self) -> str:
+        return first_key(self.definition)
 
     @property
     def fingerprint(self) -> str:

@@ -186,6 +186,8 @@ class Start(Record, frozen=True):
     """The first turn has applied the event: it is delivered only if the start finds an instance."""
     deadline: Deadline | None = None
     """What its creator says about its end. None: whoever first runs its code says it."""
+    key: str | None = None
+    """Of a flow that is started by object: its key before its first turn (K1)."""
 
 
 class Terminate(Record, frozen=True):

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from holdfast.core.collation.digits import Digit, padded
 from holdfast.core.collation.graph import Edge, Graph, Join
 from holdfast.core.flow.outcomes import Policy
 
@@ -174,6 +175,11 @@ def hash_of(definition: FlowDefinition) -> str:
     """The name under which a definition is stored: the same for the same flow, wherever its lines stand."""
     nodes = tuple(msgspec.structs.replace(node, line=0) if node.line else node for node in definition.nodes)
     return sha256(encode_definition(msgspec.structs.replace(definition, nodes=nodes))).hexdigest()[:HASH_DIGITS]
+
+
+def first_key(definition: FlowDefinition) -> str:
+    """K1: the key of an instance before its first turn."""
+    return padded(Digit.PENDING.character * len(definition.nodes))
 
 
 def nodes_by_id(definition: FlowDefinition) -> Mapping[str, Node]:

@@ -292,7 +292,7 @@ def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber |
         _stored_input(start),
         start.input_hash,
         transaction.now_ms,
-        first.key if first else None,
+        first.key if first else start.key,
     )
     return None if number is None else InstanceNumber(number)
 
