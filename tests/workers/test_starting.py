@@ -3,19 +3,24 @@
 import fcntl
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, cast
 
+import apsw
 import psycopg
 import pytest
 from tests.postgres.server import Place
 from tests.scenarios.support import together
-from tests.workers.processes import APP, LONGEST_SECONDS, POLL_SECONDS, Process
+from tests.workers.processes import APP, LONGEST_SECONDS, POLL_SECONDS, ROOT, Process
 
 import holdfast as hf
 from holdfast.audit import audit
+from holdfast.storage.sqlite.transaction import Connection
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +75,109 @@ def test_W10_a_worker_that_imports_its_program_leaves_at_a_signal(tmp_path: Path
         await_that(program.with_suffix(".began").exists, "the import did not begin")
         left_cleanly(process, number=number)
     assert not (tmp_path / "shop.db").exists()
+
+
+SIGNAL_AT_AN_IMPORT = """
+import os, signal, sys
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), {number})
+sys.meta_path.insert(0, Hook())
+sys.argv = ["holdfast", "worker", "tests.workers.app", "--store", {store!r}]
+from holdfast.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("module", ["click", "holdfast.cli.worker", "apsw", "tests.workers.app"])
+def test_W10_a_worker_leaves_at_a_signal_whatever_it_imports(
+    tmp_path: Path, module: str, number: signal.Signals
+) -> None:
+    code = SIGNAL_AT_AN_IMPORT.format(module=module, number=int(number), store=str(tmp_path / "shop.db"))
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{number.name}: the worker leaves before it has begun" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "shop.db").exists()
+
+
+def test_W10_a_signal_is_kept_until_the_event_loop_runs(tmp_path: Path) -> None:
+    """One that comes in a callback of asyncio, which logs every exception and continues."""
+    code = (
+        "import asyncio, os, signal, sys\n"
+        "import holdfast.cli.worker as worker\n"
+        "class Asyncio:\n"
+        "    def __getattr__(self, name): return getattr(asyncio, name)\n"
+        "    def run(self, main): return asyncio.run(first(main))\n"
+        "async def first(main):\n"
+        "    asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)\n"
+        "    await asyncio.sleep(0)\n"
+        "    return await main\n"
+        "worker.asyncio = Asyncio()\n"
+        f"sys.argv = ['holdfast', 'worker', 'tests.workers.app', '--store', {str(tmp_path / 'shop.db')!r}]\n"
+        "from holdfast.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    assert "SIGTERM: the worker leaves before it has begun" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_W10_a_program_that_swallows_the_signal_is_ended_after_two_seconds(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        SLOW_TO_IMPORT.replace("except Exception", "except BaseException") + "time.sleep(3_600)", "utf-8"
+    )
+    with starting(str(tmp_path / "shop.db"), str(program)) as process:
+        await_that(program.with_suffix(".began").exists, "the import did not begin")
+        process.send_signal(signal.SIGTERM)
+        code, logged = process.left(10)
+    assert code == 0, logged
+
+
+def test_W10_a_worker_that_registers_in_a_locked_database_leaves_at_a_signal(tmp_path: Path) -> None:
+    store = tmp_path / "shop.db"
+
+    async def make() -> None:
+        await (await hf.connect(store)).close()
+
+    together(make())
+    holder = cast(Connection, apsw.Connection(str(store)))
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        with (tmp_path / "shop.db-lock").open("w") as lock, starting(str(store)) as process:
+            await_that(lambda: _is_locked(lock), "it does not begin to write")
+            left_cleanly(process)
+    finally:
+        holder.close()
+    assert audit(str(store)) == []
+
+
+def _has_open(descriptors: Path, wanted: Path) -> bool:
+    """Whether a process has this file open."""
+    for entry in descriptors.iterdir():
+        with suppress(FileNotFoundError):  # closed in the meantime
+            if entry.resolve() == wanted.resolve():
+                return True
+    return False
+
+
+def _is_locked(file: IO[str]) -> bool:
+    """Whether another process has the lock of writers."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -150,10 +258,7 @@ def test_W10_a_worker_that_waits_for_a_locked_file_leaves_at_a_signal(tmp_path: 
             fcntl.flock(file, fcntl.LOCK_EX)
         with starting(str(store)) as process:
             descriptors = Path(f"/proc/{process.pid}/fd")
-            await_that(
-                lambda: any(entry.resolve() == Path(gate.name).resolve() for entry in descriptors.iterdir()),
-                "it does not come to the gate",
-            )
+            await_that(lambda: _has_open(descriptors, Path(gate.name)), "it does not come to the gate")
             left_cleanly(process)
     with starting(str(store)) as process:
         assert process.headline().startswith("worker ")

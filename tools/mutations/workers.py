@@ -10,7 +10,34 @@ ACROSS_HOSTS: Final = "tests/workers/test_harmful.py"
 BACKGROUND: Final = "tests/scenarios/test_background.py"
 DRAIN: Final = f"{WORKER}::test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded"
 
+STARTING: Final = "tests/workers/test_starting.py"
+
 WORKERS: Final = (
+    in_python(
+        "a signal before the event loop runs is raised into asyncio",
+        "W10",
+        "cli/worker",
+        "            early.keep()",
+        "            pass",
+        f"{STARTING}::test_W10_a_signal_is_kept_until_the_event_loop_runs",
+    ),
+    in_python(
+        "a signal that user code swallows while it is imported is forgotten",
+        "W10",
+        "cli/signals",
+        "            self._grace.start()\n        raise",
+        "            pass\n        raise",
+        f"{STARTING}::test_W10_a_program_that_swallows_the_signal_is_ended_after_two_seconds",
+    ),
+    in_python(
+        "a start that is cancelled leaves its heartbeat to a store that closes",
+        "W10",
+        "runtime/lease",
+        "            await asyncio.to_thread(self._thread.join, LEAVING_SECONDS)  #",
+        "            pass  #",
+        "tests/unit/runtime/test_lease_keeper.py::"
+        "test_W10_a_start_that_is_cancelled_waits_for_its_heartbeat_before_the_store_closes",
+    ),
     in_python(
         "a drain leaves first turns behind that are on their way",
         "W10",

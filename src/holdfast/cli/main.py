@@ -1,14 +1,40 @@
-"""The entry point of the command: it runs what was asked for, and shows errors as sentences."""
+"""The entry point of the command: it runs what was asked for, and shows errors as sentences.
 
-import click
+A worker that a supervisor ends within its first moments exits with 0, like any other (W10). So signals are handled
+before click, the engine or user code is imported, and this module imports nothing else at its top.
+"""
 
-from holdfast.cli.commands import root
-from holdfast.cli.exits import EXIT_INTERRUPTED, exit_code, leave
-from holdfast.errors import HoldfastError
+import os
+import signal
+import sys
+
+TYPE_CHECKING = False  # without an import of typing
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from holdfast.errors import HoldfastError
 
 
 def main() -> None:
     """Run the command. What Holdfast raises on purpose is shown as a sentence, never as a traceback."""
+    if sys.argv[1:2] != ["worker"]:
+        _run()
+        return
+    before = {number: signal.signal(number, _leave_at_once) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        _run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run() -> None:
+    import click  # noqa: PLC0415 - see above
+
+    from holdfast.cli.commands import root  # noqa: PLC0415
+    from holdfast.cli.exits import EXIT_INTERRUPTED, exit_code, leave  # noqa: PLC0415
+    from holdfast.errors import HoldfastError  # noqa: PLC0415
+
     try:
         code = root.main(prog_name="holdfast", standalone_mode=False)
     except click.ClickException as error:
@@ -24,7 +50,13 @@ def main() -> None:
     leave(code if isinstance(code, int) else 0)
 
 
-def _show(error: HoldfastError) -> None:
+def _leave_at_once(number: int, _frame: "FrameType | None") -> None:
+    """Nothing is open yet, and no user code has run."""
+    os.write(2, f"{signal.Signals(number).name}: the worker leaves before it has begun\n".encode())
+    os._exit(0)
+
+
+def _show(error: "HoldfastError") -> None:
     from rich.console import Console  # noqa: PLC0415 - most commands load it, and --help does not
     from rich.text import Text  # noqa: PLC0415
 

@@ -1,8 +1,9 @@
 """Signals that a worker hears: whenever one comes, it leaves, and a second one makes it leave at once (W10).
 
-Until the event loop runs a signal raises `ToldToLeave`: nothing is open yet. While the worker starts, its start is
-called off. What that takes is bounded, because a server that does not answer, or a file that somebody has locked, may
-hold a thread for long; and there is nothing yet that an end without a farewell would harm.
+While user code is imported a signal raises `ToldToLeave`: nothing is open yet. Until the event loop runs it is kept,
+because an exception inside asyncio's own code may be lost. While the worker starts, its start is called off. Each of
+these is bounded in time, because user code may swallow the exception, and a server that does not answer, or a file
+that another process has locked, may hold a thread for long; the worker has nothing yet that must be released.
 """
 
 import asyncio
@@ -22,26 +23,56 @@ logger = logging.getLogger("holdfast")
 
 HEARD: Final = (signal.SIGTERM, signal.SIGINT)
 GRACE_SECONDS: Final = 2.0
-"""What a start gets to be called off."""
+"""How long it may take to call a start off."""
 
 
 class ToldToLeave(BaseException):
     """A signal came before there was anything to be stopped. User code that is being imported cannot swallow it."""
 
 
+class EarlySignals:
+    """Signals before there is an event loop."""
+
+    def __init__(self) -> None:
+        self._interrupts = True
+        self._grace = _grace_timer()
+        self.kept: list[signal.Signals] = []
+
+    def keep(self) -> None:
+        """From now on a signal raises nothing; the event loop takes it from `kept`."""
+        self._interrupts = False
+
+    def hear(self, number: int, _frame: object) -> None:
+        """The handler."""
+        if not self._interrupts:
+            self.kept.append(signal.Signals(number))
+            return
+        if not self._grace.is_alive():
+            self._grace.start()
+        raise ToldToLeave(signal.Signals(number).name)
+
+    def has_ended(self) -> None:
+        """The exception has arrived, or no signal came."""
+        self._grace.cancel()
+
+
 @contextmanager
-def leaving_early() -> Generator[None]:
-    """In here a signal raises `ToldToLeave`, until an event loop hears it instead."""
-    before = {number: signal.signal(number, _raise) for number in HEARD}
+def leaving_early() -> Generator[EarlySignals]:
+    """In here a signal raises `ToldToLeave`, until it is to be kept, or an event loop has its own handlers."""
+    early = EarlySignals()
+    before = {number: signal.signal(number, early.hear) for number in HEARD}
     try:
-        yield
+        yield early
     finally:
+        early.has_ended()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _raise(number: int, _frame: object) -> NoReturn:
-    raise ToldToLeave(signal.Signals(number).name)
+def _grace_timer() -> threading.Timer:
+    timer = threading.Timer(GRACE_SECONDS, end, (0,))
+    timer.daemon = True
+    return timer
 
 
 class Signals:
@@ -51,16 +82,17 @@ class Signals:
         self._drain_seconds = drain_seconds
         self._starting: asyncio.Task[None] | None = None
         self._working: Worker | None = None
-        self._grace = threading.Timer(GRACE_SECONDS, _end, (0,))
-        self._grace.daemon = True
+        self._grace = _grace_timer()
         self.heard = 0
 
-    def listen(self, starting: "asyncio.Task[None]") -> None:
+    def listen(self, starting: "asyncio.Task[None]", early: EarlySignals) -> None:
         """From now on, on this loop. `starting` is what is called off as long as no worker has begun."""
         self._starting = starting
         loop = asyncio.get_running_loop()
         for number in HEARD:
             loop.add_signal_handler(number, self._hear, number)
+        for number in early.kept:
+            self._hear(number)
 
     def has_begun(self, working: Worker) -> None:
         """There is a worker now, which leaves in its own way."""
@@ -87,7 +119,7 @@ class Signals:
 
     def _call_off(self, number: signal.Signals) -> None:
         if self.heard > 1:
-            _end(EXIT_INTERRUPTED)
+            end(EXIT_INTERRUPTED)
         logger.info("%s: the worker leaves before it has begun", number.name)
         self._grace.start()
         if self._starting is not None:
@@ -110,7 +142,7 @@ class Signals:
             loop.remove_signal_handler(each)
 
 
-def _end(code: int) -> NoReturn:
+def end(code: int) -> NoReturn:
     """End the process without waiting for its threads."""
     logging.shutdown()
     sys.stdout.flush()

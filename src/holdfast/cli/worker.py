@@ -15,14 +15,14 @@ from holdfast.authoring.options import whole_number
 from holdfast.authoring.registry import Registry
 from holdfast.cli.applications import load_module
 from holdfast.cli.exits import EXIT_INTERRUPTED
-from holdfast.cli.signals import Signals, ToldToLeave, leaving_early
+from holdfast.cli.signals import EarlySignals, Signals, ToldToLeave, end, leaving_early
 from holdfast.cli.stores import Place, shown, store_path
 from holdfast.cli.texts import safe
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
 from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
 from holdfast.core.liveness.lease import LONGEST_LEASE_MS, SHORTEST_LEASE_MS, WORKER_LEASE_MS
-from holdfast.errors import StoreError, UsageError
+from holdfast.errors import UsageError
 from holdfast.runtime.surroundings import Surroundings
 
 logger = logging.getLogger("holdfast")
@@ -60,7 +60,7 @@ def worker(
     """Run workflows and activities that others start, until a signal ends the worker."""
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     try:
-        with leaving_early():
+        with leaving_early() as early:
             modules = [load_module(source) for source in applications]
             wish = Wish(
                 modules,
@@ -72,7 +72,8 @@ def worker(
                 store_path(store),
                 same_host,
             )
-            code = asyncio.run(_work(wish))
+            early.keep()
+            code = asyncio.run(_work(wish, early))
     except ToldToLeave as told:
         logger.info("%s: the worker leaves before it has begun", told)
         code = 0
@@ -106,18 +107,20 @@ def _lease_seconds(lease: float) -> float:
     return lease_ms / MILLISECONDS
 
 
-async def _work(wish: Wish) -> int:
+async def _work(wish: Wish, early: EarlySignals) -> int:
     signals = Signals(wish.drain_seconds)
     serving = asyncio.create_task(_serve(wish, signals))
-    signals.listen(serving)
+    signals.listen(serving, early)
     try:
         await serving
     except asyncio.CancelledError:
         if not signals.heard:
             raise
-    except StoreError:
-        if not signals.called_off:  # else the store that it could not even reach is left behind
+    except Exception as error:
+        if not signals.called_off:
             raise
+        logger.info("the worker leaves a store that it could not close: %s", error)
+        end(0)  # a thread may still use the store
     finally:
         signals.has_ended()
     logger.info("the worker has left")

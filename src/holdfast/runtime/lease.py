@@ -29,6 +29,8 @@ from holdfast.storage.contract import Registration, ReplyLost, Store
 logger = logging.getLogger("holdfast")
 BEATS_PER_LEASE: Final = 4
 MILLISECONDS: Final = 1000
+LEAVING_SECONDS: Final = 1.0
+"""How long a start that is cancelled waits for a heartbeat on its way."""
 
 
 class LeaseKeeper:
@@ -66,6 +68,7 @@ class LeaseKeeper:
             await registered.wait()
         except asyncio.CancelledError:
             self._stop.set()
+            await asyncio.to_thread(self._thread.join, LEAVING_SECONDS)  # the caller closes the store that it uses
             raise
         if self._refusal is not None:
             raise self._refusal

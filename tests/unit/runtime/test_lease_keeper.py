@@ -81,3 +81,21 @@ def test_W1_the_loop_goes_on_while_a_registration_waits_for_its_turn() -> None:
         await keeper.stop()
 
     asyncio.run(scenario())
+
+
+def test_W10_a_start_that_is_cancelled_waits_for_its_heartbeat_before_the_store_closes() -> None:
+    async def scenario() -> None:
+        registry = Registry()
+        registry.may_answer.clear()
+        keeper = keeper_of(registry)
+        starting = asyncio.create_task(keeper.start())
+        await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.sleep(0)
+        assert not starting.done()
+        registry.may_answer.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert registry.answered.acquire(blocking=False), "the heartbeat has returned"
+
+    asyncio.run(scenario())
