@@ -32,6 +32,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_background",
         "test_continue_as_new",
         "test_events",
+        "test_events_set_aside",
         "test_flows",
         "test_flows_cycles",
         "test_flows_each",

@@ -122,6 +122,21 @@ EDITS: list[tuple[Rule, str, Callable[[Events], Events]]] = [
         "done",
         lambda events: [*events[:-1], {"event": "timer_cancelled", "timer": find(events, "timer_fired")["timer"]}],
     ),
+    (
+        Rule.ONE_OUTCOME,
+        "sleeping",
+        lambda events: [*events, {"event": "event_set_aside", "wait": 0, "name": "approval"}],
+    ),
+    (
+        Rule.ONE_OUTCOME,
+        "sleeping",
+        lambda events: [
+            *events,
+            {"event": "event_awaited", "wait": 0, "name": "approval"},
+            {"event": "event_received", "time_ms": 1, "name": "approval", "value": {"data": 1}},
+            {"event": "event_set_aside", "wait": 1, "name": "approval"},
+        ],
+    ),
     (Rule.TIMER_NOT_EARLY, "done", changed("timer_fired", time_ms=1)),
     (Rule.REAL_RESULT, "sleeping", changed("activity_completed", attempt=4)),
     (Rule.REAL_RESULT, "failed", changed("activity_failed", attempt=1)),

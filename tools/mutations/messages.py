@@ -5,6 +5,7 @@ from typing import Final
 from tools.mutations.mutant import in_python, in_sql
 
 EVENTS: Final = "tests/scenarios/test_events.py"
+SET_ASIDE: Final = "tests/scenarios/test_events_set_aside.py"
 EVENT_PATHS: Final = "tests/scenarios/test_event_paths.py"
 CANCELLATION: Final = "tests/scenarios/test_cancellation.py"
 CONTINUED: Final = "tests/scenarios/test_continue_as_new.py"
@@ -34,6 +35,38 @@ MESSAGES: Final = (
     in_sql("a kept event makes its instance claimable", "G6", "release_instance", "inbox.name IS NULL OR", "1 OR"),
     in_sql("what a turn took stays counted", "G6", "change_waits", "mail = mail - ?2", "mail = mail - 0 * ?2"),
     in_python("a wait is given the newest event", "G6", "replay/mailbox", "waiting.popleft()", "waiting.pop()", EVENTS),
+    in_python(
+        "an event that does not fit ends the workflow",
+        "G6",
+        "replay/mailbox",
+        "if recorded is False:",
+        "if recorded is not True:",
+        SET_ASIDE,
+    ),
+    in_python(
+        "a wait loses its place to an event that is set aside",
+        "G6",
+        "replay/mailbox",
+        ".appendleft(wait)",
+        ".append(wait)",
+        SET_ASIDE,
+    ),
+    in_python(
+        "a sender beside the code learns nothing of a value that does not fit",
+        "G6",
+        "runtime/live",
+        "if (misfit := self.run.misfit(event)) is not None:",
+        "if (misfit := self.run.misfit(event)) is not None and not event.name:",
+        SET_ASIDE,
+    ),
+    in_python(
+        "replay decides anew what is set aside",
+        "G12",
+        "replay/run",
+        "self.is_set_aside = isinstance(following, ev.EventSetAside)",
+        "self.is_set_aside = False",
+        SET_ASIDE,
+    ),
     in_python(
         "a kept event is never looked at again", "G6", "runtime/live", "while self.mail and", "while False and", EVENTS
     ),

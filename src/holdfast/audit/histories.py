@@ -53,6 +53,8 @@ class HistoryReading:
     waits_by_name: dict[str, dict[int, None]] = field(default_factory=dict[str, dict[int, None]])
     """The same by name, the first wait first."""
     next_wait: int = 0
+    given: tuple[int, int, str] | None = None
+    """The event that was applied last: its place, the wait that it ended, and its name."""
     expiries: list[ev.DeadlinePassed | ev.CancelRequested] = field(
         default_factory=list[ev.DeadlinePassed | ev.CancelRequested]
     )
@@ -175,6 +177,16 @@ def _read_wait(reading: HistoryReading, at: int, event: ev.EventAwaited | ev.Eve
                 first = next(iter(same))
                 del same[first]
                 waits.pop(first, None)
+                reading.given = (at, first, event.name)
+
+
+def _read_set_aside(reading: HistoryReading, at: int, event: ev.EventSetAside) -> None:
+    """G6: the wait that the event before this reached goes on, in its place."""
+    if reading.given == (at - 1, event.wait, event.name):
+        reading.waits[event.wait] = event.name
+        reading.waits_by_name[event.name] = {event.wait: None, **reading.waits_by_name[event.name]}
+    elif reading.is_complete:
+        reading.add(Rule.ONE_OUTCOME, f"event {at} sets an event aside that did not reach wait {event.wait}")
 
 
 def _read_activity(reading: HistoryReading, at: int, event: ev.ActivityScheduled | ev.ActivityAbandoned) -> None:
@@ -238,6 +250,7 @@ _READERS: Final[dict[type[Any], Callable[[HistoryReading, int, Any], None]]] = {
     ev.EventAwaited: _read_wait,
     ev.EventReceived: _read_wait,
     ev.EventWaitEnded: _read_wait,
+    ev.EventSetAside: _read_set_aside,
     ev.ActivityScheduled: _read_activity,
     ev.ActivityAbandoned: _read_activity,
     ev.ActivityCompleted: _read_outcome,

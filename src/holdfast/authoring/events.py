@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast, get_args, overload
 from holdfast.authoring.inside import current
 from holdfast.authoring.names import checked_name
 from holdfast.errors import InvalidOption
-from holdfast.payloads.encoding import decode, encode
+from holdfast.payloads.encoding import encode, payload_type
 
 T = TypeVar("T")
 _PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
@@ -96,5 +96,5 @@ def named_value(event: Any) -> "tuple[str | Event[Any], Any]":
 
 
 async def _wait(name: str, annotation: Any) -> Any:
-    data = await current("hf.event").next_event(name)
-    return decode(data, annotation, what=f"event {name!r}")
+    kind = payload_type(annotation)
+    return await current("hf.event").next_event(name, lambda data: kind.decode(data, f"event {name!r}"))

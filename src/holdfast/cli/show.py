@@ -37,7 +37,7 @@ from holdfast.cli.texts import (
 from holdfast.client.flow_views import node_waits, read_composite
 from holdfast.client.obstacles import read_obstacles
 from holdfast.client.pages import NEWEST
-from holdfast.client.views import moment, read_key
+from holdfast.client.views import moment, read_key, read_set_aside
 from holdfast.core.collation.composite import PADDING
 from holdfast.core.collation.digits import MEANING, Digit
 from holdfast.core.events import InstanceCancelled, Payload, WorkflowCancelled, WorkflowTerminated
@@ -174,6 +174,9 @@ def _print(shown: Shown, console: Console) -> None:
     _print_steps(shown, console)
     for waiting in shown.waiting_for:
         console.print(Text.assemble(("waits for ", "yellow"), safe(waiting)), soft_wrap=True)
+    for aside in read_set_aside(shown.picture.events):
+        said = f"event {aside.name} was set aside at {aside.received_at:%Y-%m-%d %H:%M:%S} UTC: {aside.reason}"
+        console.print(Text.assemble(("refused ", "bold red"), safe(said)), soft_wrap=True)
     for obstacle in shown.obstacles:
         console.print(Text.assemble(("stuck ", "bold red"), safe(obstacle)), soft_wrap=True)
     if record.blocked is not None and record.state is InstanceState.BLOCKED:
@@ -337,6 +340,7 @@ def _fields(shown: Shown) -> dict[str, Any]:
         "deadline": moment(shown.deadline_at_ms),
         "waiting_for": shown.waiting_for,
         "obstacles": [*shown.obstacles],
+        "set_aside": [msgspec.structs.asdict(aside) for aside in read_set_aside(shown.picture.events)],
         "blocked": record.blocked,
         "custom_status": None if shown.custom_status is None else msgspec.Raw(shown.custom_status),
         "parent": None if shown.family.parent is None else shown.family.parent.id,

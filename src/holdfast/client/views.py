@@ -1,11 +1,12 @@
 """What a handle tells about an instance: plain values, safe to keep."""
 
 import datetime as dt
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
-from holdfast.core.events import HistoryEvent
+from holdfast.core.events import EventReceived, EventSetAside, HistoryEvent
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.steps import Step, key_of, read_steps
 from holdfast.storage.contract import AttemptRecord, InstanceRecord
@@ -31,6 +32,16 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     A node that waits for others has one that is REQUESTED, whose `number` is -1: it is shown, and nowhere stored (A3).
     """
     dimension: str = ""
+
+
+class SetAsideEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event whose value did not fit the type that the workflow waited for. The workflow still waits (G6)."""
+
+    name: str
+    reason: str
+    received_at: dt.datetime
+    value: Any
+    """As it was sent; None for one above 16 KiB, which `history()` has."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +72,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     None if these are more than a thousand.
     """
+    set_aside: list[SetAsideEvent] = []
+    """Events of the current execution that did not fit what was waited for."""
     obstacles: list[str] = []
     """Why it does not move: work that no live worker can take, each as a sentence (see `client.obstacles`)."""
 
@@ -156,7 +169,22 @@ def description(record: InstanceRecord, events: list[HistoryEvent], attempts: li
         blocked=record.blocked,
         created_at=dt.datetime.fromtimestamp(record.created_at_ms / 1000, dt.UTC),
         closed_at=moment(record.closed_at_ms),
+        set_aside=read_set_aside(events),
     )
+
+
+def read_set_aside(events: list[HistoryEvent]) -> list[SetAsideEvent]:
+    """The events that were set aside, oldest first."""
+    return [
+        SetAsideEvent(
+            name=event.name,
+            reason=event.reason,
+            received_at=dt.datetime.fromtimestamp(received.time_ms / 1000, dt.UTC),
+            value=None if received.value.reference else msgspec.json.decode(received.value.data),
+        )
+        for received, event in pairwise(events)
+        if isinstance(event, EventSetAside) and isinstance(received, EventReceived)
+    ]
 
 
 def read_key(events: list[HistoryEvent]) -> tuple[str, list[str]]:

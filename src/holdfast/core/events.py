@@ -223,6 +223,14 @@ class EventWaitEnded(Event, frozen=True, tag="event_wait_ended"):
     wait: int
 
 
+class EventSetAside(Event, frozen=True, tag="event_set_aside"):
+    """The value of the event just before this does not fit the type of the wait that it reached. The wait goes on."""
+
+    wait: int
+    name: str
+    reason: str = ""
+
+
 class EventRaised(Event, frozen=True, tag="event_raised"):
     """The code raised an event to another instance. The value travels with the message."""
 
@@ -324,6 +332,7 @@ Command = (
     | WorkflowFailed
     | EventAwaited
     | EventWaitEnded
+    | EventSetAside
     | EventRaised
     | UpdateCompleted
     | UpdateFailed

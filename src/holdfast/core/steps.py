@@ -82,6 +82,8 @@ def read_steps(events: Iterable[HistoryEvent]) -> list[Step]:
             _end(steps.get((what, getattr(event, field))), event, digit)
         elif isinstance(event, ev.EventReceived):
             _end(_first_open(waits[event.name]), event, "4")  # the first wait gets it (G6)
+        elif isinstance(event, ev.EventSetAside):
+            _open_again(steps.get(("event", event.wait)))
         elif isinstance(event, ev.FROM_OUTSIDE):
             for step in steps.values():  # what was open is cancelled with it (K2)
                 if step.is_open:
@@ -101,6 +103,13 @@ def _end(step: Step | None, event: HistoryEvent, digit: str) -> None:
         step.digit = digit
         step.ended_by = type(event)
         step.ended_at_ms = getattr(event, "time_ms", None)
+
+
+def _open_again(wait: Step | None) -> None:
+    if wait is not None:
+        wait.digit = PAUSED
+        wait.ended_by = None
+        wait.ended_at_ms = None
 
 
 def key_of(steps: Iterable[Step]) -> str:

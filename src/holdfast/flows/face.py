@@ -7,6 +7,7 @@ import msgspec
 
 from holdfast.core.answers import Answer
 from holdfast.core.event import Payload
+from holdfast.core.events import EventReceived
 from holdfast.core.flow.book import Book
 from holdfast.flows.asking import NoUpdates
 from holdfast.flows.compiled import CompiledFlow
@@ -88,6 +89,9 @@ class RunFace:
     def waits_for_event(self, name: str) -> bool:
         """Whether an event of this name would reach somebody."""
         return name in self.book.waits
+
+    def misfit(self, event: EventReceived) -> None:
+        """A flow takes any value: its expressions read what they need."""
 
     def values_of(self, activity: int) -> int:
         """A flow takes no values before the last one."""

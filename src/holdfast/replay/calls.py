@@ -4,6 +4,7 @@ A run of workflow code (`run.WorkflowRun`) is one of these; it also applies the 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
@@ -16,6 +17,7 @@ from holdfast.core.answers import Answer
 from holdfast.core.events import Payload
 from holdfast.core.gates import EventPolicy, Mailbox
 from holdfast.core.options import ActivityOptions
+from holdfast.errors import NotInWorkflow, PayloadError
 from holdfast.payloads.signature import Signature
 from holdfast.replay.continuing import continue_as_new
 from holdfast.replay.evicted import Evicted
@@ -95,6 +97,7 @@ class WorkflowCalls:
         "_watch",
         "depth",
         "identity",
+        "is_set_aside",
         "is_spoiled",
         "needs_turn",
         "parent",
@@ -129,6 +132,8 @@ class WorkflowCalls:
         self._updates: Updates | None = None
         self.winds_up = False
         """The main function has ended, and what it left over cleans up and waits for something."""
+        self.is_set_aside = False
+        """The history that is being replayed has the event that is being applied as set aside."""
         self.is_spoiled = False
         """Code that may only look has changed something: this run is not what a replay would give."""
         self.needs_turn: bool | None = None
@@ -188,7 +193,7 @@ class WorkflowCalls:
     def waits(self) -> Waits:
         """The waits for events, made when the first one begins."""
         if self._waits is None:
-            self._waits = Waits(self._loop, self._emit_wait)
+            self._waits = Waits(self._loop, self._emit_wait, self._is_set_aside)
         return self._waits
 
     @property
@@ -204,11 +209,27 @@ class WorkflowCalls:
     def _emit_wait(self, command: ev.Command) -> None:
         self._output.also().waits_changed = True
         self._output.events.append(command)
+        if isinstance(command, ev.EventSetAside):
+            self.log(
+                logging.WARNING,
+                "the event %r was set aside, and the workflow waits for another one: %s",
+                command.name,
+                command.reason,
+            )
 
-    async def next_event(self, name: str) -> bytes:
-        """Wait for an event, and give its data."""
+    def _is_set_aside(self) -> bool | None:
+        """In replay: whether the history has the event that is being applied as set aside."""
+        return self.is_set_aside if self.replaying else None
+
+    async def next_event(self, name: str, read: Callable[[bytes], Any]) -> Any:
+        """Wait for an event whose data `read` can read, and give what it read."""
         self._loop.check_evicted()
-        return self._data(await self.waits.wait(name))
+        return await self.waits.wait(name, lambda payload: read(self._data(payload)))
+
+    def misfit(self, event: ev.EventReceived) -> PayloadError | None:
+        """Why an event that is waited for does not fit. None, too, if its type can be read in workflow code only."""
+        error = self.waits.misfit(event)
+        return None if error is None or isinstance(error.__cause__, NotInWorkflow) else error
 
     def raise_event(self, target: str, name: str, data: bytes) -> None:
         """Raise an event to another instance, with this turn's commit."""

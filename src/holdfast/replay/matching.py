@@ -53,6 +53,7 @@ _IDENTITY: Final[dict[type[Any], tuple[str, ...]]] = {
     ev.SideEffectRecorded: ("number",),
     ev.EventAwaited: ("wait", "name"),
     ev.EventWaitEnded: ("wait",),
+    ev.EventSetAside: ("wait", "name"),
     ev.EventRaised: ("number", "name"),
     ev.ChildScheduled: ("child", "name", "named"),
     ev.ChildAskedToEnd: ("child",),
@@ -73,6 +74,7 @@ _SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
     ),
     ev.EventAwaited: lambda event: f"a wait for event {event.name!r} (number {event.wait})",
     ev.EventWaitEnded: lambda event: f"the end of wait number {event.wait} for an event",
+    ev.EventSetAside: lambda event: f"an event {event.name!r} that was set aside ({event.reason})",
     ev.EventRaised: lambda event: f"an event {event.name!r} raised to {event.target!r}",
     ev.ChildScheduled: lambda event: (
         f"the start of a child of workflow {event.name!r} (number {event.child}, id {event.id!r})"

@@ -130,6 +130,9 @@ class WorkflowRun(WorkflowCalls):
                     if produced:
                         raise mismatch(position, recorded=event, produced=produced[0])
                     self._length += 1
+                    if type(event) is ev.EventReceived:
+                        following = recorded[position + 1] if position + 1 < len(recorded) else None
+                        self.is_set_aside = isinstance(following, ev.EventSetAside)
                     self._feed(event, position in deferring)
                     produced.extend(self._output.events)
                     self._length += len(self._output.events)

@@ -15,6 +15,7 @@ from holdfast.storage.contract import (
     AttemptKey,
     Completion,
     Deliver,
+    Failed,
     Fence,
     InboxRow,
     InstanceId,
@@ -331,6 +332,9 @@ class LiveInstance:
         if type(raised) is Raised:
             if self.alone or not is_waited_for:
                 self.alone = (*self.alone, raised)
+                return False
+            if (misfit := self.run.misfit(event)) is not None:
+                raised.done(Failed(error=misfit))
                 return False
         elif not is_waited_for:
             if self.run.drops_events:

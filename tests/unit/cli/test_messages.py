@@ -17,6 +17,30 @@ def test_G6_an_event_is_raised_and_kept(filled: Command) -> None:
     assert filled("verify").code == 0
 
 
+def test_G6_show_has_the_events_that_were_set_aside(filled: Command) -> None:
+    @hf.workflow
+    async def waits() -> int:
+        return await hf.event("number", int)
+
+    async def scenario() -> None:
+        store = filled.folder / "holdfast.db"
+        async with hf.Engine(store, workflows=[waits]) as engine:
+            handle = await engine.start(waits, id="waiting")
+            async with await hf.connect(store) as client:
+                await client.get("waiting").raise_event("number", "one")
+            while not (await handle.describe()).set_aside:  # noqa: ASYNC110 - no signal tells of it
+                await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+    shown = filled("show", "waiting").out
+    assert "\nwaits for event number\n" in shown
+    assert "\nrefused event number was set aside at 2" in shown
+    assert "Expected `int`, got `str`" in shown
+    (aside,) = json.loads(filled("show", "waiting", "--json").out)["set_aside"]
+    assert (aside["name"], aside["value"]) == ("number", "one")
+    assert "event_set_aside" in filled("history", "waiting").out
+
+
 def test_A9_an_instance_is_cancelled_and_show_says_why(filled: Command) -> None:
     done = filled("cancel", "open", "--reason", "ordered twice")
     assert (done.code, done.out) == (0, "open is CANCELLED\n")
