@@ -61,6 +61,7 @@ from holdfast.storage.contract import (
     Terminate,
     TerminatedInstance,
 )
+from holdfast.storage.forks import generation
 from holdfast.storage.news import is_for_others
 from holdfast.storage.places import Bell, PlacedStore
 
@@ -94,6 +95,7 @@ class Client(Beside, Overview):
         )
         self._bell: Bell | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._generation = generation()
         self._is_closed = False
 
     async def open(self) -> None:
@@ -187,6 +189,8 @@ class Client(Beside, Overview):
                 f"workflow code called {name}, which replay cannot repeat; call it in an activity, "
                 "or use hf.start for a child and hf.raise_event for an event"
             )
+        if self._generation != generation():
+            return StoreError(f"{name} was opened before this process was forked; make another one: {self._usage}")
         if self._is_closed:
             return ClientClosed(f"{name} is closed; make another one: {self._usage}")
         if loop is None:

@@ -102,7 +102,6 @@ class SqliteStore(RelationalReads):
         if self._named == IN_MEMORY:
             self._temporary = tempfile.mkdtemp(prefix="holdfast-")
             self._path = Path(self._temporary) / "memory.db"
-        self._path = self._path.resolve()  # as SQLite does: another current folder makes no difference from here on
         self.sql.load()
         self._writer = await self._on_writer_thread(self._open_writer)
         self._reader = open_reader(self._path)
@@ -117,6 +116,7 @@ class SqliteStore(RelationalReads):
     def _open_writer(self) -> SqliteWriter:
         check_library()
         create(self._path)
+        self._path = self._path.resolve()  # as SQLite does: another current folder makes no difference from here on
         files = StoreFiles(self._path)
         try:
             writer = self._new_writer(files)
