@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast import errors
+from holdfast.authoring.activity_context import Cancelled
 from holdfast.core.collation.digits import LEGAL_MOVES, MEANING, WORD, Digit
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read
 from holdfast.core.lifecycle import ATTEMPT_TABLE, INSTANCE_TABLE
@@ -94,10 +95,11 @@ def digits() -> str:
 
 def error_tree() -> str:
     """Every error, below the one it derives from."""
-    return "\n".join([NOTE, "# Errors", "", *_branches(errors.HoldfastError, 0), ""])
+    tree = [*_branches(errors.HoldfastError, 0), "", "Outside of the tree, because it is not an error:", ""]
+    return "\n".join([NOTE, "# Errors", "", *tree, *_branches(Cancelled, 0), ""])
 
 
-def _branches(error: type[Exception], depth: int) -> list[str]:
+def _branches(error: type[BaseException], depth: int) -> list[str]:
     lines = [f"{'  ' * depth}- `{error.__name__}`: {(error.__doc__ or '').splitlines()[0]}"]
     for below in sorted(error.__subclasses__(), key=lambda each: each.__name__):
         if below.__module__ == errors.__name__:

@@ -23,7 +23,13 @@ TYPE_CHECKING = False  # as typing has it; importing typing takes longer than ev
 if TYPE_CHECKING:
     from holdfast import testing
     from holdfast.authoring.activity import Activity, StreamActivity, activity
-    from holdfast.authoring.activity_context import ActivityInfo, activity_info, heartbeat, idempotency_key
+    from holdfast.authoring.activity_context import (
+        ActivityInfo,
+        Cancelled,
+        activity_info,
+        heartbeat,
+        idempotency_key,
+    )
     from holdfast.authoring.children import ChildHandle, start
     from holdfast.authoring.events import Event, event, events, raise_event
     from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
@@ -87,6 +93,7 @@ __all__ = [
     "Activity",
     "ActivityInfo",
     "ActivityTimedOut",
+    "Cancelled",
     "Change",
     "ChildHandle",
     "Client",
@@ -174,6 +181,7 @@ _WHERE = {
     **{name: "errors" for name in __all__ if name not in {"__version__", "testing"}},
     "Activity": "authoring.activity",
     "ActivityInfo": "authoring.activity_context",
+    "Cancelled": "authoring.activity_context",
     "ChildHandle": "authoring.children",
     "Client": "client.client",
     "Engine": "client.engine",

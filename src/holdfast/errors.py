@@ -1,7 +1,8 @@
 """Every error Holdfast raises, in one tree with one root.
 
 A message names the thing, what was expected and what was found, and where it helps what to do next. Nothing
-outside this tree is raised on purpose; the reference page ``docs/reference/errors.md`` draws the tree.
+outside this tree is raised on purpose, except `hf.Cancelled`, which is a kind of `asyncio.CancelledError`; the
+reference page ``docs/reference/errors.md`` draws the tree.
 """
 
 from collections.abc import Mapping

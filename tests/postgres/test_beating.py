@@ -98,7 +98,7 @@ def test_W4_a_worker_keeps_its_key_when_the_reply_to_a_beat_is_lost(new_cluster:
     async def case(store: PostgresStore, proxy: Proxy) -> None:
         heard = Heard(store)
         keeper = LeaseKeeper(
-            cast(Store, heard), SystemProviders(), HERE, lease_ms=LEASE_MS, lost=lambda: lost.append(keeper.key)
+            cast(Store, heard), SystemProviders(), lambda: HERE, lease_ms=LEASE_MS, lost=lambda: lost.append(keeper.key)
         )
         proxy.rule = OnceAtCommit(Fate.ALLOW_BUT_LOSE_ANSWER)
         await keeper.start()

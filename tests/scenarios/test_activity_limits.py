@@ -13,6 +13,7 @@ from tests.scenarios.support import check_tables, engine_of, finish, path_of, ro
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState
+from holdfast.runtime import attempts as runtime_attempts
 
 ONCE = hf.Retry(attempts=1)
 
@@ -51,8 +52,9 @@ def test_A5_a_body_s_own_time_out_is_a_failure_like_any_other() -> None:
 
 
 def test_A5_endless_threads_are_abandoned_counted_and_take_no_slot(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(runtime_attempts, "GRACE_SECONDS", 0.01)
     release = threading.Event()
     caplog.set_level(logging.WARNING, logger="holdfast")
 
@@ -82,11 +84,14 @@ def test_A5_endless_threads_are_abandoned_counted_and_take_no_slot(
             assert engine.abandoned_threads == 2
             warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
             assert [
-                f"attempt {number} of {endless.name} of instance it is over" in text
+                f"attempt {number} of {endless.name} of instance it was asked to stop" in text
                 for number, text in enumerate(warnings, 1)
             ] == [True, True]
             await until(lambda: worker.runner.free == 1)  # a look for work reserves it for a moment
+            assert len(worker.runner.abandoned) == 2
             release.set()
+            await until(lambda: not worker.runner.abandoned)
+            assert (worker.runner.free, engine.abandoned_threads) == (1, 2), "its slot is not freed a second time"
 
     together(scenario())
 

@@ -10,6 +10,7 @@ from tests.scenarios.support import check_tables, engine_of, path_of, rows, toge
 
 import holdfast as hf
 from holdfast.audit import audit
+from holdfast.runtime.running_attempt import StopReason
 
 NEVER = 3_600
 
@@ -63,7 +64,9 @@ def test_A9_whoever_waits_is_told_and_no_code_of_the_workflow_runs(tmp_path: Pat
             await handle.terminate("not wanted any more")
             assert engine.worker is not None
             assert len(engine.worker.instances) == 0
-            assert [running.cancel_requested for running in engine.worker.runner.running.values()] == [True]
+            assert [
+                running.stop_reason is StopReason.CANCELLED for running in engine.worker.runner.running.values()
+            ] == [True]
             with pytest.raises(hf.WorkflowTerminated, match=r"^a was terminated: not wanted any more$") as told:
                 await waiting
             assert told.value.reason == "not wanted any more"

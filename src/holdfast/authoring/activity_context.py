@@ -1,14 +1,23 @@
-"""What the body of an activity may ask: who it is, whether it should stop, and a way to say that it lives."""
+"""What the body of an activity may ask: which attempt it is, whether it should stop, and how to report progress."""
 
+import asyncio
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.errors import UsageError
 
 
+class Cancelled(asyncio.CancelledError):
+    """Raised by `hf.heartbeat()` in the body of an activity that should stop. ``except Exception`` does not catch it.
+
+    The attempt was cancelled, is beyond a time-out, or belongs to another worker. Clean up, and let it through.
+    """
+
+
 class ActivityInfo(NamedTuple):
     """Which attempt of which activity this is. `details`: what the attempt before reported by its last heartbeat.
-    `delivered`: how many values the attempts before delivered, if it yields."""
+    `delivered`: how many values the attempts before delivered, if it yields. `is_cancelled`: whether the body should
+    stop, as of this call: the attempt was cancelled, is beyond a time-out, or belongs to another worker by now."""
 
     instance_id: str
     workflow: str
@@ -18,6 +27,7 @@ class ActivityInfo(NamedTuple):
     queue: str
     details: Any
     delivered: int = 0
+    is_cancelled: bool = False
 
 
 class ActivityContext(Protocol):
@@ -44,7 +54,11 @@ def idempotency_key() -> str:
 
 
 def heartbeat(details: Any = None) -> None:
-    """Say that the body lives. `details` reach the next attempt if this one is lost."""
+    """Report that the body lives. `details` reach the next attempt if this one is lost.
+
+    Raises `hf.Cancelled` if the body should stop. A coroutine gets `asyncio.CancelledError` at its `await` instead, and
+    can send heartbeats while it cleans up.
+    """
     _context("hf.heartbeat").heartbeat(details)
 
 

@@ -13,7 +13,19 @@ from holdfast.cli.texts import json_text, moment_text, print_aligned, safe, seco
 from holdfast.client.overview import WorkerView, read_workers
 from holdfast.core.liveness import WorkerState
 
-COLUMNS = ("worker", "state", "lease left", "activities", "load", "workflows", "queues", "build", "host", "since (UTC)")
+COLUMNS = (
+    "worker",
+    "state",
+    "lease left",
+    "activities",
+    "load",
+    "workflows",
+    "abandoned",
+    "queues",
+    "build",
+    "host",
+    "since (UTC)",
+)
 
 
 def workers(*, everyone: bool = False, store: str | None = None, as_json: bool = False) -> None:
@@ -48,6 +60,7 @@ def _show(found: list[WorkerView]) -> None:
             Text(f"{worker.attempts}/{worker.slots}"),
             Text(f"{worker.load:.0%}"),
             Text(str(worker.instances)),
+            Text(str(worker.abandoned), "bold red" if worker.abandoned else ""),
             Text(safe(", ".join(worker.queues))),
             Text(safe(worker.build)),
             Text(safe(_place(worker))),
@@ -55,7 +68,7 @@ def _show(found: list[WorkerView]) -> None:
         ]
         for worker in found
     ]
-    print_aligned(console, rows, right=(2, 3, 4, 5))
+    print_aligned(console, rows, right=(2, 3, 4, 5, 6))
 
 
 def _is_overdue(worker: WorkerView) -> bool:

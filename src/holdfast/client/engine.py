@@ -95,10 +95,10 @@ class Engine(Client):
 
     @property
     def abandoned_threads(self) -> int:
-        """How many threads of activities this engine left behind while it runs: nothing stops a thread (A5).
+        """How many threads of activities this engine has abandoned since it was opened: nothing stops a thread (A5).
 
-        They went beyond a time-out, or were cancelled. Each lives until its body ends, so a number that grows tells of
-        bodies that hang.
+        They were cancelled or beyond a time-out, and went on after a grace. A number that grows is a sign of bodies
+        that hang. `workers()` has the number of abandoned bodies of every kind that still run.
         """
         return 0 if self._worker is None else self._worker.runner.abandoned_threads
 

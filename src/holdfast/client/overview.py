@@ -30,6 +30,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     """How many of them it runs at once."""
     instances: int
     """Workflows that it has in memory."""
+    abandoned: int
+    """Bodies of activities that were asked to stop, did not, and still run, as of its last heartbeat."""
     build: str
     host: str
     pid: int | None
@@ -113,6 +115,7 @@ def _worker(row: WorkerRow, load: WorkerLoad | None, now_ms: int) -> WorkerView:
         attempts=load.attempts if load else 0,
         slots=row.slots,
         instances=load.instances if load else 0,
+        abandoned=row.abandoned,
         build=row.build,
         host=host.name,
         pid=host.pid or None,

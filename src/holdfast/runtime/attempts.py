@@ -1,14 +1,17 @@
 """Running the bodies of activities, and turning how they end into what is committed.
 
 A body that returns, raises, exits, hangs or gives back what cannot be stored ends its attempt; the worker lives.
+
+A body that is asked to stop (`StopReason`) keeps its slot until it ends, at most for a grace. A process is killed then.
+A coroutine or a thread cannot be killed: it is abandoned, that is, it goes on without a slot and is counted (A5).
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from functools import lru_cache, partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +21,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.events import ActivityCompleted, Payload
 from holdfast.core.ledger import enter_leg2, exit_leg2
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
+from holdfast.core.liveness import WorkerKey
 from holdfast.core.options import ActivityOptions, decode_options
 from holdfast.core.streams import values_delivered
 from holdfast.errors import ActivityTimedOut, HoldfastError, StreamTooLong
@@ -26,23 +30,27 @@ from holdfast.runtime.carriers import Carriers
 from holdfast.runtime.entries import Respond
 from holdfast.runtime.processes.pool import FailedInProcess, ProcessPool
 from holdfast.runtime.providers import Providers
-from holdfast.runtime.running_attempt import ResultNotStored, RunningAttempt, stored_result
+from holdfast.runtime.running_attempt import AttemptHost, ResultNotStored, RunningAttempt, StopReason, stored_result
 from holdfast.runtime.streams import NO_VALUE, StreamSender
-from holdfast.runtime.threads import Threads
-from holdfast.storage.contract import AttemptRecord, Completion, HeartbeatAttempt, Retry
+from holdfast.runtime.threads import Threads, end_of
+from holdfast.storage.contract import AttemptKey, AttemptRecord, Completion, HeartbeatAttempt, Retry
 from holdfast.storage.endings import end_by_failure
 from holdfast.storage.forks import generation, leave_if_forked
 
 logger = logging.getLogger("holdfast")
 
 LONGEST_FAREWELL_SECONDS: Final = 5.0
-"""How long a worker that stops waits for bodies that were told to. One that will not end is left behind."""
+"""How long a worker that stops waits for bodies that were asked to stop. One that does not end is left behind."""
+GRACE_SECONDS: Final = 5.0
+"""How long a body that was asked to stop keeps its slot. Then a process is killed, and other bodies are abandoned."""
+
+MILLISECONDS: Final = 1000
 
 RUNNING: Final = AttemptState.RUNNING
 COMPLETED: Final = AttemptState.COMPLETED
 
 AttemptEnd = Callable[[Completion | Retry], None]
-"""Who is told how an attempt ended."""
+"""Called with the end of an attempt, to record it."""
 
 
 class AttemptRunner:
@@ -58,6 +66,8 @@ class AttemptRunner:
         ended: AttemptEnd,
         beat: Callable[[HeartbeatAttempt], None],
         respond: Respond,
+        fenced_at_ms: Callable[[WorkerKey | None], int],
+        slot_freed: Callable[[], None] = lambda: None,
         all_told: Callable[[], None] = lambda: None,
     ) -> None:
         self._registry = registry
@@ -66,17 +76,23 @@ class AttemptRunner:
         self._ended = ended
         self._beat = beat
         self._respond = respond
+        self._fenced_at_ms = fenced_at_ms
+        self._slot_freed = slot_freed
+        self._all_told = all_told
         self._carriers = Carriers(self._run, all_told)
         self._threads = Threads("holdfast-activity")
         self._processes = ProcessPool()
-        self.running: dict[Any, RunningAttempt] = {}
+        self._host: AttemptHost | None = None
+        self.running: dict[AttemptKey, RunningAttempt] = {}
+        """Attempts whose end is not decided here yet. Each has a slot."""
+        self.abandoned: set[RunningAttempt] = set()
+        """Bodies that were asked to stop and go on, without a slot."""
         self.slots = slots
         self.free = slots
         self.abandoned_threads = 0
-        """Threads left behind because nothing stops them: of bodies beyond their time-out, cancelled, or given up."""
+        """How many threads were abandoned so far, those among them that have ended since."""
         self._is_stopped = False
         self._generation = generation()
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._dismissed: set[RunningAttempt] = set()
 
     def reserve(self) -> bool:
@@ -95,10 +111,26 @@ class AttemptRunner:
         if self._is_stopped:
             return  # its attempt is RUNNING in the name of a worker that leaves, and moves on with the rest (W10)
         activity = self._registry.activities[attempt.name]
-        loop = self._loop = self._loop or asyncio.get_running_loop()  # which costs a system call
-        running = RunningAttempt(activity, attempt, loop, self._now_ms, self._beat)
+        running = RunningAttempt(activity, attempt, self._host or self._make_host())
         self.running[attempt.key] = running
         self._carriers.add(running)
+
+    def _make_host(self) -> AttemptHost:
+        """Once: finding the loop costs a system call."""
+        self._host = AttemptHost(
+            loop=asyncio.get_running_loop(),
+            now_ms=self._now_ms,
+            elapsed_ms=self._providers.elapsed_ms,
+            fenced_at_ms=self._fenced_at_ms,
+            beat=self._beat,
+        )
+        return self._host
+
+    def known(self) -> set[AttemptKey]:
+        """Attempts whose bodies run here, abandoned ones among them."""
+        return {*self.running, *(running.attempt.key for running in self.abandoned)}
+
+    # ------------------------------------------------------------ asking bodies to stop
 
     def cancel(self, number: int, execution: int, activities: set[int]) -> None:
         """Ask the bodies of these activities to stop, at once."""
@@ -112,43 +144,107 @@ class AttemptRunner:
             if key.number == number:
                 self._cancel(running)
 
-    def request_cancel(self, key: Any) -> None:
+    def request_cancel(self, key: AttemptKey) -> None:
         """Ask one body to stop."""
         running = self.running.get(key)
         if running is not None:
             self._cancel(running)
 
     def _cancel(self, running: RunningAttempt) -> None:
-        if not running.cancel_requested:
-            running.cancel_requested = True
-            running.attempt = msgspec.structs.replace(running.attempt, state=AttemptState.CANCELLED_RUNNING)
-            running.stop()
+        running.attempt = msgspec.structs.replace(running.attempt, state=AttemptState.CANCELLED_RUNNING)
+        self._ask_to_stop(running, StopReason.CANCELLED)
+
+    def disown(self, key: AttemptKey) -> None:
+        """W3: the attempt was ended in the store. Its body should stop, and its end is not recorded."""
+        running = self.running.get(key)
+        if running is not None:
+            self._ask_to_stop(running, StopReason.NOT_HELD)
+            running.stop_reason = StopReason.NOT_HELD
 
     def abandon_all(self) -> None:
-        """Stop every body without a word about it: the store moves their attempts on (W6)."""
-        for running in list(self.running.values()):
-            running.is_abandoned = True
-            running.stop()
+        """W7: stop every body and record nothing of it: the store moves their attempts on (W6)."""
+        for running in [*self.running.values(), *self.abandoned]:
+            if running.stop_reason is None:
+                self._ask_to_stop(running, StopReason.GIVEN_UP)
+            else:
+                running.stop_reason = StopReason.GIVEN_UP
+                running.interrupt()  # a process that was asked to stop is killed now
+
+    def _time_out(self, running: RunningAttempt) -> None:
+        self._ask_to_stop(running, StopReason.TIMED_OUT)
+
+    def _ask_to_stop(self, running: RunningAttempt, reason: StopReason) -> None:
+        """The first reason counts, unless the caller replaces it."""
+        if running.stop_reason is not None:
+            return
+        running.stop_reason = reason
+        if running.timer is not None:
+            running.timer.cancel()
+        loop = asyncio.get_running_loop()
+        running.timer = loop.call_later(GRACE_SECONDS, self._end_grace, running)
+        running.interrupt()
+
+    def _end_grace(self, running: RunningAttempt) -> None:
+        """A5: the body was asked to stop and has not ended. A process is killed; everything else is abandoned."""
+        if self._is_stopped:
+            return  # `leave` decides
+        if running.activity.process:
+            if running.task is not None:
+                running.task.cancel()
+            return
+        running.is_abandoned = True
+        self.running.pop(running.attempt.key, None)
+        self.abandoned.add(running)
+        self.abandoned_threads += running.thread is not None
+        self._warn_of_abandoned(running)
+        if running.stop_reason is StopReason.TIMED_OUT and running.thread is None:
+            self._finish_failed(running, self._timed_out(running))
+            running.stop_reason = StopReason.NOT_HELD
+            self._all_told()
+        self._free_slot()
+
+    def _warn_of_abandoned(self, running: RunningAttempt) -> None:
+        attempt = running.attempt
+        logger.warning(
+            "attempt %d of %s of instance %s was asked to stop %g s ago and still runs in %s: its slot is free again, "
+            "and whatever it does counts for nothing (bodies that this worker has abandoned: %d). %s",
+            attempt.key.attempt,
+            attempt.name,
+            attempt.instance_id,
+            GRACE_SECONDS,
+            "the event loop" if running.thread is None else "its thread",
+            len(self.abandoned),
+            "Let asyncio.CancelledError through: `except BaseException` and a bare `except` catch it"
+            if running.thread is None
+            else "Call hf.heartbeat() in its loops, give its calls time-outs, or run it with process=True",
+        )
 
     async def finish(self) -> None:
-        """W10: give every body its time, however long it needs."""
+        """W10: wait for every body, however long it needs; not for those that are abandoned meanwhile."""
         while tasks := {task for each in self.running.values() if (task := each.task or self._carriers.carrier)}:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=GRACE_SECONDS)
 
     async def stop(self) -> None:
-        """W10: tell every body to stop that can be told, and wait a while for them. Whoever gives a result meanwhile is
-        heard; the attempts of the others stay RUNNING in the store until somebody takes them over.
+        """W10: ask every body to stop, and wait a while for those that are not threads. A result that comes meanwhile
+        is recorded; the attempts of the others stay RUNNING in the store until another worker takes them over.
 
-        A thread cannot be told, and is not waited for. Its answer counts if it comes before the worker has left.
+        A thread learns it by its next heartbeat, if it sends any, and is not waited for.
         """
         self._is_stopped = True
-        await self._dismiss(running for running in self.running.values() if not self._is_thread(running))
+        threads = [running for running in self.running.values() if _is_thread(running)]
+        for running in threads:
+            running.stop_reason = running.stop_reason or StopReason.GIVEN_UP
+        await self._dismiss(running for running in self.running.values() if running not in threads)
 
     async def leave(self) -> None:
-        """The worker has left: nobody hears any more how a body ends. One that will not end is left behind."""
+        """The worker has left: the end of a body is not recorded any more. One that does not end is left behind."""
         self._is_stopped = True
-        self._ended = _nobody
+        self._ended = _ignore
         await self._dismiss(running for running in self.running.values() if running not in self._dismissed)
+        for running in [*self.running.values(), *self.abandoned]:
+            running.stop_reason = StopReason.GIVEN_UP
+            running.is_abandoned = True
+            running.interrupt()
         self._threads.close()
         await self._processes.close()
 
@@ -156,14 +252,14 @@ class AttemptRunner:
         dismissed = list(bodies)
         self._dismissed.update(dismissed)
         for running in dismissed:
-            running.is_abandoned = not running.cancel_requested
-            running.stop()
+            running.stop_reason = running.stop_reason or StopReason.GIVEN_UP
+            if running.task is not None and running.has_begun:
+                running.task.cancel()
         tasks = {running.task or self._carriers.carrier for running in dismissed}
         if waited_for := [task for task in tasks if task is not None]:
             await asyncio.wait(waited_for, timeout=LONGEST_FAREWELL_SECONDS)
 
-    def _is_thread(self, running: RunningAttempt) -> bool:
-        return not (running.activity.is_async or running.activity.process)
+    # ------------------------------------------------------------ running
 
     async def _run(self, running: RunningAttempt) -> None:
         activity = running.activity
@@ -171,114 +267,124 @@ class AttemptRunner:
         running.has_begun = True
         data, error = b"", None
         try:
-            if running.cancel_requested or running.is_abandoned:
-                await _stopped_before_it_began()
             signature = activity.signature
-            if activity.is_async and running.attempt.expires_at_ms is None and not activity.yields:
+            if activity.is_async and running.deadline_ms is None and not activity.yields:
                 args, kwargs = signature.decode_arguments(running.attempt.input)
+                running.begin()
                 value = await (activity.fn(*args, **kwargs) if kwargs else activity.fn(*args))
             else:
-                value = await self._body(activity, running)
+                value = await self._call(activity, running)
             data = value if activity.process or activity.yields else stored_result(signature, value)
         except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
             error = raised
         try:  # here nothing is being handled: what workflow code raises next gets no context that is not its own
             if self._generation != generation():
                 leave_if_forked(self._generation, error)
-            if error is None:
+            if error is None and running.stop_reason is None and running.deadline_ms is None:
                 self._finish_completed(running, data)
             else:
-                self._finish(running, error)
+                self._finish(running, data, error)
         finally:
             error = None
             self.running.pop(running.attempt.key, None)
             running.task = None  # it knows the body, which knows `running`: a circle that only the collector could open
+            thread = running.thread
+            if thread is None:
+                self._body_ended(running)
+            elif thread.done():
+                self._thread_ended(running, thread)
+            else:
+                thread.add_done_callback(partial(self._thread_ended, running))
 
-    def _finish(self, running: RunningAttempt, error: BaseException) -> None:
+    def _thread_ended(self, running: RunningAttempt, thread: "asyncio.Future[Any]") -> None:
+        """Of an attempt that ended before its thread. Whatever that returned or raised counts for nothing."""
+        if not thread.cancelled():
+            thread.exception()  # asyncio logs exceptions that are never looked at
+        self._body_ended(running)
+
+    def _body_ended(self, running: RunningAttempt) -> None:
+        if running.timer is not None:
+            running.timer.cancel()
         if running.is_abandoned:
-            self.give_back()  # an error, too, came most likely because it was told to stop: it runs again elsewhere
+            self.abandoned.discard(running)
+        else:
+            self._free_slot()
+
+    def _free_slot(self) -> None:
+        self.free += 1
+        self._slot_freed()
+
+    async def _call(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
+        """What the body returns; of one in a process, encoded already."""
+        if running.deadline_ms is not None:
+            left_seconds = max(0, running.deadline_ms - self._now_ms()) / MILLISECONDS
+            running.timer = asyncio.get_running_loop().call_later(left_seconds, self._time_out, running)
+        if activity.process:
+            return await self._processes.run(activity, running.attempt.input, running)
+        args, kwargs = activity.signature.decode_arguments(running.attempt.input)
+        if activity.yields:
+            return await self._stream(activity, running, args, kwargs)
+        if activity.is_async:
+            running.begin()
+            return await activity.fn(*args, **kwargs)
+
+        def body() -> Any:
+            running.begin()
+            return activity.fn(*args, **kwargs)
+
+        thread = self._in_thread(running, body)
+        return await self._from_thread(running, end_of(thread))
+
+    def _in_thread(self, running: RunningAttempt, work: Callable[[], Any]) -> "asyncio.Future[Any]":
+        running.thread = thread = self._threads.run(partial(copy_context().run, work))
+        return thread
+
+    async def _stream(
+        self, activity: Activity[..., Any], running: RunningAttempt, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> bytes:
+        """Deliver what a generator yields (L15); its end is a response without a value."""
+        encode = partial(stored_result, activity.signature)
+        sender = StreamSender(running, encode, self._respond, self.request_cancel, self._now_ms)
+        if activity.is_async:
+            running.begin()
+            await sender.deliver(activity.fn(*args, **kwargs))
+        else:
+
+            def body() -> None:
+                running.begin()
+                sender.produce(activity.fn(*args, **kwargs))
+
+            thread = self._in_thread(running, body)
+            await self._from_thread(running, sender.deliver_from(thread))
+        return NO_VALUE
+
+    async def _from_thread(self, running: RunningAttempt, answer: Awaitable[Any]) -> Any:
+        """What a thread gives back. A cancelled attempt is CANCELLED_RUNNING until its thread has ended (A6)."""
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if running.stop_reason is StopReason.CANCELLED and running.thread is not None:
+                return await end_of(running.thread)
+            raise
+
+    # ------------------------------------------------------------ endings
+
+    def _finish(self, running: RunningAttempt, data: bytes, error: BaseException | None) -> None:
+        """The end of a body that was asked to stop, that had a time-out, or that raised."""
+        reason = running.stop_reason
+        if reason is StopReason.NOT_HELD or (reason is StopReason.GIVEN_UP and error is not None):
+            return  # it is run again elsewhere; an error came most likely because the body was asked to stop
+        if reason is StopReason.TIMED_OUT or (reason is not StopReason.CANCELLED and running.is_past_deadline()):
+            self._finish_failed(running, self._timed_out(running))
+        elif error is None:
+            self._finish_completed(running, data)
         elif isinstance(error, asyncio.CancelledError):
             self._finish_cancelled(running, error)
         else:
             self._finish_failed(running, error)
 
-    async def _body(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
-        """What the body returns; of one in a process, encoded already."""
-        seconds = self._seconds_left(running.attempt)
-        if seconds is None:
-            return await self._call(activity, running)
-        limit = asyncio.timeout(seconds)
-        try:
-            async with limit:
-                return await self._call(activity, running)
-        except TimeoutError:
-            if not limit.expired():
-                raise  # the body's own
-            raise ActivityTimedOut(_late(activity.name, decode_options(running.attempt.options))) from None
-
-    async def _call(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
-        if activity.process:
-            return await self._processes.run(activity, running.attempt.input, running)
-        args, kwargs = activity.signature.decode_arguments(running.attempt.input)
-        if activity.yields:
-            return await self._stream(activity, running, activity.fn(*args, **kwargs))
-        if activity.is_async:
-            return await activity.fn(*args, **kwargs)
-        context = copy_context()
-        answer = self._threads.run(lambda: context.run(activity.fn, *args, **kwargs))
-        return await self._from_thread(running, answer, answer)
-
-    async def _stream(self, activity: Activity[..., Any], running: RunningAttempt, values: Any) -> bytes:
-        """Deliver what a generator yields (L15); its end is a response without a value."""
-        encode = partial(stored_result, activity.signature)
-        sender = StreamSender(running, encode, self._respond, self.request_cancel, self._now_ms)
-        if activity.is_async:
-            await sender.deliver(values)
-        else:
-            context = copy_context()
-            answer = self._threads.run(lambda: context.run(sender.produce, values))
-            await self._from_thread(running, answer, sender.deliver_from(answer))
-        return NO_VALUE
-
-    async def _from_thread(self, running: RunningAttempt, answer: "asyncio.Future[Any]", told: Awaitable[Any]) -> Any:
-        try:
-            return await told
-        except asyncio.CancelledError:
-            if answer.cancelled():
-                self._abandon_thread(running.attempt)
-            raise
-
-    def _abandon_thread(self, attempt: AttemptRecord) -> None:
-        """A5: nothing stops a thread. It goes on until its body ends, its answer is ignored, and its slot is free."""
-        self.abandoned_threads += 1
-        if not self._is_stopped:
-            logger.warning(
-                "attempt %d of %s of instance %s is over, but its thread goes on: %d threads left behind so far. "
-                "Give its calls time-outs of their own, or run it with process=True",
-                attempt.key.attempt,
-                attempt.name,
-                attempt.instance_id,
-                self.abandoned_threads,
-            )
-
-    def _seconds_left(self, attempt: AttemptRecord) -> float | None:
-        if attempt.expires_at_ms is None:
-            return None
-        options = decode_options(attempt.options)
-        started = attempt.started_at_ms or attempt.scheduled_at_ms
-        deadlines = [
-            limit
-            for limit in (
-                None if options.start_to_close_ms is None else started + options.start_to_close_ms,
-                None
-                if options.schedule_to_close_ms is None
-                else attempt.scheduled_at_ms + options.schedule_to_close_ms,
-            )
-            if limit is not None
-        ]
-        return None if not deadlines else max(0.0, (min(deadlines) - self._now_ms()) / 1000)
-
-    # ------------------------------------------------------------ endings
+    def _timed_out(self, running: RunningAttempt) -> ActivityTimedOut:
+        return ActivityTimedOut(_late(running.attempt.name, decode_options(running.attempt.options)))
 
     def _finish_completed(self, running: RunningAttempt, data: bytes) -> None:
         attempt, now_ms, ended = running.attempt, self._now_ms, self._ended
@@ -326,7 +432,7 @@ class AttemptRunner:
         self._ended(ended)
 
     def _finish_cancelled(self, running: RunningAttempt, error: asyncio.CancelledError) -> None:
-        if not running.cancel_requested:
+        if running.stop_reason is not StopReason.CANCELLED:
             self._finish_failed(running, HoldfastError(f"the body cancelled itself: {error}"))
             return
         attempt = running.attempt
@@ -348,8 +454,8 @@ def _values(attempt: AttemptRecord) -> int:
     return values_delivered(stream.delivered if stream else 0, attempt.ledger)
 
 
-async def _stopped_before_it_began() -> NoReturn:
-    raise asyncio.CancelledError
+def _is_thread(running: RunningAttempt) -> bool:
+    return not (running.activity.is_async or running.activity.process)
 
 
 def _late(name: str, options: ActivityOptions) -> str:
@@ -365,5 +471,5 @@ def _response_digits(ledger: int) -> tuple[int, int]:
     return entered, exit_leg2(entered, final=True)
 
 
-def _nobody(ended: Completion | Retry) -> None:
+def _ignore(ended: Completion | Retry) -> None:
     del ended

@@ -40,7 +40,7 @@ class LeaseKeeper:
         self,
         store: Store,
         providers: Providers,
-        registration: Registration,
+        registration: Callable[[], Registration],
         *,
         lease_ms: int,
         lost: Callable[[], None],
@@ -86,6 +86,11 @@ class LeaseKeeper:
         """W7: by our own clock, is the lease still running?"""
         return may_act(self._client, now_ms=self._providers.elapsed_ms())
 
+    @property
+    def fenced_at_ms(self) -> int:
+        """W7: when the lease ends by our own clock unless it is renewed. It is never earlier at a later look."""
+        return self._client.fenced_at_ms or 0
+
     def _run(self) -> None:
         go_on = True
         if not self._is_registered:
@@ -128,7 +133,7 @@ class LeaseKeeper:
     def _send(self) -> tuple[Reply, ClientAction]:
         self._client, beat = send(self._client, now_ms=self._providers.elapsed_ms())
         try:
-            reply = self._store.heartbeat(beat, self._registration)
+            reply = self._store.heartbeat(beat, self._registration())
         except BaseException:
             self._client = lose_reply(self._client)
             raise

@@ -4,8 +4,8 @@ A commit can be on disk without anybody being told: the reply was lost, or the o
 an attempt is RUNNING that nobody runs, or an instance is owned that is live nowhere. With each heartbeat the worker
 reads what is in its name, compares it with what it knows, and lets go of the rest, so that it is run again (A10).
 
-The other way round: bodies whose instance was ended by another process are told to stop (A9), and code that is live
-here of an instance that is not ours any more is let go.
+The other way round: bodies whose attempt was cancelled or ended by another process are asked to stop (A9, A5), and code
+that is live here of an instance that is not ours any more is evicted.
 
 A row that is merely on its way is never mistaken: one counts only when it was unknown at a look, the group that was
 being written then has been told, and it is still unknown at a later look.
@@ -108,10 +108,13 @@ class Net:
     async def look(self) -> None:
         """One look. Lets go of what was unknown at the last one, too, if nobody can be about to learn of it."""
         owner = self._key()
+        running = {key for key, each in self._runner.running.items() if each.attempt.owner == owner}
         told = self._committer.told
         over = told + 1 if self._committer.is_writing else told  # when what is on disk now has been told
         held = await self._store.held_by(owner)
         self._stop_what_was_ended(held)
+        for key in running.difference(row.key for row in held.attempts):
+            self._runner.disown(key)
         attempts, instances = self._known_attempts(), self._known_instances()
         unknown: dict[Row, int] = {
             row: self._unknown.get(row, over) for row in held.attempts if row.key not in attempts
@@ -154,7 +157,7 @@ class Net:
 
     def _known_attempts(self) -> set[AttemptKey]:
         """Attempts that run here, or whose end is on its way to disk."""
-        return {*self._runner.running, *self._ends_queued(), *self._ends_undecided()}
+        return {*self._runner.known(), *self._ends_queued(), *self._ends_undecided()}
 
     def _known_instances(self) -> set[InstanceNumber]:
         """Instances that are live here or about to be, or about which a member is on its way."""

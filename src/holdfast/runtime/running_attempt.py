@@ -1,13 +1,16 @@
-"""One attempt whose body runs in this process."""
+"""One attempt whose body runs in this process: what it may ask, and whether it should stop."""
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.authoring.activity import Activity
-from holdfast.authoring.activity_context import ActivityInfo
+from holdfast.authoring.activity_context import ActivityInfo, Cancelled
+from holdfast.core.liveness import WorkerKey
 from holdfast.core.options import decode_options
 from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.signature import Signature
@@ -38,55 +41,132 @@ def stored_result(signature: Signature, value: Any) -> bytes:
         raise ResultNotStored(error) from error
 
 
+class StopReason(Enum):
+    """Why a body was asked to stop, which decides what becomes of its end."""
+
+    CANCELLED = "was cancelled"
+    """The workflow no longer waits for it. Its row is CANCELLED_RUNNING, and its end is recorded without an event."""
+    TIMED_OUT = "is beyond its time-out"
+    """`start_to_close` or `schedule_to_close` has passed. Whatever the body returns or raises, it timed out (A5)."""
+    GIVEN_UP = "is given up by its worker, which leaves or has lost its lease"
+    """Another worker runs the next attempt. A result that comes before the worker has left counts (W10)."""
+    NOT_HELD = "was ended by another worker"
+    """The store no longer has it as RUNNING in the name of this worker (W3). Nothing of it is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptHost:
+    """What the attempts of one worker share."""
+
+    loop: asyncio.AbstractEventLoop
+    now_ms: Callable[[], int]
+    """The store's clock, by which time-outs are measured."""
+    elapsed_ms: Callable[[], int]
+    """The worker's own clock, by which its lease is measured."""
+    fenced_at_ms: Callable[[WorkerKey | None], int]
+    """When the lease of this key ends by the worker's own clock; 0 if it is no longer the worker's key."""
+    beat: Callable[[HeartbeatAttempt], None]
+
+
 class RunningAttempt:
-    """One attempt whose body runs here. It is what `hf.heartbeat` and its like talk to."""
+    """One attempt whose body runs here. It is what `hf.heartbeat` and the like work on, from any thread."""
 
     __slots__ = (
-        "_beat",
-        "_loop",
-        "_now_ms",
+        "_fenced_at_ms",
+        "_host",
         "_written_at",
         "activity",
         "attempt",
-        "cancel_requested",
+        "deadline_ms",
         "has_begun",
         "is_abandoned",
         "kind",
+        "send_cancel",
+        "stop_reason",
         "task",
+        "thread",
+        "timer",
     )
 
-    def __init__(
-        self,
-        activity: Activity[..., Any],
-        attempt: AttemptRecord,
-        loop: asyncio.AbstractEventLoop,
-        now_ms: Callable[[], int],
-        beat: Callable[[HeartbeatAttempt], None],
-    ) -> None:
-        self._now_ms = now_ms
+    def __init__(self, activity: Activity[..., Any], attempt: AttemptRecord, host: AttemptHost) -> None:
+        self._host = host
         self.activity = activity
         self.attempt = attempt
         self.kind = attempt.name
         self.task: asyncio.Task[None] | None = None
         """The task that the body has for itself; see `carriers`."""
+        self.thread: asyncio.Future[Any] | None = None
+        """The call in a thread that runs the body, if it is a plain function."""
+        self.send_cancel: Callable[[], None] | None = None
+        """Passes a cancellation to the process that runs the body, if one does."""
+        self.timer: asyncio.TimerHandle | None = None
+        """Of its time-out; once it was asked to stop, of the grace after which it is abandoned."""
         self.has_begun = False
-        self.cancel_requested = False
+        self.stop_reason: StopReason | None = None
         self.is_abandoned = False
-        """It was told to stop because this worker leaves or lost its lease: unless it gives a result all the same,
-        somebody else decides what becomes of the attempt."""
-        self._beat = beat
-        self._loop = loop
+        """It was asked to stop and did not: it runs on without a slot."""
+        self.deadline_ms = None if attempt.expires_at_ms is None else _deadline_ms(attempt)
+        self._fenced_at_ms = 0
         self._written_at = -1e9
 
-    def stop(self) -> None:
-        """Cancel the body. One that has not begun finds it out when it does: a task that never ran would not tell."""
-        if self.has_begun and self.task is not None:
+    # ------------------------------------------------------------ begin and stop
+
+    def begin(self) -> None:
+        """Called where the body runs, immediately before its first line. Raises if it must not begin (W7, A5)."""
+        if self.stop_reason is not None or not self.holds_lease():
+            raise self.cancelled()
+        if self.is_past_deadline():
+            self.stop_reason = StopReason.TIMED_OUT
+            raise self.cancelled()
+
+    def holds_lease(self) -> bool:
+        """W7: whether the lease under which this attempt runs goes on, by the worker's own clock.
+
+        If not, the attempt is given up here and now: another worker may run the next one already.
+        """
+        host = self._host
+        if host.elapsed_ms() < self._fenced_at_ms:
+            return True  # a lease is only ever prolonged
+        self._fenced_at_ms = host.fenced_at_ms(self.attempt.owner)
+        if host.elapsed_ms() < self._fenced_at_ms:
+            return True
+        self.stop_reason = StopReason.GIVEN_UP
+        return False
+
+    def lease_left_ms(self) -> int:
+        """How long the lease goes on if it is not renewed."""
+        return self._host.fenced_at_ms(self.attempt.owner) - self._host.elapsed_ms()
+
+    def is_past_deadline(self) -> bool:
+        """A5: whether `start_to_close` or `schedule_to_close` has passed."""
+        return self.deadline_ms is not None and self._host.now_ms() >= self.deadline_ms
+
+    def may_deliver(self) -> bool:
+        """L15: whether a value that the body yields now counts."""
+        if self.stop_reason in (None, StopReason.GIVEN_UP):
+            return self.holds_lease() and not self.is_past_deadline()
+        return False
+
+    def interrupt(self) -> None:
+        """Let the body find out that it was asked to stop. One that has not begun is refused by `begin`."""
+        if self.send_cancel is not None and self.stop_reason is StopReason.CANCELLED:
+            self.send_cancel()
+        elif self.has_begun and self.task is not None:
             self.task.cancel()
+
+    def cancelled(self) -> Cancelled:
+        """What a body raises that must not go on."""
+        attempt, reason = self.attempt, self.stop_reason or StopReason.CANCELLED
+        return Cancelled(
+            f"attempt {attempt.key.attempt} of {attempt.name} of instance {attempt.instance_id} {reason.value}"
+        )
+
+    # ------------------------------------------------------------ what a body may ask
 
     @property
     def info(self) -> ActivityInfo:
         attempt = self.attempt
-        details = None if attempt.details is None else decode(attempt.details)
+        stream = decode_options(attempt.options).stream
         return ActivityInfo(
             attempt.instance_id,
             attempt.workflow,
@@ -94,8 +174,9 @@ class RunningAttempt:
             attempt.key.activity,
             attempt.key.attempt,
             attempt.queue,
-            details,
-            0 if (stream := decode_options(attempt.options).stream) is None else stream.delivered,
+            None if attempt.details is None else decode(attempt.details),
+            0 if stream is None else stream.delivered,
+            self.stop_reason is not None,
         )
 
     @property
@@ -104,12 +185,30 @@ class RunningAttempt:
         return f"{self.attempt.instance_id}/{key.number}/{key.execution}/{key.activity}"  # an id may be used again (G3)
 
     def heartbeat(self, details: Any) -> None:
-        """Called from the body, on whatever thread it runs."""
-        encoded = None if details is None else encode(details, what="the details of a heartbeat")
-        self._loop.call_soon_threadsafe(self._heartbeat, encoded)
+        """Called from the body, on whatever thread it runs. Raises `Cancelled` if the body should stop."""
+        if self.stop_reason is not None and self._learns_by_heartbeat():
+            raise self.cancelled()
+        try:
+            self.beat(details)
+        except RuntimeError:
+            if not self._host.loop.is_closed():
+                raise
+            raise self.cancelled() from None
 
-    def _heartbeat(self, details: bytes | None) -> None:
-        now = self._loop.time() * 1000
+    def _learns_by_heartbeat(self) -> bool:
+        """A coroutine learns it at its `await`, and may send heartbeats while it cleans up, until it is abandoned."""
+        return self.is_abandoned or not self.activity.is_async or not _is_in_event_loop()
+
+    def beat(self, details: Any) -> None:
+        """Record that the body lives."""
+        encoded = None if details is None else encode(details, what="the details of a heartbeat")
+        self._host.loop.call_soon_threadsafe(self._beat, encoded)
+
+    def _beat(self, details: bytes | None) -> None:
+        if self.stop_reason not in (None, StopReason.CANCELLED):
+            return  # the row is, or is about to be, somebody else's
+        host = self._host
+        now = host.loop.time() * 1000
         options = decode_options(self.attempt.options)
         timeout = options.heartbeat_ms
         pause = HEARTBEAT_WRITE_MS if timeout is None else timeout / HEARTBEATS_PER_TIMEOUT
@@ -123,7 +222,23 @@ class RunningAttempt:
             expires = options.expires_at_running_ms(
                 scheduled_at_ms=attempt.scheduled_at_ms,
                 started_at_ms=attempt.started_at_ms or attempt.scheduled_at_ms,
-                heard_at_ms=self._now_ms(),
+                heard_at_ms=host.now_ms(),
             )
             beat = HeartbeatAttempt(key=attempt.key, owner=attempt.owner, details=details, expires_at_ms=expires)
-            self._beat(beat)
+            host.beat(beat)
+
+
+def _deadline_ms(attempt: AttemptRecord) -> int | None:
+    """When the body has to have ended: the earlier of its two limits. Silence is judged in the store alone (A6)."""
+    options = decode_options(attempt.options)
+    started_ms = attempt.started_at_ms or attempt.scheduled_at_ms
+    limits = ((started_ms, options.start_to_close_ms), (attempt.scheduled_at_ms, options.schedule_to_close_ms))
+    return min((since_ms + limit_ms for since_ms, limit_ms in limits if limit_ms is not None), default=None)
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

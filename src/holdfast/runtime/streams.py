@@ -6,17 +6,20 @@ once it is known what became of the values on their way: its digits say how many
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent import futures
 from contextlib import aclosing, closing
 from typing import Any, Final
 
 import msgspec
 
+from holdfast.authoring.activity_context import Cancelled
 from holdfast.core.events import ActivityYielded, Payload
 from holdfast.core.options import decode_options
 from holdfast.core.streams import MAX_YIELDS, enter_pending, room_for_yields
 from holdfast.errors import HoldfastError, StreamTooLong
 from holdfast.runtime.entries import Respond
-from holdfast.runtime.running_attempt import RunningAttempt
+from holdfast.runtime.running_attempt import RunningAttempt, StopReason
+from holdfast.runtime.threads import end_of
 from holdfast.storage.contract import Applied, AttemptKey, Failed, Outcome, Responses
 
 MAX_TOGETHER: Final = 500
@@ -61,10 +64,12 @@ class StreamSender:
 
     async def deliver(self, values: AsyncGenerator[Any, None]) -> None:
         """Deliver what an async generator yields. What it yielded before it failed counts."""
-        encode = self._encode
+        encode, may_deliver = self._encode, self._running.may_deliver
         try:
             async with aclosing(values) as generator:
                 async for value in generator:
+                    if not may_deliver():
+                        raise self._running.cancelled()  # noqa: TRY301 - as if the store had refused the value
                     data = encode(value)
                     waiting = self._waiting
                     if waiting and len(waiting) < self._ahead and self._bytes < MAX_AHEAD_BYTES and self._error is None:
@@ -82,20 +87,27 @@ class StreamSender:
     async def deliver_from(self, thread: "asyncio.Future[Any]") -> None:
         """Deliver what `produce` sends from the thread that `thread` stands for."""
         try:
-            await thread
+            await end_of(thread)
             await self._flush()
         except Exception:
             await self._flush()
             raise
         finally:
-            self._error = self._error or HoldfastError("nobody waits for the values of this body any more")
+            self._error = self._error or Cancelled("the attempt is over, and its values are not delivered any more")
             await self._settle()
 
     def produce(self, values: Generator[Any, None, None]) -> None:
         """Run in a thread: hand over each value of a generator, and wait while the store is behind."""
+        may_deliver = self._running.may_deliver
         with closing(values) as generator:
             for value in generator:
-                asyncio.run_coroutine_threadsafe(self._send(self._encode(value)), self._loop).result()
+                if not may_deliver():
+                    raise self._running.cancelled()
+                sent = asyncio.run_coroutine_threadsafe(self._send(self._encode(value)), self._loop)
+                try:
+                    sent.result()
+                except futures.CancelledError:  # what `Cancelled` becomes on its way between the threads
+                    raise self._running.cancelled() from None
 
     async def _send(self, data: bytes) -> None:
         if self._put(data):
@@ -131,7 +143,7 @@ class StreamSender:
         Of an attempt that is given up here somebody else decides, who reads them in the store.
         """
         self._waiting.clear()
-        while self._in_flight and not self._running.is_abandoned:
+        while self._in_flight and self._running.stop_reason is not StopReason.GIVEN_UP:
             await self._next_outcome()
 
     async def _next_outcome(self) -> None:
@@ -180,7 +192,7 @@ class StreamSender:
             case Failed():
                 self._error = outcome.error
             case _:
-                self._error = asyncio.CancelledError("the attempt is closed, asked to stop, or somebody else's")
+                self._error = Cancelled("the attempt is closed, was asked to stop, or belongs to another worker")
                 self._refused(attempt.key)
         if self._outcome is not None and not self._outcome.done():
             self._outcome.set_result(None)

@@ -28,6 +28,8 @@ class Lease(Protocol):
     async def stop(self) -> None: ...
     def give_up(self) -> None: ...
     def may_act(self) -> bool: ...
+    @property
+    def fenced_at_ms(self) -> int: ...
 
 
 class LeaseMaker(Protocol):
@@ -37,7 +39,7 @@ class LeaseMaker(Protocol):
         self,
         store: Store,
         providers: Providers,
-        registration: Registration,
+        registration: Callable[[], Registration],
         *,
         lease_ms: int,
         lost: Callable[[], None],

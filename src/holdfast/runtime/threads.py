@@ -1,8 +1,8 @@
 """Threads for blocking bodies. One that never comes back costs a thread, and nothing else.
 
-They are daemons and there is no fixed number of them: a body that hangs is abandoned by whoever waits for it, the next
-one gets another thread, and the process can still end. (The pool of the standard library would run out of threads and
-wait for the hanging one at exit.)
+They are daemons and there is no fixed number of them: a body that hangs is abandoned, the next one gets another thread,
+and the process can still end. (The pool of the standard library would run out of threads and wait for the hanging one
+at exit.)
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from holdfast.storage.forks import generation, leave_if_forked
 
 
 class Job(NamedTuple):
-    """A call, and who waits for its end."""
+    """A call, and the future of its end."""
 
     work: Callable[[], Any]
     ended: "asyncio.Future[Any]"
@@ -34,7 +34,7 @@ class Threads:
         self._generation = generation()
 
     def run(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Begin a call. Cancelling the future abandons the thread that runs it."""
+        """Begin a call. The future is done when it has ended; see `end_of`."""
         loop = asyncio.get_running_loop()
         job = Job(work, loop.create_future())
         jobs = self._idle.pop() if self._idle else self._new_thread(loop)
@@ -61,13 +61,13 @@ class Threads:
             except StopIteration as stopped:  # a future cannot carry it
                 error = RuntimeError(f"the body raised StopIteration({stopped})")
                 error.__cause__ = stopped
-            except BaseException as raised:  # noqa: BLE001 - carried to the one who waits
+            except BaseException as raised:  # noqa: BLE001 - passed to the future
                 error = raised
             leave_if_forked(self._generation, error)
             try:
                 loop.call_soon_threadsafe(self._settle, jobs, job.ended, result, error)
             except RuntimeError:
-                return  # the loop is closed, and nobody waits any more
+                return  # the loop is closed
             del job, result, error
 
     def _settle(self, jobs: Jobs, ended: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
@@ -81,3 +81,12 @@ class Threads:
             ended.set_result(result)
         else:
             ended.set_exception(error)
+
+
+async def end_of(call: "asyncio.Future[Any]") -> Any:
+    """Wait for the end of a call in a thread. Cancelling this wait leaves the call as it is, unlike awaiting it."""
+    if not call.done():
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        call.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+        await ended
+    return call.result()

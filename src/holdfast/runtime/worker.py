@@ -93,6 +93,8 @@ class Worker:
             ended=self._attempt_ended,
             beat=self._heartbeat,
             respond=self._respond,
+            fenced_at_ms=self._fenced_at_ms,
+            slot_freed=self._slot_freed,
             all_told=self._take_turns,
         )
         deadlines = Deadlines(store, registry, self.committer, self._overdue)
@@ -160,7 +162,7 @@ class Worker:
             self._providers.random_number,
             self.runs.words,
             judge_same_host=self._surroundings.judge_same_host,
-            expired=self.runner.request_cancel,
+            expired=self.runner.disown,
         )
 
     @property
@@ -294,13 +296,18 @@ class Worker:
         lease: Lease = self._surroundings.make_lease(
             self._store,
             self._providers,
-            registration,
+            lambda: msgspec.structs.replace(registration, abandoned=len(self.runner.abandoned)),
             lease_ms=self._lease_ms,
             lost=lambda: _ignore(loop.call_soon_threadsafe(self._fenced, lease)),
         )
         await lease.start()
         self._lease = lease
         self.runs.words.open(lease.key)
+
+    def _fenced_at_ms(self, key: WorkerKey | None) -> int:
+        """W7: when the lease of `key` ends by our own clock; 0 if the key was given up. Called from any thread."""
+        lease = self._lease
+        return 0 if lease is None or lease is self._given_up or lease.key != key else lease.fenced_at_ms
 
     def _may_act(self) -> bool:
         lease = self._lease
@@ -356,12 +363,13 @@ class Worker:
         self._tell_ended(instance_id, number, None)
 
     def _attempt_ended(self, ended: Completion | Retry) -> None:
-        self.runner.free += 1
         if self._is_stopping:  # whoever goes on with the instance takes its turn
             self.committer.insist(ended, _ignore)
             return
         self.instances.attempt_ended(ended)
-        if self.claims.has_backlog:
+
+    def _slot_freed(self) -> None:
+        if self.claims.has_backlog and not self._is_stopping:
             self.look()
 
     def _take_turns(self) -> None:

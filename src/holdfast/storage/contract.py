@@ -174,6 +174,8 @@ class Registration(Record, frozen=True):
     workflows: str | None = None
     """The names of the workflows and flows that it has, as a JSON list."""
     activities: str | None = None
+    abandoned: int = 0
+    """How many bodies it has abandoned that still run. Each heartbeat brings the number of that moment."""
 
 
 class ReplyLost(StoreError):

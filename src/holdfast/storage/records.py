@@ -210,6 +210,8 @@ class WorkerRow(Record, frozen=True):
     workflows: str | None = None
     """Names as a JSON list. None where an older release registered it, and where a heartbeat is judged."""
     activities: str | None = None
+    abandoned: int = 0
+    """Bodies that it has abandoned and that still run (A5), as of its last heartbeat."""
 
 
 class WorkerLoad(Record, frozen=True):

@@ -35,6 +35,7 @@ from holdfast.testing.simulation.world import TaskLease
 T = TypeVar("T")
 MILLISECONDS: Final = 1000
 DURABILITY: Final = "relaxed"
+NEVER_MS: Final = 2**53
 
 
 class Environment(Engine):
@@ -296,6 +297,10 @@ class StillLease(TaskLease):
 
     def may_act(self) -> bool:
         return True
+
+    @property
+    def fenced_at_ms(self) -> int:
+        return NEVER_MS
 
 
 class NoBell:

@@ -25,7 +25,7 @@ def on(path: Path, work: Callable[[hf.Client], Coroutine[Any, Any, None]]) -> No
 
 
 async def register(client: hf.Client) -> None:
-    said = Registration(host=HOST, queues='["mail","a,b"]', build="b1", slots=8)
+    said = Registration(host=HOST, queues='["mail","a,b"]', build="b1", slots=8, abandoned=3)
     client.store.heartbeat(Heartbeat(WorkerKey("k1"), None, 60_000), said)
 
 
@@ -35,9 +35,10 @@ def test_workers_are_told_with_lease_load_queues_build_and_place(filled: Command
     sql(store, "UPDATE instances SET owner = 'k1', claimable_at_ms = NULL WHERE id = 'open'")
     header, line = filled("workers").out.splitlines()
     assert re.split(r"  +", header)[:4] == ["worker", "state", "lease left", "activities"]
-    assert re.match(r"k1 +ACTIVE +\d+\.\d s +0/8 +0% +1 +mail, a,b +b1 +green \[b\]:77 +20", line)
+    assert re.match(r"k1 +ACTIVE +\d+\.\d s +0/8 +0% +1 +3 +mail, a,b +b1 +green \[b\]:77 +20", line)
     (fields,) = json.loads(filled("workers", "--json").out)
     assert (fields["key"], fields["slots"], fields["instances"], fields["load"]) == ("k1", 8, 1, 0.0)
+    assert fields["abandoned"] == 3
     assert (fields["queues"], fields["host"], fields["pid"]) == (["mail", "a,b"], "green [b]", 77)
     assert 0 < fields["lease_left"] <= fields["lease"] == 60
     sql(store, "UPDATE workers SET deadline_ms = 1 WHERE key = 'k1'")

@@ -1,9 +1,11 @@
 """Activities whose bodies run in processes of their own, well-behaved and not."""
 
+import asyncio
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import holdfast as hf
@@ -57,6 +59,42 @@ def gives_what_cannot_be_stored() -> Any:
 def never_ends() -> None:
     while True:
         pass
+
+
+@hf.activity(process=True)
+def which_attempt() -> int:
+    return hf.activity_info().attempt
+
+
+@hf.activity(process=True, retry=once)
+def goes_on_until_cancelled(path: str) -> None:
+    """Says in a file what it learned, and by what."""
+    file = Path(path)
+    file.write_text(f"{hf.activity_info().is_cancelled}", encoding="utf-8")
+    while not hf.activity_info().is_cancelled:
+        time.sleep(0.005)
+    try:
+        hf.heartbeat("still here")
+    except hf.Cancelled as cancelled:
+        file.write_text(str(cancelled), encoding="utf-8")
+        raise
+
+
+@hf.activity(process=True, retry=once)
+def does_not_listen(path: str) -> None:
+    Path(path).write_text(str(os.getpid()), encoding="utf-8")
+    while True:
+        time.sleep(0.01)
+
+
+@hf.workflow
+async def give_up(name: str, path: str) -> str:
+    """Waits for a body until its file is there."""
+    bodies = {body.name: body for body in (goes_on_until_cancelled, does_not_listen)}
+    waiting = asyncio.create_task(bodies[name](path))
+    await hf.event("enough", str)
+    waiting.cancel()
+    return "gave up"
 
 
 @hf.workflow

@@ -14,6 +14,8 @@ from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.providers import SystemProviders
 from holdfast.storage.contract import AttemptKey, AttemptRecord, Completion, InstanceNumber, Retry
 
+NEVER_MS = 2**53
+
 
 @hf.activity
 async def body() -> None:
@@ -44,6 +46,7 @@ def runner_of(ended: list[Completion | Retry]) -> AttemptRunner:
         ended=ended.append,
         beat=lambda _: None,
         respond=lambda _responses, _done: None,
+        fenced_at_ms=lambda _: NEVER_MS,
     )
 
 

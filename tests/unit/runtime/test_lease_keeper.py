@@ -39,7 +39,11 @@ class Registry:
 
 def keeper_of(registry: Registry) -> LeaseKeeper:
     return LeaseKeeper(
-        cast(Store, registry), SystemProviders(), HERE, lease_ms=LEASE_MS, lost=lambda: pytest.fail("it was not lost")
+        cast(Store, registry),
+        SystemProviders(),
+        lambda: HERE,
+        lease_ms=LEASE_MS,
+        lost=lambda: pytest.fail("it was not lost"),
     )
 
 

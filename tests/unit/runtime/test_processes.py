@@ -2,12 +2,22 @@
 
 import asyncio
 import os
+import socket
+from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
+from tests.scenarios.support import until
 from tests.unit.runtime import bodies
 
 import holdfast as hf
+from holdfast.runtime import attempts as runtime_attempts
+from holdfast.runtime.processes.child import ChildContext
+from holdfast.runtime.processes.messages import Begin, Cancel, Task, framed
+from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.running_attempt import RunningAttempt
+from holdfast.runtime.surroundings import Surroundings
 
 pytestmark = pytest.mark.slow
 
@@ -44,3 +54,108 @@ def test_however_a_body_ends_the_worker_lives(name: str, said: str) -> None:
     ended, afterwards = asyncio.run(run())
     assert ended.startswith(said)
     assert afterwards["doubled"] == [2, 4]
+
+
+class SleepingMachine(SystemProviders):
+    """Its clock jumps when a process asks for the permission to begin, as if the worker had been stopped then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept_ms = 0
+
+    def elapsed_ms(self) -> int:
+        return super().elapsed_ms() + self.slept_ms
+
+
+def test_W7_a_body_does_not_begin_in_its_process_after_the_lease_of_the_worker_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine, refused = SleepingMachine(), list[str]()
+    begin = RunningAttempt.begin
+
+    def late(running: RunningAttempt) -> None:
+        if running.activity.process:
+            machine.slept_ms = 60_000
+        try:
+            begin(running)
+        except hf.Cancelled as cancelled:
+            refused.append(str(cancelled))
+            raise
+
+    monkeypatch.setattr(RunningAttempt, "begin", late)
+
+    @hf.workflow
+    async def flow() -> int:
+        return await bodies.which_attempt()
+
+    async def run() -> int:
+        world = Surroundings(providers=machine)
+        async with hf.Engine(
+            ":memory:", workflows=[flow], activities=[bodies.which_attempt], lease=30, surroundings=world
+        ) as engine:
+            return await engine.run(flow, id="it")
+
+    assert asyncio.run(run()) == 2
+    assert refused == [
+        "attempt 1 of which_attempt of instance it is given up by its worker, which leaves or has lost its lease"
+    ]
+
+
+def context_of(line: socket.socket) -> ChildContext:
+    info = msgspec.json.encode(["it", "flow", "body", 0, 1, "default", None])
+    return ChildContext(Task("m", "", "body", msgspec.Raw(b"{}"), msgspec.Raw(info), "key"), line)
+
+
+def test_W7_a_permission_that_comes_too_late_is_asked_for_again() -> None:
+    """The child reads the clock itself: it may be stopped between the answer of the worker and its body."""
+    ours, theirs = socket.socketpair()
+    now_ms = SystemProviders().elapsed_ms()
+    with ours, theirs:
+        context = context_of(theirs)
+        ours.sendall(framed(Begin(now_ms)) + framed(Begin(now_ms + 60_000)))
+        context.begin()
+        asked = ours.recv(1_000)
+        ours.sendall(framed(Cancel()))
+        with pytest.raises(hf.Cancelled):
+            context.begin()
+    assert asked.count(b'"ready"') == 2
+
+
+def test_A6_a_child_whose_worker_is_gone_learns_that_it_should_stop() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        context = context_of(theirs)
+        before = context.info.is_cancelled
+        ours.close()
+        assert (before, context.info.is_cancelled) == (False, True)
+        with pytest.raises(hf.Cancelled, match="attempt 1 of body of instance it was cancelled"):
+            context.heartbeat(None)
+
+
+@pytest.mark.parametrize("name", ["goes_on_until_cancelled", "does_not_listen"])
+def test_A6_a_body_in_a_process_learns_that_it_was_cancelled_and_is_killed_after_a_grace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    file = tmp_path / "learned"
+    if name == "does_not_listen":
+        monkeypatch.setattr(runtime_attempts, "GRACE_SECONDS", 0.05)
+
+    async def run() -> list[str]:
+        async with hf.Engine(":memory:", modules=[bodies]) as engine:
+            handle = await engine.start(bodies.give_up, name, str(file), id="it")
+            await until(lambda: file.exists() and file.read_text())
+            await handle.raise_event("enough", "")
+            assert await handle.result(timeout=10) == "gave up"
+            worker = engine.worker
+            assert worker is not None
+            await until(lambda: worker.runner.free == worker.runner.slots)
+            await worker.committer.drain()
+            assert not worker.runner.abandoned
+            return [attempt.state for attempt in (await handle.describe()).attempts]
+
+    assert asyncio.run(asyncio.wait_for(run(), 30)) == ["CANCELLED"]
+    if name == "does_not_listen":
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(file.read_text()), 0)
+    else:
+        assert file.read_text() == "attempt 1 of goes_on_until_cancelled of instance it was cancelled"

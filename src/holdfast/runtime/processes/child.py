@@ -3,23 +3,38 @@
 Started as ``python -m holdfast.runtime.processes.child DESCRIPTOR PATHS``: the places where its parent finds modules.
 """
 
+import asyncio
 import ctypes
 import importlib
 import importlib.util
 import os
+import select
 import signal
 import socket
 import sys
+import threading
 from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.authoring.activity import Activity
-from holdfast.authoring.activity_context import ActivityInfo, current_activity
+from holdfast.authoring.activity_context import ActivityInfo, Cancelled, current_activity
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.failures import failure_of, qualified_name
-from holdfast.runtime.processes.messages import LENGTH_BYTES, Beat, Raised, Result, Task, decode_task, framed
+from holdfast.runtime.processes.messages import (
+    LENGTH_BYTES,
+    Beat,
+    Begin,
+    Raised,
+    Ready,
+    Result,
+    Task,
+    ToChild,
+    decode_to_child,
+    framed,
+)
+from holdfast.runtime.providers import SystemProviders
 
 DIE_WITH_PARENT: Final = 1
 """PR_SET_PDEATHSIG of Linux; elsewhere the closed socket has to do."""
@@ -28,15 +43,48 @@ MAIN_MODULE: Final = "__mp_main__"
 
 
 class ChildContext:
-    """What `hf.heartbeat` and its like talk to, in the child."""
+    """What `hf.heartbeat` and the like work on, in the child. The body may have threads of its own."""
 
     def __init__(self, task: Task, line: socket.socket) -> None:
         self._line = line
-        self.info = ActivityInfo(*msgspec.json.decode(task.info))
+        self._is_cancelled = False
+        self._one_at_a_time = threading.Lock()
+        self._info = ActivityInfo(*msgspec.json.decode(task.info))
         self.idempotency_key = task.idempotency_key
 
+    def begin(self) -> None:
+        """W7: ask the worker for the permission to begin. If its lease is over, it kills this process instead."""
+        elapsed_ms = SystemProviders().elapsed_ms
+        while True:
+            self._line.sendall(framed(Ready()))
+            answer = _read(self._line)
+            if not isinstance(answer, Begin):
+                self._is_cancelled = True
+                raise self._cancelled()
+            if elapsed_ms() < answer.until_ms:
+                return
+
+    @property
+    def info(self) -> ActivityInfo:
+        return self._info._replace(is_cancelled=self._has_to_stop())
+
     def heartbeat(self, details: Any) -> None:
-        self._line.sendall(framed(Beat(msgspec.Raw(encode(details, what="the details of a heartbeat")))))
+        beat = framed(Beat(msgspec.Raw(encode(details, what="the details of a heartbeat"))))
+        if self._has_to_stop():
+            raise self._cancelled()
+        with self._one_at_a_time:
+            self._line.sendall(beat)
+
+    def _has_to_stop(self) -> bool:
+        with self._one_at_a_time:
+            if not self._is_cancelled and _has_message(self._line):
+                _read(self._line)  # a request to cancel, or the end of the parent
+                self._is_cancelled = True
+        return self._is_cancelled
+
+    def _cancelled(self) -> Cancelled:
+        info = self._info
+        return Cancelled(f"attempt {info.attempt} of {info.activity} of instance {info.instance_id} was cancelled")
 
 
 def main(descriptor: int) -> None:
@@ -46,21 +94,29 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _go_on)
     line = socket.socket(fileno=descriptor)
-    while (task := _read(line)) is not None:
-        line.sendall(framed(_run(task, line)))
+    while (message := _read(line)) is not None:
+        if isinstance(message, Task):
+            line.sendall(framed(_run(message, line)))
+        # else it was meant for a body that has ended meanwhile
 
 
 def _go_on(number: int, frame: object) -> None:
-    """Whoever stops a service often tells all of its processes. The worker gives its bodies their time (W10)."""
+    """Service managers often signal all processes of a service. The worker gives its bodies their time (W10)."""
     del number, frame
 
 
-def _read(line: socket.socket) -> Task | None:
+def _read(line: socket.socket) -> ToChild | None:
     header = _exactly(line, LENGTH_BYTES)
     if header is None:
         return None
     body = _exactly(line, int.from_bytes(header, "big"))
-    return None if body is None else decode_task(body)
+    return None if body is None else decode_to_child(body)
+
+
+def _has_message(line: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(line, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _exactly(line: socket.socket, count: int) -> bytes | None:
@@ -74,18 +130,20 @@ def _exactly(line: socket.socket, count: int) -> bytes | None:
 
 
 def _run(task: Task, line: socket.socket) -> Result | Raised:
-    token = current_activity.set(ChildContext(task, line))
+    context = ChildContext(task, line)
+    token = current_activity.set(context)
     retryable: bool | None = None
     try:
         activity = _find(task)
         args, kwargs = activity.signature.decode_arguments(bytes(task.input))
+        context.begin()
         value = activity.fn(*args, **kwargs)
         retryable = False  # a result that cannot be stored: the next attempt would return the same
         return Result(msgspec.Raw(activity.signature.encode_result(value)))
     except BaseException as error:  # noqa: BLE001 - sys.exit ends the attempt, not this process
         types = tuple(qualified_name(cls) for cls in type(error).__mro__)
-        failure = failure_of(error, retryable=retryable)
-        return Raised(msgspec.Raw(msgspec.json.encode(failure)), types)
+        failure = msgspec.Raw(msgspec.json.encode(failure_of(error, retryable=retryable)))
+        return Raised(failure, types, is_cancelled=isinstance(error, asyncio.CancelledError))
     finally:
         current_activity.reset(token)
 

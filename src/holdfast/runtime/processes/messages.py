@@ -1,4 +1,8 @@
-"""What a worker and its child process say to each other: JSON with a length in front, over a socket pair."""
+"""The messages between a worker and its child process: JSON with a length in front, over a socket pair.
+
+The worker sends a `Task`. The child prepares it (an import may take long), sends `Ready`, and calls the body when the
+worker answers `Begin`. `Cancel` may come at any moment, also after the body has ended.
+"""
 
 from typing import Final
 
@@ -20,8 +24,22 @@ class Task(msgspec.Struct, frozen=True, tag="task"):
     idempotency_key: str
 
 
+class Begin(msgspec.Struct, frozen=True, tag="begin"):
+    """W7: the body may begin before this moment of the clock that all processes of a machine share."""
+
+    until_ms: int
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """The body should stop."""
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The body can begin."""
+
+
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
-    """The body says that it lives."""
+    """A heartbeat of the body."""
 
     details: msgspec.Raw = msgspec.Raw(b"null")
 
@@ -37,22 +55,31 @@ class Raised(msgspec.Struct, frozen=True, tag="raised"):
 
     failure: msgspec.Raw
     types: tuple[str, ...]
+    is_cancelled: bool = False
+    """It raised `asyncio.CancelledError`, or `hf.Cancelled`, which derives from it."""
 
 
-FromChild = Beat | Result | Raised
+ToChild = Task | Begin | Cancel
+FromChild = Ready | Beat | Result | Raised
 
 _encoder: Final = msgspec.json.Encoder()
-decode_task: Final = msgspec.json.Decoder(Task).decode
+_to_child: Final[msgspec.json.Decoder[ToChild]] = msgspec.json.Decoder(ToChild)
 _from_child: Final[msgspec.json.Decoder[FromChild]] = msgspec.json.Decoder(FromChild)
 
 
-def framed(message: Task | FromChild) -> bytes:
+def framed(message: ToChild | FromChild) -> bytes:
     """A message as it is sent."""
     data = _encoder.encode(message)
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
 
 
+def decode_to_child(data: bytes) -> ToChild:
+    """A message of the worker."""
+    message: ToChild = _to_child.decode(data)
+    return message
+
+
 def decode_from_child(data: bytes) -> FromChild:
-    """What a child said."""
+    """A message of a child."""
     message: FromChild = _from_child.decode(data)
     return message

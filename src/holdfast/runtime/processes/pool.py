@@ -5,28 +5,42 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from holdfast.authoring.activity import Activity
-from holdfast.authoring.activity_context import ActivityContext
+from holdfast.authoring.activity_context import ActivityContext, Cancelled
 from holdfast.errors import ProcessDied
 from holdfast.payloads.failures import Failure
 from holdfast.runtime.processes.messages import (
     LENGTH_BYTES,
     LONGEST_MESSAGE,
-    Beat,
+    Begin,
+    Cancel,
     Raised,
+    Ready,
     Result,
     Task,
+    ToChild,
     decode_from_child,
     framed,
 )
+from holdfast.runtime.providers import SystemProviders
 
 MOST_IDLE: Final = 4
 """Children that wait for the next body. More than these are let go when they have finished."""
 MAIN: Final = "__main__"
+
+
+class Body(ActivityContext, Protocol):
+    """The attempt whose body runs in a process."""
+
+    send_cancel: Callable[[], None] | None
+
+    def begin(self) -> None: ...
+    def lease_left_ms(self) -> int: ...
+    def beat(self, details: Any) -> None: ...
 
 
 class FailedInProcess(Exception):
@@ -39,7 +53,7 @@ class FailedInProcess(Exception):
 
 
 class Child:
-    """One child process, and the line to it."""
+    """One child process, and the connection to it."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -47,6 +61,10 @@ class Child:
         self.process = process
         self.reader = reader
         self.writer = writer
+
+    def send(self, message: ToChild) -> None:
+        """Without waiting: the messages are few, and small but for the first."""
+        self.writer.write(framed(message))
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -62,28 +80,32 @@ class Child:
 
 
 class ProcessPool:
-    """Runs bodies in children. Cancelling a call kills its child."""
+    """Runs bodies in children. Cancelling a call kills its child; `Body.send_cancel` asks the body to stop."""
 
     def __init__(self) -> None:
         self._idle: list[Child] = []
         self._ending: list[Child] = []
 
-    async def run(self, activity: Activity[..., Any], encoded: bytes, context: ActivityContext) -> bytes:
+    async def run(self, activity: Activity[..., Any], encoded: bytes, body: Body) -> bytes:
         """The encoded result of a body; what it raised is a `FailedInProcess`."""
         child = self._idle.pop() if self._idle else await _spawn()
         finished = False
         try:
-            child.writer.write(framed(_task_of(activity, encoded, context)))
+            child.send(_task_of(activity, encoded, body))
+            body.send_cancel = lambda: child.send(Cancel())
             await child.writer.drain()
-            answer = await _answer(child, context.heartbeat)
+            answer = await _answer(child, body)
             finished = True
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             code = await child.process.wait()
             raise ProcessDied(f"the process of {activity.name} ended with code {code} before its body did") from error
         finally:
+            body.send_cancel = None
             self._put_back(child, finished)
         if isinstance(answer, Raised):
             failure = msgspec.json.decode(answer.failure, type=Failure)
+            if answer.is_cancelled:
+                raise Cancelled(failure.message)
             raise FailedInProcess(failure, answer.types)
         return bytes(answer.data)
 
@@ -131,12 +153,16 @@ def _task_of(activity: Activity[..., Any], encoded: bytes, context: ActivityCont
     )
 
 
-async def _answer(child: Child, heartbeat: Callable[[Any], None]) -> Result | Raised:
+async def _answer(child: Child, body: Body) -> Result | Raised:
     while True:
         length = int.from_bytes(await child.reader.readexactly(LENGTH_BYTES), "big")
         if length > LONGEST_MESSAGE:
             raise ProcessDied(f"the process sent a message of {length} bytes; the most are {LONGEST_MESSAGE}")
         message = decode_from_child(await child.reader.readexactly(length))
-        if not isinstance(message, Beat):
+        if isinstance(message, Result | Raised):
             return message
-        heartbeat(msgspec.json.decode(message.details))
+        if isinstance(message, Ready):
+            body.begin()
+            child.send(Begin(SystemProviders().elapsed_ms() + body.lease_left_ms()))
+        else:
+            body.beat(msgspec.json.decode(message.details))

@@ -19,9 +19,9 @@ def apply_beat(transaction: Transaction, beat: Heartbeat, registration: Registra
         lease = (reply.token, reply.deadline_ms, reply.lease_ms)
         if record is None:
             about = (registration.host, registration.queues, registration.build)
-            code = (registration.workflows, registration.activities)
+            code = (registration.workflows, registration.activities, registration.abandoned)
             now_ms = transaction.now_ms
             transaction.change(sql.register_worker, beat.key, *lease, *about, now_ms, registration.slots, *code)
         else:
-            transaction.change(sql.renew_lease, *lease, beat.key, record.token)
+            transaction.change(sql.renew_lease, *lease, registration.abandoned, beat.key, record.token)
     return reply

@@ -125,6 +125,7 @@ def worker_of(row: Row) -> WorkerRow:
         slots=row[9],
         workflows=row[10] if len(row) > WORKER_COLUMNS else None,
         activities=row[11] if len(row) > WORKER_COLUMNS else None,
+        abandoned=row[12] if len(row) > WORKER_COLUMNS else 0,
     )
 
 

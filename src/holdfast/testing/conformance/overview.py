@@ -39,6 +39,21 @@ class OverviewRules(Rules):
 
         self.on_bench(case)
 
+    def test_W3_each_heartbeat_brings_the_number_of_abandoned_bodies(self) -> None:
+        async def case(bench: Bench) -> None:
+            carl = WorkerKey("carl")
+            for token, abandoned in ((None, 0), (1, 2), (2, 1)):
+                said = Registration(host=b"", queues="[]", build="", abandoned=abandoned)
+                bench.store.heartbeat(Heartbeat(carl, token, 5_000), said)
+                (row,) = [each for each in await bench.store.workers() if each.key == carl]
+                check(row.abandoned == abandoned)
+            refused = Registration(host=b"", queues="[]", build="", abandoned=9)
+            bench.store.heartbeat(Heartbeat(carl, 1, 5_000), refused)
+            (row,) = [each for each in await bench.store.workers() if each.key == carl]
+            check(row.abandoned == 1)
+
+        self.on_bench(case)
+
     def test_W3_the_load_of_a_worker_is_what_is_in_its_name(self) -> None:
         async def case(bench: Bench) -> None:
             check(await bench.store.worker_loads() == [])

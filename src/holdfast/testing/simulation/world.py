@@ -72,7 +72,7 @@ class TaskLease:
         self,
         store: Store,
         providers: Providers,
-        registration: Registration,
+        registration: Callable[[], Registration],
         *,
         lease_ms: int,
         lost: Callable[[], None],
@@ -102,9 +102,13 @@ class TaskLease:
     def may_act(self) -> bool:
         return may_act(self._client, now_ms=self._providers.elapsed_ms())
 
+    @property
+    def fenced_at_ms(self) -> int:
+        return self._client.fenced_at_ms or 0
+
     def _beat(self) -> bool:
         self._client, beat = send(self._client, now_ms=self._providers.elapsed_ms())
-        self._client, action = receive(self._client, self._store.heartbeat(beat, self._registration))
+        self._client, action = receive(self._client, self._store.heartbeat(beat, self._registration()))
         return action is ClientAction.GO_ON
 
     async def _run(self) -> None:
