@@ -1,5 +1,6 @@
 """Bad input at the engine's edge: a typed error that names the thing, and nothing stored."""
 
+import functools
 import gc
 import math
 from datetime import timedelta
@@ -332,6 +333,12 @@ def test_senseless_options_of_a_workflow_are_refused_where_they_are_written(numb
         {"durability": "none"},
         {"lease": 0},
         {"lease": None},
+        {"lease": 0.1},
+        {"lease": 0.999},
+        {"lease": timedelta(milliseconds=999)},
+        {"lease": 3_600.5},
+        {"lease": 1e9},
+        {"lease": True},
         {"queues": "default"},
         {"queues": 7},
         {"workflows": keeps},
@@ -426,3 +433,92 @@ def test_what_is_no_definition_is_refused_by_the_registry(tmp_path: Path) -> Non
     with pytest.raises(AnnotationError):
         hf.Engine(tmp_path / "shop.db", activities=[hf.activity(takes_odd)])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("lease", [1, 3_600, timedelta(hours=1), 8.0])
+def test_W1_leases_within_the_bounds_are_taken(lease: Any) -> None:
+    hf.Engine(":memory:", lease=lease)
+
+
+def test_W1_the_message_about_a_lease_names_the_bounds() -> None:
+    with pytest.raises(hf.InvalidOption, match=r"^lease must be 1 to 3,600 seconds, not 0$"):
+        hf.Engine(":memory:", lease=0)
+
+
+def test_arguments_by_keyword_are_refused_with_the_way_to_bind_them() -> None:
+    async def scenario() -> None:
+        async with engine_of(":memory:", *ALL) as engine:
+            call: Any = engine.run
+            with pytest.raises(
+                hf.UsageError, match=r"not number, text; .* write run\(counts\.bind\(number=\.\.\., text"
+            ):
+                await call(counts, number=1, text="ab", id="a")
+            call = engine.start
+            with pytest.raises(hf.UsageError, match=r"takes id, policy, event and deadline by keyword, not polcy;"):
+                await call(counts, 1, polcy="reuse")
+            assert await engine.list() == []
+            assert await engine.run(counts.bind(number=1, text="ab"), id="a") == 3
+
+    together(scenario())
+
+
+class Shop:
+    async def pack(self, item: str) -> str:
+        return item
+
+
+REMEDIES: dict[str, tuple[Any, str]] = {
+    "bound method": (Shop().pack, r"Shop\.pack is a method of an object.*function at module level.*calls pack"),
+    "partial": (
+        functools.partial(echo.fn, 1),
+        r"partial of echo.*write a function that calls echo with these arguments",
+    ),
+    "class": (Shop, r"Shop is not a function written with def; write a function that calls Shop"),
+    "builtin": (print, r"print is not a function written with def; write a function that calls print"),
+    "number": (7, r"7 is not a function; write one"),
+}
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+def test_what_is_no_function_is_refused_with_what_to_write(name: str) -> None:
+    given, remedy = REMEDIES[name]
+    with pytest.raises(hf.InvalidOption, match=remedy):
+        hf.activity(given)
+    with pytest.raises(hf.UsageError, match=rf"{remedy}.*, and mark it with @hf\.activity"):
+        hf.Engine(":memory:", activities=[given])
+
+
+def test_definitions_that_are_not_marked_or_in_the_wrong_list_say_what_to_write() -> None:
+    async def plain() -> None: ...
+
+    unmarked: Any = plain
+    with pytest.raises(hf.UsageError, match=r"plain is not marked; write @hf\.workflow above it"):
+        hf.Engine(":memory:", workflows=[unmarked])
+    activity: Any = echo
+    with pytest.raises(hf.UsageError, match=r"is marked with @hf\.activity; give it as activities="):
+        hf.Engine(":memory:", workflows=[activity])
+    workflow: Any = keeps
+    with pytest.raises(hf.UsageError, match=r"is marked with @hf\.workflow; give it as workflows="):
+        hf.Engine(":memory:", activities=[workflow])
+
+
+def test_a_forgotten_await_names_the_activity_or_the_child() -> None:
+    @hf.workflow
+    async def forgets(which: str) -> None:
+        if which == "echo":
+            echo(1)  # type: ignore[unused-coroutine]
+        else:
+            keeps(1)  # type: ignore[unused-coroutine]
+
+    def forget_outside() -> None:
+        echo(1)  # type: ignore[unused-coroutine]
+
+    async def scenario() -> None:
+        async with engine_of(":memory:", *ALL, forgets) as engine:
+            for which in ("echo", "keeps"):
+                with pytest.warns(RuntimeWarning, match=f"coroutine '{which}' was never awaited"):
+                    await engine.run(forgets, which)
+        with pytest.warns(RuntimeWarning, match="coroutine 'echo' was never awaited"):
+            forget_outside()
+
+    together(scenario())

@@ -148,6 +148,65 @@ def test_result_gives_up_after_its_timeout_and_the_instance_goes_on(store: str) 
     together(scenario())
 
 
+@hf.activity(queue="gpu")
+async def train(model: str) -> str:
+    return model
+
+
+@hf.workflow
+async def learn(model: str) -> str:
+    return await train(model)
+
+
+def test_a_time_out_says_what_the_instance_waits_for_and_who_could_do_it(store: str) -> None:
+    async def scenario() -> None:
+        async with engine_of(store, sleeper, learn, train, queues=["default"]) as engine:
+            asleep = await engine.start(sleeper, 60, id="asleep")
+            with pytest.raises(
+                TimeoutError, match=r"^no result within 0\.01 s: 'asleep' is RUNNING; it waits for timer"
+            ):
+                await asleep.result(timeout=0.01)
+            learning = await engine.start(learn, "m", id="learning")
+            with pytest.raises(TimeoutError, match=r"it waits for activity train; no live worker serves queue 'gpu'"):
+                await learning.result(timeout=0.01)
+            unknown = await engine.start("elsewhere", id="unknown")
+            with pytest.raises(TimeoutError, match=r"'unknown' is REQUESTED; no live worker has workflow 'elsewhere'"):
+                await unknown.result(timeout=0.01)
+
+    together(scenario())
+
+
+def test_a_time_out_is_raised_also_if_its_reason_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", sleeper) as engine:
+            handle = await engine.start(sleeper, 60, id="a")
+
+            async def broken(*_: object) -> None:
+                raise hf.StoreError("no disk")
+
+            monkeypatch.setattr(engine._store, "read_history", broken)
+            with pytest.raises(
+                TimeoutError, match=r"^no result within 0\.01 s: 'a' could not be read: StoreError: no d"
+            ):
+                await handle.result(timeout=0.01)
+
+    together(scenario())
+
+
+def test_an_instance_is_created_before_its_first_activity_is_scheduled(store: str) -> None:
+    async def scenario() -> None:
+        async with engine_of(store, *ALL) as engine:
+            for number in range(20):
+                handle = await engine.start(twice_double, number, id=f"{number}")
+                await handle.result()
+                seen = await handle.describe()
+                assert seen.created_at <= seen.attempts[0].scheduled_at
+
+    together(scenario())
+
+
 def test_a_failed_activity_keeps_type_message_attributes_and_causes(store: str) -> None:
     async def scenario() -> None:
         async with engine_of(store, *ALL) as engine:

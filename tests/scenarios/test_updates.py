@@ -111,9 +111,9 @@ def test_G6_the_same_id_is_applied_once_and_answered_the_same_also_after_the_end
             handle = await engine.start(basket, id="it")
             assert await asyncio.gather(*(handle.update(add, 3, id="one") for _ in range(5))) == [6] * 5
             assert await handle.update(add, 5, id="two") == 16
-            with pytest.raises(hf.UpdateConflict, match="'one' belongs to another update"):
+            with pytest.raises(hf.UpdateConflict, match="'one' belongs to the update 'add' with other arguments; send"):
                 await handle.update(add, 99, id="one")
-            with pytest.raises(hf.UpdateConflict):
+            with pytest.raises(hf.UpdateConflict, match="'one' belongs to the update 'add', not 'breaks'; send"):
                 await handle.update("breaks", 3, id="one")
             with pytest.raises(hf.UpdateFailed):
                 await handle.update("breaks", id="three")

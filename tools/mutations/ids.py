@@ -5,6 +5,13 @@ from typing import Final
 from tools.mutations.mutant import LARGE_INPUTS, POLICIES, TERMINATE, in_python, in_sql
 
 IDS: Final = (
+    in_python(
+        "an instance is created after its first activity was scheduled",
+        "A9",
+        "storage/relational/members",
+        "return now_ms if start.first is None else min(start.first.stamp_ms, now_ms)",
+        "return now_ms",
+    ),
     in_sql("the end leaves the owner", "G1", "terminate_instance", "owner = NULL, ", ""),
     in_sql("the end leaves it claimable", "G5", "terminate_instance", "claimable_at_ms = NULL, ", ""),
     in_sql("the end is no turn", "G9", "terminate_instance", "turn = turn + 1", "turn = turn"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ca
 
 from msgspec.structs import replace
 
-from holdfast.authoring.definition import Definition, refuse_method
+from holdfast.authoring.definition import Definition, not_a_function, refuse_method
 from holdfast.authoring.durations import Duration, timeout_milliseconds
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.options import switch, whole_number
@@ -42,10 +42,15 @@ class Activity(Definition, Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
         run = current_run()
+        call: Any
         if run is None:
-            return self._run_body(args, kwargs)
-        signature = self.signature
-        return run.run_activity(self, signature, signature.encode_arguments(args, kwargs))
+            call = self._run_body(args, kwargs)
+        else:
+            signature = self.signature
+            call = run.run_activity(self, signature, signature.encode_arguments(args, kwargs))
+        call.__qualname__ = self.name  # Python's warning names it if the call is never awaited
+        typed: Coroutine[object, object, R] = call
+        return typed
 
     async def _run_body(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         if self.is_async:
@@ -175,7 +180,7 @@ def activity(
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:
         if not inspect.isfunction(function):
-            raise InvalidOption(f"@hf.activity marks a function, not {function!r}")
+            raise InvalidOption(f"@hf.activity marks a function: {not_a_function(function)}")
         refuse_method(function, "@hf.activity")
         if process and inspect.iscoroutinefunction(function):
             raise InvalidOption(f"{function.__qualname__}: process=True is for `def`; an `async def` runs in the loop")

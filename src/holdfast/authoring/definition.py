@@ -1,13 +1,17 @@
 """What activities and workflows have in common: a function, its name, and its signature."""
 
+import functools
 import inspect
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import InvalidOption
+from holdfast.payloads.limits import shorten
 from holdfast.payloads.signature import Signature
+
+SHOWN_CHARACTERS: Final = 100
 
 
 def refuse_method(function: FunctionType, decorator: str) -> None:
@@ -22,6 +26,25 @@ def refuse_method(function: FunctionType, decorator: str) -> None:
             f"{decorator} marks functions, and {function.__qualname__} is a method: a worker has no object to call it "
             f"on. Write a function at module level that makes or finds the object and calls {name} on it"
         )
+
+
+def not_a_function(given: object) -> str:
+    """What was given instead of a function, and what to write: nothing else has a name that a worker can find."""
+    name = getattr(given, "__name__", type(given).__name__)
+    if isinstance(given, functools.partial):
+        wrapped: Any = given.func
+        name = getattr(wrapped, "__name__", type(wrapped).__name__)
+        return (
+            f"a functools.partial of {name} is not a function; write a function that calls {name} with these arguments"
+        )
+    if inspect.ismethod(given):
+        return (
+            f"{given.__qualname__} is a method of an object, which no worker has; write a function at module level "
+            f"that makes or finds the object and calls {name}"
+        )
+    if callable(given):
+        return f"{name} is not a function written with def; write a function that calls {name}"
+    return f"{shorten(repr(given), SHOWN_CHARACTERS)} is not a function; write one"
 
 
 class Definition:

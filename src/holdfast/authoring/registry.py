@@ -1,5 +1,6 @@
 """The workflows and activities that one engine knows. There is no global list: two engines never collide."""
 
+import inspect
 import sys
 from collections.abc import Iterable
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any, Final, TypeVar, cast
 
 from holdfast import errors
 from holdfast.authoring.activity import Activity
+from holdfast.authoring.definition import not_a_function
 from holdfast.authoring.known_errors import known_errors
 from holdfast.authoring.options import several
 from holdfast.authoring.workflow import Workflow
@@ -18,6 +20,8 @@ from holdfast.errors import DuplicateName, UnknownActivity, UnknownWorkflow, Usa
 from holdfast.payloads.failures import resolve_builtin
 
 BUILD_DIGITS: Final = 16
+PLURALS: Final = {"workflow": "workflows", "activity": "activities"}
+"""The parameters that definitions are given by."""
 Definition = TypeVar("Definition", Workflow[..., Any], Activity[..., Any])
 
 
@@ -134,11 +138,21 @@ class Registry:
 
     def _add(self, known: dict[str, Definition], definition: Definition, expected: type[Any]) -> None:
         if not isinstance(definition, expected):
-            raise UsageError(f"{definition!r} is not marked with @hf.{expected.__name__.lower()}")
+            raise UsageError(_not_marked(definition, expected.__name__.lower()))
         other = known.setdefault(definition.name, definition)
         if other is not definition:
             raise DuplicateName(_duplicate(other, definition))
         self._modules.add(definition.fn.__module__)
+
+
+def _not_marked(given: object, kind: str) -> str:
+    """What was registered instead of a definition, and what to write."""
+    if isinstance(given, Workflow | Activity):
+        other = "workflow" if isinstance(given, Workflow) else "activity"
+        return f"{cast(Any, given)!r} is marked with @hf.{other}; give it as {PLURALS[other]}=[...]"
+    if inspect.isfunction(given):
+        return f"{given.__qualname__} is not marked; write @hf.{kind} above it"
+    return f"{not_a_function(given)}, and mark it with @hf.{kind}"
 
 
 def _duplicate(one: Workflow[..., Any] | Activity[..., Any], other: Workflow[..., Any] | Activity[..., Any]) -> str:

@@ -94,9 +94,12 @@ class Workflow(Definition, Generic[P, R]):
                 f"`{self.__name__}.fn` is the plain function"
             )
         encoded = self.signature.encode_arguments(args, kwargs)
-        return run.children.run(
+        call: Any = run.children.run(
             ChildCall(self.name, self.version, encoded, self.signature, said_deadline(self.deadline, ...))
         )
+        call.__qualname__ = self.name  # as of an activity
+        typed: Coroutine[object, object, R] = call
+        return typed
 
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from holdfast.authoring.durations import milliseconds
+from holdfast.authoring.durations import lease_milliseconds, milliseconds
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.options import whole_number
 from holdfast.authoring.registry import Registry
@@ -21,7 +21,7 @@ from holdfast.cli.texts import safe
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
 from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
-from holdfast.core.liveness.lease import LONGEST_LEASE_MS, SHORTEST_LEASE_MS, WORKER_LEASE_MS
+from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.runtime.surroundings import Surroundings
 
@@ -67,7 +67,7 @@ def worker(
                 registry := _registry(modules, applications),
                 _queues(queues, registry),
                 whole_number(concurrency, "--concurrency", least=1),
-                _lease_seconds(lease),
+                lease_milliseconds(lease, "--lease") / MILLISECONDS,
                 milliseconds(drain_timeout, "--drain-timeout") / MILLISECONDS,
                 store_path(store),
                 same_host,
@@ -97,14 +97,6 @@ def _queues(option: str | None, registry: Registry) -> list[str]:
     if not all(names):
         raise UsageError(f"--queues {option!r} has an empty name; write --queues A,B")
     return list(dict.fromkeys(checked_name(name, "a queue") for name in names))
-
-
-def _lease_seconds(lease: float) -> float:
-    lease_ms = milliseconds(lease, "--lease")
-    if not SHORTEST_LEASE_MS <= lease_ms <= LONGEST_LEASE_MS:
-        shortest, longest = SHORTEST_LEASE_MS / MILLISECONDS, LONGEST_LEASE_MS / MILLISECONDS
-        raise UsageError(f"--lease must be {shortest:g} to {longest:,.0f} seconds, not {lease:g}")
-    return lease_ms / MILLISECONDS
 
 
 async def _work(wish: Wish, early: EarlySignals) -> int:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast.authoring.durations import Duration, timeout_milliseconds
+from holdfast.authoring.durations import Duration, lease_milliseconds
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.options import several, whole_number
 from holdfast.authoring.registry import Registry
@@ -16,7 +16,7 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.client.calls import with_started
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import Started
-from holdfast.errors import InvalidOption, UsageError, WorkerFenced
+from holdfast.errors import UsageError, WorkerFenced
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.flow_runs import saved
 from holdfast.runtime.last_words import LastWords
@@ -142,14 +142,11 @@ def worker_options(
 ) -> Options:
     """What a worker is told, checked. Without `queues` it serves those of the activities it has, and the default."""
     served = registry.queues if queues is None else several(queues, "queues")
-    lease_ms = timeout_milliseconds(lease, "lease")
-    if lease_ms is None:
-        raise InvalidOption("lease must be a number of seconds or a timedelta, not None")
     return {
         "queues": tuple(checked_name(queue, "a queue") for queue in served),
         "max_activities": whole_number(max_activities, "max_activities", least=1),
         "cache_size": whole_number(cache_size, "cache_size", least=0),
-        "lease_ms": lease_ms,
+        "lease_ms": lease_milliseconds(lease, "lease"),
     }
 
 

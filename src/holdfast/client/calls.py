@@ -1,5 +1,6 @@
 """What a start names: the workflow with its arguments, and what its code says about its end."""
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -45,6 +46,17 @@ def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Call:
             return Call(checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None, None)
         case _:
             raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")
+
+
+def refuse_keywords(given: Mapping[str, object], workflow: Any, method: str, options: str) -> None:
+    """Raise `UsageError` for arguments by keyword: TypeVarTuple, which types a start, has positions only."""
+    if given:
+        name = getattr(workflow, "__name__", "workflow")
+        shown = ", ".join(f"{key}=..." for key in given)
+        raise UsageError(
+            f"{method} takes {options} by keyword, not {', '.join(given)}; for arguments of the workflow write "
+            f"{method}({name}.bind({shown}), ...)"
+        )
 
 
 def with_started(start: Start, started: Started) -> Start:

@@ -15,7 +15,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow
 from holdfast.client.asking import Asking
 from holdfast.client.beside import Beside
-from holdfast.client.calls import Call, call_of
+from holdfast.client.calls import Call, call_of, refuse_keywords
 from holdfast.client.handle import Handle
 from holdfast.client.overview import Overview
 from holdfast.client.pages import NEWEST, check_page
@@ -245,6 +245,7 @@ class Client(Beside, Overview):
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
         event: Raised | None = None,
         deadline: DeadlineWord = ...,
+        **arguments: object,
     ) -> Handle[Any]:
         """Start an instance. The same id with the same input is the same instance, however often it is started (G3).
 
@@ -254,6 +255,7 @@ class Client(Beside, Overview):
         of the workflow; None says that there is none.
         """
         self.check_usable()
+        refuse_keywords(arguments, workflow, "start", "id, policy, event and deadline")
         call = call_of(self._registry, workflow, args)
         return await self._start(call, self._checked_id(id), policy, event, said_deadline(call.deadline, deadline))
 
@@ -335,9 +337,11 @@ class Client(Beside, Overview):
         id: str | None = None,  # noqa: A002
         policy: PolicyWord = IdPolicy.IDEMPOTENT,
         deadline: DeadlineWord = ...,
+        **arguments: object,
     ) -> Any:
         """Start an instance, or find it, and wait for its result."""
         self.check_usable()
+        refuse_keywords(arguments, workflow, "run", "id, policy and deadline")
         call = call_of(self._registry, workflow, args)
         instance_id = self._checked_id(id)
         waiting = self._waiters.expect(instance_id)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -12,13 +12,14 @@ from holdfast.authoring.handlers import Query, Update
 from holdfast.authoring.options import whole_number
 from holdfast.client.asking import QUERY_SECONDS, Asking
 from holdfast.client.histories import export
-from holdfast.client.obstacles import read_obstacles
+from holdfast.client.obstacles import read_obstacles, waiting_sentence
 from holdfast.client.pages import NEWEST, check_page
 from holdfast.client.views import Description, HistoryEntry, Summary, description, moment, summary
 from holdfast.client.watching import Change, watch
 from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payloads_of
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import (
+    HoldfastError,
     InstanceNotFound,
     WorkflowBlocked,
     WorkflowCancelled,
@@ -26,7 +27,7 @@ from holdfast.errors import (
     WorkflowTerminated,
 )
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, Resolver, said_of, to_exception
+from holdfast.payloads.failures import Failure, Resolver, failed_message, said_of, to_exception
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord, Store
@@ -35,6 +36,8 @@ from holdfast.storage.large import inline
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 Limit = Duration | None
+EXPLANATION_SECONDS: Final = 2.0
+"""How long a time-out may take to find out what the instance waits for."""
 _failure = msgspec.json.Decoder(Failure)
 _payload = msgspec.json.Decoder(Payload)
 
@@ -107,8 +110,23 @@ class Handle(Generic[R_co]):
         self._client.check_usable()
         if timeout is None:
             return await self._result()
-        async with asyncio.timeout(milliseconds(timeout, "timeout") / 1000):
-            return await self._result()
+        seconds = milliseconds(timeout, "timeout") / 1000
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await self._result()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TimeoutError(f"no result within {seconds:g} s: {await self._why_open()}") from error
+
+    async def _why_open(self) -> str:
+        """Where the instance is, what it waits for, and whether a live worker can take that."""
+        try:
+            async with asyncio.timeout(EXPLANATION_SECONDS):
+                return waiting_sentence(await self.describe())
+        except (HoldfastError, TimeoutError) as error:
+            return f"{self._id!r} could not be read: {said_of(error)}"
 
     async def _result(self) -> R_co:
         worker = self._client.worker
@@ -140,7 +158,7 @@ class Handle(Generic[R_co]):
             return value
         if state is InstanceState.FAILED:
             cause = to_exception(_failure.decode(data), self._client.resolve)
-            raise WorkflowFailed(f"{self._id} failed: {said_of(cause)}", cause) from cause
+            raise WorkflowFailed(failed_message(self._id, cause), cause) from cause
         if state is InstanceState.TERMINATED:
             reason: str | None = decode(data)
             said = f": {reason}" if reason else ""

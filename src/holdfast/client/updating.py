@@ -10,7 +10,7 @@ from holdfast.authoring.handlers import Update
 from holdfast.authoring.names import checked_name
 from holdfast.client.arguments import encoded_arguments, limited
 from holdfast.client.changes import Changes
-from holdfast.core.events import Payload, UpdateAccepted
+from holdfast.core.events import Payload, UpdateAccepted, decode_events
 from holdfast.core.gates import EventVerdict
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.updates import UpdateState
@@ -68,13 +68,28 @@ class Updating:
             if told.verdict is EventVerdict.CLOSED:
                 raise InstanceClosed(f"{instance_id!r} is {told.instance.state}: {what} was not taken")
             if told.verdict is EventVerdict.CONFLICT:
-                raise UpdateConflict(f"the id {unique!r} belongs to another update of {instance_id!r}, not {name!r}")
+                raise UpdateConflict(await self._conflict(told.instance.number, unique, name))
             if told.verdict is EventVerdict.MAILBOX_FULL:
                 raise MailboxFull(f"too many updates of {instance_id!r} wait for their answers: {what} was not taken")
             row = await self._answered(told.instance.number, unique, what)
             answer = await self._data(told.instance.number, row)
         returns = update.annotation if isinstance(update, Update) else returns
         return self._told(what, row.state, answer, returns)
+
+    async def _conflict(self, number: InstanceNumber, update_id: str, name: str) -> str:
+        """Why an id cannot be used. The store keeps a hash of the first update; its name is in the history."""
+        record = await self._store.read_instance(number)
+        rows = [] if record is None else await self._store.read_history(number, record.execution)
+        events = [event for row in rows for event in decode_events(row.events)]
+        first = next((event for event in events if isinstance(event, UpdateAccepted) and event.id == update_id), None)
+        if first is None:
+            differs = f"an update with another name than {name!r}, or with other arguments"
+        elif first.name == name:
+            differs = f"the update {name!r} with other arguments"
+        else:
+            differs = f"the update {first.name!r}, not {name!r}"
+        again = "send the same name and arguments again, or use another id"
+        return f"the id {update_id!r} belongs to {differs}; {again}"
 
     async def _answered(self, number: InstanceNumber, update_id: str, what: str) -> UpdateRow:
         async for _ in self._changes.looks():

@@ -158,8 +158,8 @@ def _start_child(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own)
     identity, depth = run.identity, run.depth + 1
     if depth > MOST_PARENTS:
         raise NestedTooDeep(
-            f"{identity.instance_id!r} has {run.depth} parents above it, and more than {MOST_PARENTS} are not allowed: "
-            f"its node {place.node!r} may not start {action.workflow!r}"
+            f"it has {run.depth} parents above it, the most that are allowed, and its node {place.node!r} cannot start "
+            f"{action.workflow!r}"
         )
     number = run.book.next_child
     child_id = chosen or default_id(identity.instance_id, identity.execution, number)

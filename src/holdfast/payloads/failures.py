@@ -21,7 +21,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from holdfast.errors import HoldfastError, PayloadError, RemoteError
+from holdfast.errors import HoldfastError, PayloadError, RemoteError, WorkflowFailed
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.limits import (
     ARGUMENTS_LIMIT_BYTES,
@@ -34,6 +34,9 @@ from holdfast.payloads.limits import (
     shorten,
 )
 from holdfast.payloads.wire import is_deeper_than
+
+FAILED: Final = " failed: "
+"""Between the id of an instance and its error."""
 
 Resolver = Callable[[str], type[BaseException] | None]
 """Finds a class by its qualified name among registered code and builtins only; it never imports."""
@@ -78,6 +81,20 @@ def said_of(error: BaseException) -> str:
     """An exception in a sentence: the name of its type (the original one, also where it is unknown) and its text."""
     name = error.type_name if isinstance(error, RemoteError) else type(error).__name__
     return f"{name}: {error}" if str(error) else name
+
+
+def failed_message(instance_id: str, cause: BaseException) -> str:
+    """The message of the `WorkflowFailed` of an instance.
+
+    Through any number of children it names the instance itself, and the one in which the error was raised with the
+    error. The instances between them are in the causes, so that the message does not grow with the depth.
+    """
+    if not isinstance(cause, WorkflowFailed):
+        return f"{instance_id}{FAILED}{said_of(cause)}"
+    message = str(cause)
+    if isinstance(cause.cause, WorkflowFailed):
+        message = message.partition(FAILED)[2] or message
+    return f"{instance_id}{FAILED}{message}"
 
 
 def resolve_builtin(name: str) -> type[BaseException] | None:

@@ -16,7 +16,7 @@ from holdfast.core.deadlines import Deadline
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceConflict, NestedTooDeep, WorkflowCancelled, WorkflowFailed, WorkflowTerminated
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, Resolver, said_of, to_exception
+from holdfast.payloads.failures import Failure, Resolver, failed_message, to_exception
 from holdfast.payloads.limits import NAME_LIMIT_BYTES
 from holdfast.payloads.signature import Signature
 
@@ -131,7 +131,7 @@ class Child:
                 return decode(data) if self._signature is None else self._signature.decode_result(data)
             case ev.ChildFailed(failure=payload):
                 cause = to_exception(_decode_failure(self._children.data_of(payload)), self._children.resolve)
-                raise WorkflowFailed(f"{self.id} failed: {said_of(cause)}", cause) from cause
+                raise WorkflowFailed(failed_message(self.id, cause), cause) from cause
             case ev.ChildStopped(state=state, reason=reason):
                 said = f": {reason}" if reason else ""
                 if state == InstanceState.TERMINATED:
@@ -199,8 +199,8 @@ class Children:
         depth = above.depth + 1
         if depth > MOST_PARENTS:
             raise NestedTooDeep(
-                f"{above.id!r} has {above.depth} parents above it, and more than {MOST_PARENTS} are not allowed: "
-                f"it may not start {call.name!r}. A workflow that goes on as itself continues as new"
+                f"it has {above.depth} parents above it, the most that are allowed, and cannot start {call.name!r}; "
+                "a workflow that repeats itself calls hf.continue_as_new"
             )
         number = self.started
         instance_id = ties.id or default_id(above.id, above.execution, number)

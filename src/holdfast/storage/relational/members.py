@@ -291,10 +291,15 @@ def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber |
         first.stamp_ms if first else transaction.now_ms,
         _stored_input(start),
         start.input_hash,
-        transaction.now_ms,
+        _created_at_ms(start, transaction.now_ms),
         first.key if first else start.key,
     )
     return None if number is None else InstanceNumber(number)
+
+
+def _created_at_ms(start: Start, now_ms: int) -> int:
+    """The time of the start. A first turn in the same commit has scheduled activities before this transaction began."""
+    return now_ms if start.first is None else min(start.first.stamp_ms, now_ms)
 
 
 def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecord:
@@ -317,7 +322,7 @@ def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecor
         input_hash=start.input_hash,
         outcome=closed.outcome if closed else None,
         blocked=None,
-        created_at_ms=now_ms,
+        created_at_ms=_created_at_ms(start, now_ms),
         closed_at_ms=now_ms if closed else None,
     )
 

@@ -46,6 +46,21 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
+    def test_A9_an_instance_is_created_when_its_first_turn_began_and_not_when_that_was_committed(self) -> None:
+        async def case(bench: Bench) -> None:
+            bench.clock.now_ms += 500
+            outcome = await bench.one(start("a", first=first_turn()))
+            waits = await bench.one(start("b"))
+            check(isinstance(outcome, StartedInstance) and isinstance(waits, StartedInstance))
+            found = await bench.store.find(InstanceId("a"))
+            later = await bench.store.find(InstanceId("b"))
+            check(found is not None and found.created_at_ms == found.stamp_ms < bench.clock.now_ms)
+            check(later is not None and later.created_at_ms == bench.clock.now_ms)
+            if isinstance(outcome, StartedInstance):
+                check(found == outcome.instance)
+
+        self.on_bench(case)
+
     def test_G3_another_input_or_workflow_for_the_same_id_is_a_conflict(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.one(start("a", given=b"1"))
