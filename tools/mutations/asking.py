@@ -9,6 +9,7 @@ READ_ONLY: Final = "tests/scenarios/test_read_only.py"
 UPDATES: Final = "tests/scenarios/test_updates.py"
 ENDINGS: Final = "tests/scenarios/test_update_endings.py"
 WAITING: Final = "tests/scenarios/test_waiting_queries.py"
+STARTS: Final = "tests/scenarios/test_starts_run_code_once.py"
 AT_END: Final = "tests/scenarios/test_messages_at_the_end.py"
 REFLECTING: Final = "tests/scenarios/test_queries_reflect_messages.py"
 
@@ -111,6 +112,30 @@ ASKING: Final = (
         " or (outcome.created and start.mail_taken)",
         "",
         KIT,
+    ),
+    in_python(
+        "a start that finds its instance runs the code",
+        "G3",
+        "client/beside",
+        "            if await self._finds(start):",
+        "            if False:",
+        STARTS,
+    ),
+    in_python(
+        "starts of one id at the same time all run the code",
+        "G3",
+        "client/beside",
+        "while (earlier := self._starting.get(start.id)) is not None:",
+        "while (earlier := None) is not None:",
+        STARTS,
+    ),
+    in_python(
+        "a first turn that failed is run again",
+        "G12",
+        "runtime/instances",
+        "if failure is not None and (record.execution, record.turn) == (1, 0):",
+        "if False:",
+        STARTS,
     ),
     in_python(
         "a run that a query has changed goes on",

@@ -87,9 +87,9 @@ RUNTIME: Final = (
         "a start is told before it is committed",
         "G11",
         "client/beside",
-        "                outcome = await decided",
-        "                from holdfast.storage.contract import StartedInstance\n"
-        "                outcome = StartedInstance(instance=None, created=True)",
+        "        outcome = await decided\n        if start.deadline",
+        "        from holdfast.storage.contract import StartedInstance\n"
+        "        outcome = StartedInstance(instance=None, created=True)\n        if start.deadline",
         BEFORE_COMMIT,
     ),
     in_python(

@@ -48,7 +48,11 @@ def uuid4() -> UUID:
 
 
 def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
-    """Compute a value once and record it. For quick things without I/O; anything else is an activity."""
+    """Compute a value and record it: every replay gets the recorded one. For quick things without I/O.
+
+    `compute` is called again if the turn is not committed, as after a crash; only what is recorded counts. Anything
+    that must not happen twice is an activity.
+    """
     run = current("hf.side_effect")
     value: T = run.side_effect(
         compute,

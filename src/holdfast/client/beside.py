@@ -16,13 +16,14 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.client.calls import with_started
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import Started
+from holdfast.core.gates import Existing, IdPolicy, StartIdentity, StartVerdict, decide_start
 from holdfast.errors import UsageError, WorkerFenced
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.flow_runs import saved
 from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import Worker
-from holdfast.storage.contract import Deliver, Failed, Member, Outcome, Rejected, Start
+from holdfast.storage.contract import Deliver, Failed, InstanceId, Member, Outcome, Rejected, Start
 from holdfast.storage.places import PlacedStore
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Beside:
     """What commits for the client when there is no worker."""
     _waiters: Waiters
     _worker: Worker | None = None
+    _starting: dict[InstanceId, "asyncio.Future[None]"]
+    """Starts of ids that were given, which are being committed: another start of the id waits for them."""
     _kept_flows: frozenset[str] = frozenset()
     """The versions of flows that this client has stored."""
 
@@ -98,23 +101,57 @@ class Beside:
             self._kept_flows |= {digest}
         return digest
 
-    async def _commit_start(self, start: Start, started: Started) -> Outcome:
-        """Create the instance, with its first turn where that is possible; else its start waits in its inbox."""
+    async def _commit_start(self, start: Start, started: Started, *, is_named: bool) -> Outcome:
+        """Create the instance, with its first turn where that is possible; else its start waits in its inbox.
+
+        `is_named`: the id was not made for this start. Then the first turn is run only if the start will create an
+        instance, as far as the store knows at that moment: a start that finds its instance runs no code.
+        """
         worker = self._worker
         if worker is None:
             return await self._committer.commit(with_started(start, started))
         if start.workflow in worker.registry.workflows:
-            decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-            if worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
-                outcome = await decided
-                if start.deadline is not None:
-                    worker.look()  # it may be nearer than what is waited for
-                if not _lacked_a_lease(outcome):
-                    return outcome
+            outcome = await (self._start_once if is_named else self._start_with_first_turn)(worker, start, started)
+            if outcome is not None:
+                return outcome
         outcome = await self._committer.commit(with_started(start, started))
         worker.look()
         self._note_unknown(start.workflow)
         return outcome
+
+    async def _start_once(self, worker: Worker, start: Start, started: Started) -> Outcome | None:
+        """As `_start_with_first_turn`, unless the start will find its instance. Starts of one id go one by one."""
+        while (earlier := self._starting.get(start.id)) is not None:
+            await asyncio.wait([earlier])
+        over = self._starting[start.id] = asyncio.get_running_loop().create_future()
+        try:
+            if await self._finds(start):
+                return None
+            return await self._start_with_first_turn(worker, start, started)
+        finally:
+            del self._starting[start.id]
+            over.set_result(None)
+
+    async def _start_with_first_turn(self, worker: Worker, start: Start, started: Started) -> Outcome | None:
+        """None if the worker cannot take the first turn now."""
+        decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        if not worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
+            return None
+        outcome = await decided
+        if start.deadline is not None:
+            worker.look()  # it may be nearer than what is waited for
+        return None if _lacked_a_lease(outcome) else outcome
+
+    async def _finds(self, start: Start) -> bool:
+        """Whether a start would find an instance instead of creating one."""
+        if start.policy is IdPolicy.TERMINATE_EXISTING:
+            return False
+        record = await self._store.find(start.id)
+        if record is None:
+            return False
+        existing = Existing(StartIdentity(record.workflow, record.input_hash), record.state)
+        verdict = decide_start(StartIdentity(start.workflow, start.input_hash), existing, start.policy)
+        return verdict in (StartVerdict.SAME, StartVerdict.CONFLICT)
 
     async def _commit_message(self, message: Deliver) -> Outcome:
         """Send a message: with the turn that takes it, where its instance is live here (`Applied`), else by itself."""

@@ -93,6 +93,7 @@ class Client(Beside, Overview):
             deliver=self._deliver,
             committer=lambda: self._committer,
         )
+        self._starting = {}
         self._bell: Bell | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._generation = generation()
@@ -257,7 +258,8 @@ class Client(Beside, Overview):
         self.check_usable()
         refuse_keywords(arguments, workflow, "start", "id, policy, event and deadline")
         call = call_of(self._registry, workflow, args)
-        return await self._start(call, self._checked_id(id), policy, event, said_deadline(call.deadline, deadline))
+        ends_by = said_deadline(call.deadline, deadline)
+        return await self._start(call, self._checked_id(id), policy, event, ends_by, is_named=id is not None)
 
     async def _start(
         self,
@@ -266,6 +268,8 @@ class Client(Beside, Overview):
         policy: PolicyWord,
         event: Raised | None,
         deadline: Deadline | None,
+        *,
+        is_named: bool,
     ) -> Handle[Any]:
         started = Started(
             time_ms=self._store.now_ms(),
@@ -286,7 +290,7 @@ class Client(Beside, Overview):
             deadline=deadline,
             key=None if call.flow is None else call.flow.first_key,
         )
-        outcome = await self._commit_start(start, started)
+        outcome = await self._commit_start(start, started, is_named=is_named)
         match outcome:
             case StartedInstance():
                 number = outcome.instance.number
@@ -346,7 +350,8 @@ class Client(Beside, Overview):
         instance_id = self._checked_id(id)
         waiting = self._waiters.expect(instance_id)
         try:
-            handle = await self._start(call, instance_id, policy, None, said_deadline(call.deadline, deadline))
+            ends_by = said_deadline(call.deadline, deadline)
+            handle = await self._start(call, instance_id, policy, None, ends_by, is_named=id is not None)
             if handle.is_new:
                 waiting.number = handle.number
                 close = await waiting.ended()

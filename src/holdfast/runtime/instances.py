@@ -7,6 +7,7 @@ a turn did counts when it is on disk: only then do activities start, results app
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -31,6 +32,7 @@ from holdfast.storage.contract import (
     Completion,
     Failed,
     InboxRow,
+    InstanceId,
     InstanceNumber,
     InstanceRecord,
     Outcome,
@@ -43,6 +45,7 @@ from holdfast.storage.contract import (
 )
 
 logger = logging.getLogger("holdfast")
+MAX_FIRST_FAILURES: Final = 1_000
 workflow_logger = logging.getLogger("holdfast.workflow")
 
 
@@ -71,6 +74,8 @@ class InstanceOwner:
         self._keeper = Keeper(committer, key, registry, ended=ended, work_is_waiting=work_is_waiting)
         self._due = DueTimes(store.now_ms, self._timer_due)
         self._ready: list[LiveInstance] = []
+        self._first_failures: dict[InstanceId, str] = {}
+        """Why the first turns of instances failed that were not created with it: they are not run once more."""
         self.turns = 0
 
     # ------------------------------------------------------------ what is live
@@ -105,9 +110,12 @@ class InstanceOwner:
             if start.mail is not None:
                 live.apply_sent(start.mail, done)
             run.end()
-        except HoldfastError:
+        except HoldfastError as error:
             live.run.evict()
-            return None  # created without a turn; whoever claims it parks it with the reason (G12)
+            self._first_failures[start.id] = f"{type(error).__name__}: {error}"
+            while len(self._first_failures) > MAX_FIRST_FAILURES:
+                del self._first_failures[next(iter(self._first_failures))]
+            return None  # it is created without a turn, and blocked when it is claimed (G12)
         built = self._build(live, done, live.run.take_output())
         return live, built, msgspec.structs.replace(start, first=built.turn, mail_taken=len(done) > 1)
 
@@ -125,6 +133,10 @@ class InstanceOwner:
 
     async def wake(self, record: InstanceRecord) -> None:
         """Bring a claimed instance to life: replay its history, then take in what waits for it (G8)."""
+        failure = self._first_failures.pop(record.id, None)
+        if failure is not None and (record.execution, record.turn) == (1, 0):
+            self._keeper.park(record, failure)
+            return
         try:
             run, loaded = await self._runs.revive(self._store, record)
         except WorkflowBlocked as blocked:

@@ -237,11 +237,13 @@ class Environment(Engine):
         self._lives.begin(worker)
         return worker
 
-    async def _commit_start(self, start: Start, started: Started) -> Outcome:
+    async def _commit_start(self, start: Start, started: Started, *, is_named: bool) -> Outcome:
         """A start that the worker dies over is made again with the next."""
         if not self.deaths and self._make_noise is _nothing:
-            return await super()._commit_start(start, started)
-        outcome, _ = await self._lives.outlive(lambda _: Engine._commit_start(self, start, started))  # noqa: SLF001
+            return await super()._commit_start(start, started, is_named=is_named)
+        outcome, _ = await self._lives.outlive(
+            lambda _: Engine._commit_start(self, start, started, is_named=is_named)  # noqa: SLF001
+        )
         return outcome
 
     async def _commit_message(self, message: Deliver) -> Outcome:
