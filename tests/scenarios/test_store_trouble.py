@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import apsw
 import pytest
 from tests.scenarios.support import check_tables, engine_of, path_of, rows, together, until
 
@@ -11,6 +12,7 @@ import holdfast as hf
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.runtime.faults import FaultPoint
 from holdfast.storage.contract import Member, Start
+from holdfast.storage.sqlite.writer import SqliteWriter
 
 FAILING_COMMITS = range(1, 12)
 
@@ -168,3 +170,19 @@ def test_G12_an_undecodable_message_blocks_its_instance_and_nobody_else(tmp_path
         await client.close()
 
     together(scenario())
+
+
+def test_the_error_of_a_program_is_not_hidden_by_a_disk_that_is_full_when_its_engine_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(writer: SqliteWriter) -> tuple[int, int]:
+        raise apsw.FullError(f"{writer} has no room")
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", add, adds) as engine:
+            assert await engine.run(adds, id="a") == 10
+            monkeypatch.setattr(SqliteWriter, "_checkpoint", full)
+            raise KeyError("the program's own")
+
+    with pytest.raises(KeyError, match="the program's own"):
+        together(scenario())

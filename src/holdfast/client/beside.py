@@ -17,7 +17,7 @@ from holdfast.client.calls import with_started
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import Started
 from holdfast.core.gates import Existing, IdPolicy, StartIdentity, StartVerdict, decide_start
-from holdfast.errors import UsageError, WorkerFenced
+from holdfast.errors import StoreReplaced, UsageError, WorkerFenced
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.flow_runs import saved
 from holdfast.runtime.last_words import LastWords
@@ -64,6 +64,7 @@ class Beside:
             words=LastWords(self._store.words),
             ended=self._waiters.ended,
             committed=self._committed,
+            halted=self._store_was_replaced,
             **options,
         )
 
@@ -171,6 +172,10 @@ class Beside:
 
     def _committed(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
         """A group is on disk, of the client or of the worker."""
+        raise NotImplementedError
+
+    def _store_was_replaced(self, error: StoreReplaced) -> None:
+        """The store can be used no more, which the client or the worker has noticed."""
         raise NotImplementedError
 
 

@@ -35,6 +35,7 @@ from holdfast.errors import (
     InstanceNotFound,
     NotInWorkflow,
     StoreError,
+    StoreReplaced,
     UsageError,
     WrongEventLoop,
 )
@@ -83,7 +84,9 @@ class Client(Beside, Overview):
         self._registry = registry
         self._surroundings = surroundings
         self._providers = providers = surroundings.providers
-        self._committer = Committer(store, providers.commit_id, after_group=self._committed)
+        self._committer = Committer(
+            store, providers.commit_id, after_group=self._committed, unusable=self._store_was_replaced
+        )
         self._waiters = Waiters(store.read_instance)
         self.asking = Asking(
             store,
@@ -497,6 +500,11 @@ class Client(Beside, Overview):
         self.asking.changes.ring()
         if self._bell is not None and any(is_for_others(member) for member in members):
             self._bell.notify()
+
+    def _store_was_replaced(self, error: StoreReplaced) -> None:
+        """What is waited for here cannot be seen any more. Later calls get the same error from the store."""
+        self._waiters.stop(error)
+        self.asking.changes.stop(error)
 
     def _rung(self) -> None:
         """Another process has written something."""

@@ -107,10 +107,16 @@ class Worker:
             await self._client.end_work()
 
     async def wait(self) -> None:
-        """Until it is told to leave: ``async with hf.Worker(...) as worker: ...; await worker.wait()``"""
-        if self._inner is not None and not self._inner.stopped.is_set():
+        """Until it is told to leave: ``async with hf.Worker(...) as worker: ...; await worker.wait()``
+
+        Raises `StoreReplaced` when the worker has halted because the files of its store were removed or replaced.
+        """
+        inner = self._inner
+        if inner is not None and not inner.stopped.is_set():
             self._client.check_usable()
-            await self._first_of(self._told_to_leave.wait(), self._inner.stopped.wait())
+            await self._first_of(self._told_to_leave.wait(), inner.stopped.wait(), inner.halted.wait())
+            if inner.failure is not None:
+                raise inner.failure
 
     async def _first_of(self, *waits: Any, seconds: float | None = None) -> None:
         """Return when one of these is over, or so much time is; what goes wrong with one is raised."""

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from holdfast.background import BackgroundTask, Duty
-from holdfast.errors import StoreError, WorkerFenced
+from holdfast.errors import StoreError, StoreReplaced, WorkerFenced
 from holdfast.runtime.faults import FaultHook, FaultPoint, SimulatedCrash
+from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.storage.contract import Ask, CommitId, Deliver, Failed, Member, Outcome, Start, Store, Terminate
 
 MAX_GROUP: Final = 500
@@ -36,6 +37,7 @@ class Committer:
         may_act: Callable[[], bool] = lambda: True,
         after_group: Callable[[Sequence[Member], Sequence[Outcome]], None] = lambda _, __: None,
         unsure: Callable[[], None] = lambda: None,
+        unusable: Callable[[StoreReplaced], None] = lambda _: None,
         fault_hook: FaultHook | None = None,
     ) -> None:
         self._store = store
@@ -43,6 +45,8 @@ class Committer:
         self._may_act = may_act
         self._after_group = after_group
         self._unsure = unsure
+        self._unusable = unusable
+        self._trouble = RepeatedTrouble()
         self._fault_hook = fault_hook
         self._waiting: list[tuple[Member, Done]] = []
         self._group: list[tuple[Member, Done]] = []
@@ -73,8 +77,8 @@ class Committer:
         """
 
         def decided(outcome: Outcome) -> None:
-            if isinstance(outcome, Failed) and isinstance(outcome.error, StoreError) and not self._is_closed:
-                logger.error("%s could not be stored and is tried again: %s", type(member).__name__, outcome.error)
+            if isinstance(outcome, Failed) and _may_pass(outcome.error) and not self._is_closed:
+                self._trouble.tell("work could not be stored and is tried again", outcome.error)
                 self._insisted[id(member)] = member
                 asyncio.get_running_loop().call_later(INSIST_SECONDS, self._insist_again, member, done)
             else:
@@ -191,6 +195,9 @@ class Committer:
             outcomes = await self._store.commit(commit_id, members)
             if hook is not None:
                 hook(FaultPoint.AFTER_COMMIT, members)
+        except StoreReplaced as error:
+            asyncio.get_running_loop().call_soon(self._unusable, error)  # after the members have their outcomes
+            return [Failed(error=error) for _ in members]
         except Exception as error:  # noqa: BLE001 - whatever the store raises, every member has to learn it
             if await self._is_on_disk(commit_id):
                 self._unsure()  # it is on disk, and nobody knows what came of its members
@@ -209,6 +216,11 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - the store can neither write nor read
             logger.warning("whether a commit went through cannot be found out: %s", error)
             return True  # then it may be: better to begin anew than to leave something behind
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a later try may succeed: a disk may have room again, a server come back."""
+    return isinstance(error, StoreError) and not isinstance(error, StoreReplaced)
 
 
 def _is_of_a_client(member: Member) -> bool:

@@ -10,6 +10,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.liveness import WorkerKey
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.live import LiveInstance
+from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.storage.contract import (
     Block,
     Close,
@@ -47,13 +48,14 @@ class Keeper:
         self._registry = registry
         self._ended = ended
         self._work_is_waiting = work_is_waiting
+        self._trouble = RepeatedTrouble()
 
     def keep(self, member: Completion | Retry | Release) -> None:
         """Then there may be something to do."""
 
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, Failed):
-                logger.error("%r was not recorded: %s", member, outcome.error)
+                self._trouble.tell(f"{member!r} was not recorded", outcome.error)
             self._work_is_waiting()
 
         self._committer.insist(member, done)

@@ -23,7 +23,9 @@ from holdfast.core.liveness import (
     receive,
     send,
 )
+from holdfast.errors import StoreReplaced
 from holdfast.runtime.providers import Providers
+from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.storage.contract import Registration, ReplyLost, Store
 
 logger = logging.getLogger("holdfast")
@@ -52,6 +54,7 @@ class LeaseKeeper:
         self._client = LeaseClient(self.key, lease_ms)
         self._pause_seconds = lease_ms / BEATS_PER_LEASE / MILLISECONDS
         self._lost = lost
+        self._trouble = RepeatedTrouble(providers.elapsed_ms)
         self._stop = threading.Event()
         self._registered: Callable[[], None] = lambda: None
         self._refusal: BaseException | None = None
@@ -119,8 +122,10 @@ class LeaseKeeper:
     def _beat_and_survive(self) -> bool:
         try:
             return self._beat()
+        except StoreReplaced:  # the store has logged it, and the worker halts
+            return True
         except Exception as error:  # noqa: BLE001 - a beat without an answer is no reason to stop beating
-            logger.warning("a heartbeat of worker %s had no answer: %s", self.key, error)
+            self._trouble.tell(f"a heartbeat of worker {self.key} had no answer, and is repeated", error)
             return True
 
     def _beat(self) -> bool:

@@ -16,7 +16,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.background import BackgroundTask, Duty
 from holdfast.core.events import Started
 from holdfast.core.liveness import WorkerKey
-from holdfast.errors import StoreError
+from holdfast.errors import StoreError, StoreReplaced
 from holdfast.replay.output import ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.claims import LOOK_SECONDS, Claims
@@ -35,6 +35,7 @@ from holdfast.runtime.questions import Questions
 from holdfast.runtime.raising import Raising
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.surroundings import Lease, Surroundings
+from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.storage.contract import (
     Applied,
     Close,
@@ -76,27 +77,21 @@ class Worker:
         words: LastWords,
         ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
         committed: Callable[[Sequence[Member], Sequence[Outcome]], None],
+        halted: Callable[[StoreReplaced], None],
     ) -> None:
         self._surroundings, self._providers = surroundings, surroundings.providers
         self._store, self.registry, self.stopped = store, registry, asyncio.Event()
         self._queues, self._lease_ms, self._tell_ended = queues, lease_ms, ended
+        self._tell_halted, self.halted = halted, asyncio.Event()
+        self._trouble = RepeatedTrouble()
+        self.failure: StoreReplaced | None = None
+        """Why it has halted, if it has."""
         self._host, self._is_stopping, self._is_draining = this_process(), False, False
         self._lease: Lease | None = None
         self._given_up: Lease | None = None
         self._new_key = BackgroundTask(Duty.NEW_KEY, self._change_key)
         self.committer = self._make_committer(committed)
-        self.runner = AttemptRunner(
-            registry,
-            surroundings.providers,
-            store.now_ms,
-            slots=max_activities,
-            ended=self._attempt_ended,
-            beat=self._heartbeat,
-            respond=self._respond,
-            fenced_at_ms=self._fenced_at_ms,
-            slot_freed=self._slot_freed,
-            all_told=self._take_turns,
-        )
+        self.runner = self._make_runner(max_activities)
         deadlines = Deadlines(store, registry, self.committer, self._overdue)
         self.claims = Claims(
             store, registry, self.committer, self.runner, self.key_now, queues=queues, deadlines=deadlines
@@ -120,6 +115,20 @@ class Worker:
         self._claiming = BackgroundTask(Duty.CLAIMS, lambda: self.claims.run(self.instances))
         self._tasks = self._make_tasks()
 
+    def _make_runner(self, slots: int) -> AttemptRunner:
+        return AttemptRunner(
+            self.registry,
+            self._providers,
+            self._store.now_ms,
+            slots=slots,
+            ended=self._attempt_ended,
+            beat=self._heartbeat,
+            respond=self._respond,
+            fenced_at_ms=self._fenced_at_ms,
+            slot_freed=self._slot_freed,
+            all_told=self._take_turns,
+        )
+
     def _make_tasks(self) -> list[BackgroundTask]:
         return [
             self._claiming,
@@ -135,6 +144,7 @@ class Worker:
             may_act=self._may_act,
             after_group=committed,
             unsure=self._unsure,
+            unusable=self._halt,
             fault_hook=self._surroundings.fault_hook,
         )
 
@@ -256,6 +266,21 @@ class Worker:
         await self._janitor.lose(key, at_deadline=False)
         self.look()
 
+    def _halt(self, error: StoreReplaced) -> None:
+        """The files of the store are gone: run and claim nothing more. `stop` follows, when the program comes to it."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        self._is_stopping = True
+        for task in (*self._tasks, self._new_key):
+            task.stop()
+        self.instances.forget_all()
+        self.runner.abandon_all()
+        if self._lease is not None:
+            self._lease.give_up()
+        self.halted.set()
+        self._tell_halted(error)
+
     def _unsure(self) -> None:
         self._net.hurry()  # a commit may be on disk although an error was told (W3)
 
@@ -265,7 +290,7 @@ class Worker:
 
     def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
         """Create an instance together with its first turn; False if this worker cannot run it now."""
-        if self._lease is None or self._lease is self._given_up or not self.instances.live.has_room:
+        if self._lease is None or self._lease is self._given_up or not self.instances.live.has_room or self.failure:
             return False
         begun = None if self._is_draining else self.instances.first_turn(start, started)
         if begun is None:
@@ -344,7 +369,7 @@ class Worker:
                 try:
                     await self._register()
                 except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
-                    logger.error("worker %s could not take a new key and tries again: %s", old.key, error)  # noqa: TRY400
+                    self._trouble.tell(f"worker {old.key} could not take a new key and tries again", error)
                     await asyncio.sleep(LOOK_SECONDS)
             await self._janitor.lose(old.key, at_deadline=False, is_own=True)
             self.look()
@@ -405,6 +430,8 @@ class Worker:
                     self.look()
                 if not self._is_stopping:
                     await self.claims.try_blocked(self.instances, self.registry.build)
+            except StoreReplaced as error:  # noticed by a heartbeat, or by another engine of this process
+                self._halt(error)
             except Exception as error:  # noqa: BLE001 - what it did not do, the next round does
                 logger.warning("the janitor's round failed and is repeated: %s", error)
 

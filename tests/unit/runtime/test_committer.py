@@ -6,6 +6,7 @@ from itertools import count
 from typing import cast
 
 import pytest
+from tests.scenarios.support import until
 
 import holdfast as hf
 from holdfast.runtime.committer import Committer
@@ -65,5 +66,54 @@ def test_L13_what_must_not_be_lost_is_tried_until_it_is_stored(monkeypatch: pyte
             assert await stored == Applied()
         await committer.drain()
         assert list(committer.undecided()) == []
+
+    asyncio.run(scenario())
+
+
+class Full:
+    """A store that refuses every group until it was tried often enough."""
+
+    def __init__(self, tries: int) -> None:
+        self.left = tries
+
+    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        del commit_id
+        self.left -= 1
+        if self.left >= 0:
+            raise hf.StoreError("the disk is full")
+        return [Applied() for _ in members]
+
+    async def was_committed(self, commit_id: CommitId) -> bool:
+        del commit_id
+        return False
+
+
+def test_L13_a_full_disk_is_one_line_for_all_rows_and_tries(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("holdfast.runtime.committer.INSIST_SECONDS", 0.0)
+
+    async def scenario() -> None:
+        committer = Committer(cast(Store, Full(tries=20)), count(1).__next__)
+        outcomes: list[Outcome] = []
+        for number in range(50):
+            committer.insist(start(f"{number}"), outcomes.append)
+        await until(lambda: len(outcomes) == 50)
+        assert outcomes == [Applied()] * 50
+
+    asyncio.run(scenario())
+    assert [record.getMessage() for record in caplog.records] == [
+        "work could not be stored and is tried again: the disk is full"
+    ]
+
+
+def test_files_that_were_replaced_are_final_and_the_owner_of_the_committer_learns_it_after_the_members() -> None:
+    async def scenario() -> None:
+        said: list[object] = []
+        error = hf.StoreReplaced("shop.db was removed")
+        committer = Committer(cast(Store, Moody(error)), count(1).__next__, unusable=said.append)
+        committer.insist(start("a"), said.append)
+        await until(lambda: len(said) == 2)
+        assert said == [Failed(error=error), error]
 
     asyncio.run(scenario())

@@ -5,12 +5,14 @@ import logging
 import os
 import shutil
 import sqlite3
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forking.processes import program
 from tests.scenarios.support import rows
 
 import holdfast as hf
@@ -23,6 +25,13 @@ from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.conformance.bench import HERE, ManualClock, start
 
 SUFFIXES = ("", "-wal", "-shm")
+READ = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+print(connection.execute("PRAGMA user_version").fetchone(), flush=True)
+sys.stdin.readline()
+connection.close()
+"""
 
 
 def remove(path: Path) -> None:
@@ -136,7 +145,7 @@ def test_what_was_acknowledged_before_the_wal_was_removed_is_saved(tmp_path: Pat
         await store.commit(CommitId(1), [start("a")])
         for suffix in suffixes:
             file_of(store, suffix).unlink()
-        with pytest.raises(hf.StoreReplaced, match="What was acknowledged is in the database file"):
+        with pytest.raises(hf.StoreReplaced, match="What was acknowledged is on disk"):
             await store.commit(CommitId(2), [start("b")])
 
     on_a_store(tmp_path, case)
@@ -154,6 +163,31 @@ def test_a_wal_that_was_removed_is_not_saved_over_a_database_that_others_have_ch
         assert store.path.read_bytes() == before
 
     on_a_store(tmp_path, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_wal_that_was_only_made_counts_if_somebody_has_it_open(tmp_path: Path, is_open: bool) -> None:
+    """A program that reads the database makes an empty one."""
+    path = tmp_path / "shop.db"
+
+    async def case(store: SqliteStore) -> None:
+        await store.commit(CommitId(1), [start("a")])
+        for suffix in ("-wal", "-shm"):
+            file_of(store, suffix).unlink()
+        with program([sys.executable, "-c", READ, str(path)], cwd=tmp_path) as other:
+            assert other.stdout is not None
+            other.stdout.readline()
+            if not is_open:
+                other.communicate("leave\n")
+            assert file_of(store, "-wal").stat().st_size == 0
+            with pytest.raises(hf.StoreReplaced, match="may be missing" if is_open else "is on disk"):
+                await store.commit(CommitId(2), [start("b")])
+            if is_open:
+                other.communicate("leave\n")
+
+    on_a_store(tmp_path, case)
+    assert is_open or ids_at(path) == {"a"}
 
 
 @pytest.mark.parametrize("database", [False, True])

@@ -16,6 +16,7 @@ from holdfast.storage.relational.members import apply_members
 from holdfast.storage.relational.transaction import Transaction
 from holdfast.storage.sqlite import writer as sqlite_writer
 from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.sqlite.writer import SqliteWriter
 from holdfast.testing.conformance.bench import HERE, ManualClock, start
 
 
@@ -169,3 +170,44 @@ def test_W9_two_threads_that_beat_at_once_do_it_one_after_the_other(
         assert [type(reply) for reply in replies] == [Renewed, Renewed]
 
     on_a_store(tmp_path, case)
+
+
+def test_a_disk_that_is_full_at_the_close_raises_nothing_and_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What could not be moved into the database stays in the WAL."""
+
+    def full(writer: SqliteWriter) -> tuple[int, int]:
+        raise apsw.FullError(f"{writer} has no room")
+
+    async def case(store: SqliteStore) -> None:
+        store.heartbeat(Heartbeat(WorkerKey("anna"), lease_ms=10_000), HERE)
+        assert created(await store.commit(CommitId(1), [start("a")])) == [True]
+        monkeypatch.setattr(SqliteWriter, "_checkpoint", full)
+
+    on_a_store(tmp_path, case)
+    open_files = [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    assert not [file for file in open_files if file.startswith(str(tmp_path))]
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+
+def test_a_disk_that_is_full_for_long_is_one_line_about_checkpoints_until_one_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def case(store: SqliteStore) -> None:
+        writer = vars(store)["_writer"]  # for each checkpoint: whether the disk is full
+        disk, checkpoint = iter((True, True, True, False, True, True, False)), writer._checkpoint
+
+        def sometimes() -> tuple[int, int]:
+            if next(disk, False):
+                raise apsw.FullError("disk full")
+            pages: tuple[int, int] = checkpoint()
+            return pages
+
+        monkeypatch.setattr(sqlite_writer, "CHECKPOINT_PAGES", 0)
+        monkeypatch.setattr(writer, "_checkpoint", sometimes)
+        for number in range(7):
+            await store.commit(CommitId(number), [start(f"{number}")])
+
+    on_a_store(tmp_path, case)
+    assert len(caplog.records) == 2

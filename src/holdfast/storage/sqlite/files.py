@@ -95,6 +95,17 @@ class Guard:
             if is_locked:
                 _lock(self._database, fcntl.F_UNLCK, PENDING_BYTE, 1)
 
+    def is_alone(self) -> bool:
+        """Whether no other process has the database open. While there are no newcomers, that stays so."""
+        if not _lock(self._database, fcntl.F_UNLCK, SHARED_FIRST, SHARED_SIZE):
+            return False
+        asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, SHARED_FIRST, SHARED_SIZE, 0)
+        try:  # the locks of this process do not count
+            found: int = struct.unpack(FLOCK, fcntl.fcntl(self._database, fcntl.F_GETLK, asked))[0]
+        finally:
+            _lock(self._database, fcntl.F_RDLCK, SHARED_FIRST, SHARED_SIZE)
+        return found == fcntl.F_UNLCK
+
 
 _guards: Final[dict[tuple[int, Identity], Guard]] = {}
 """By the process, counted in forks, and the identity of the database."""
@@ -190,34 +201,41 @@ class StoreFiles:
 
     def _cause(self) -> str:
         for path, identity in zip(self._paths, self._identities, strict=True):
-            try:
-                found = _identity(Path(path).stat())
-            except OSError as error:
-                return f"{path} was removed" if isinstance(error, FileNotFoundError) else f"{path} is gone ({error})"
+            found = _found(path)
+            if found is None:
+                return f"{path} was removed"
             if found != identity:
                 return f"{path} was replaced by another file"
         return f"the files of {self._database} were removed or replaced"
 
     def _save(self, save: Callable[[], bool]) -> bool:
-        """Copy the WAL, which has lost its name, into the database: only if nobody can have begun another WAL.
+        """Whether acknowledged work is on disk. A WAL that has lost its name is copied into the database for that.
 
-        The guard forbids SQLite to delete one, so that "there is none" means "there was none".
+        Only if the database is as it was at the last check, and no other WAL can have been written since. The guard
+        forbids SQLite to delete one, so that "there is none" means "there was none".
         """
-        with self._guard.without_newcomers() as is_alone:
+        if [_found(path) for path in self._paths[:2]] == [*self._identities[:2]]:
+            return True
+        with self._guard.without_newcomers() as is_locked:
             try:
                 found = Path(self._database).stat()
             except OSError:
                 return False
-            is_same = _identity(found) == self._identities[0]
-            is_unchanged = _condition(found) == self._condition
-            has_wal = os.path.lexists(self._wal)
-            return is_alone and self._guard.is_held and is_same and is_unchanged and not has_wal and save()
+            is_same = _identity(found) == self._identities[0] and _condition(found) == self._condition
+            return is_locked and self._guard.is_held and is_same and self._has_no_other_wal() and save()
+
+    def _has_no_other_wal(self) -> bool:
+        """An empty one was made by a program that has read the database. If that is gone, nothing depends on it."""
+        try:
+            size = Path(self._wal).stat().st_size
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return size == 0 and self._guard.is_alone()
 
 
-SAVED: Final = (
-    "What was acknowledged is in the database file. Nothing more is written or acknowledged here: start the program "
-    "again"
-)
+SAVED: Final = "What was acknowledged is on disk. Nothing more is written or acknowledged here: start the program again"
 NOT_SAVED: Final = (
     "Nothing more is written or acknowledged here, and what was acknowledged since the last checkpoint may be missing "
     "from the files that are there now. Check them (holdfast verify), or restore a backup, and start the program again"
@@ -226,6 +244,13 @@ NOT_SAVED: Final = (
 
 def _identity(found: os.stat_result) -> Identity:
     return found.st_dev, found.st_ino
+
+
+def _found(path: str) -> Identity | None:
+    try:
+        return _identity(Path(path).stat())
+    except OSError:
+        return None
 
 
 def _condition(found: os.stat_result) -> Condition:

@@ -65,6 +65,7 @@ class SqliteWriter:
         self._lock = WriteLock(path)
         self._cursor = self._connection.cursor()
         self._wal_pages = 0
+        self._is_checkpoint_failing = False
         self._connection.set_wal_hook(self._count_pages)
 
     def close(self) -> None:
@@ -202,11 +203,14 @@ class SqliteWriter:
         except StoreReplaced:  # which was logged; SQLite must not checkpoint either, nor delete another WAL
             self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         except apsw.Error as error:
-            logger.warning("%s could not be checkpointed; its WAL stays until it can be: %s", self._path, error)
+            if not self._is_checkpoint_failing:
+                logger.warning("%s could not be checkpointed; its WAL grows until it can be: %s", self._path, error)
+            self._is_checkpoint_failing = True
 
     def _checkpoint(self) -> tuple[int, int]:
         """How many pages the WAL has, and how many are in the database now; a reader may hold some back."""
         pages = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         self._wal_pages = 0
+        self._is_checkpoint_failing = False
         self._files.note()
         return pages

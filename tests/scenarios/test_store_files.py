@@ -1,0 +1,100 @@
+"""An engine whose store files are removed or replaced: it stops by itself, with one typed error and one log line."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.scenarios.support import engine_of, together, until
+
+import holdfast as hf
+
+SUFFIXES = ("", "-wal", "-shm")
+
+
+@hf.activity
+async def hangs() -> None:
+    await asyncio.Event().wait()
+
+
+@hf.workflow
+async def waits() -> str:
+    return await hf.event("word", str)
+
+
+@hf.workflow
+async def hangs_on() -> None:
+    await hangs()
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(b"")
+    other.rename(path)
+
+
+@pytest.mark.parametrize("harm", [remove, replace])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_engine_whose_files_are_gone_stops_with_one_error_and_one_line(
+    tmp_path: Path, suffix: str, harm: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with engine_of(path, waits, hangs, hangs_on) as engine:
+            waiting = asyncio.create_task((await engine.start(waits, id="a")).result())
+            await engine.start(hangs_on, id="b")
+            worker = engine.worker
+            assert worker is not None
+            await until(lambda: worker.runner.running)
+            harm(path.with_name(path.name + suffix))
+            with pytest.raises(hf.StoreReplaced):
+                await engine.get("a").raise_event("word", "lost")
+            with pytest.raises(hf.StoreReplaced):
+                await waiting
+            with pytest.raises(hf.StoreReplaced):
+                await engine.run(waits, id="c")
+            await until(lambda: not worker.runner.running)
+
+    together(scenario())
+    assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
+
+
+def test_a_worker_that_is_idle_stops_too_and_its_run_raises_the_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with hf.connect(path) as client:
+            worker = hf.Worker(client, workflows=[waits], lease=1)
+            running = asyncio.create_task(worker.run())
+            await until(lambda: worker.key)
+            path.unlink()
+            with pytest.raises(hf.StoreReplaced, match="was removed"):
+                await asyncio.wait_for(running, 20)
+
+    together(scenario())
+    assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
+
+
+def test_a_client_without_a_worker_gets_the_error_wherever_it_waits(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with hf.connect(path) as client:
+            handle = await client.start("waits", id="a")
+            waiting = asyncio.create_task(handle.result())
+            await until(lambda: client._waiters._waiting)
+            path.unlink()
+            with pytest.raises(hf.StoreReplaced):
+                await handle.raise_event("word", "lost")
+            with pytest.raises(hf.StoreReplaced):
+                await waiting
+
+    together(scenario())
