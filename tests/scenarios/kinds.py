@@ -31,6 +31,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_activities",
         "test_background",
         "test_continue_as_new",
+        "test_describe",
         "test_events",
         "test_events_set_aside",
         "test_flows",

@@ -97,6 +97,7 @@ POLICY: Final = option(
     default="idempotent",
     help="If the id is taken: idempotent, reuse (a new one once the old one is closed) or terminate_existing.",
 )
+WHOLE: Final = option("--whole", is_flag=True, help="Show long values whole.")
 FILE: Final = Argument("file", "A flow in YAML.", metavar="FILE")
 APP: Final = option(
     "--app", "-a", metavar="APP", multiple=True, help="FILE.py or MODULE with the activities; may be repeated."
@@ -132,6 +133,7 @@ COMMANDS: Final = (
         "Show one instance: its steps with their attempts and ledgers, and what it waits for or how it ended.",
         ID,
         option("--number", metavar="N", type=int, help="An earlier instance of this id; list has their numbers."),
+        WHOLE,
         STORE,
         JSON,
     ),
@@ -309,6 +311,7 @@ COMMANDS: Final = (
         "Show the history of an instance, or export it so that tests can replay it.",
         ID,
         option("--export", metavar="FILE", help="Write it to a file that Replayer reads."),
+        WHOLE,
         STORE,
         JSON,
     ),

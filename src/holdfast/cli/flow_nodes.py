@@ -15,10 +15,10 @@ from holdfast.cli.steps import (
     attempt_fields,
     attempt_seconds,
     failure_of_attempt,
-    short_failure,
+    step_notes,
 )
 from holdfast.cli.texts import moment_text, safe, seconds_text, state_text
-from holdfast.client.views import moment
+from holdfast.client.views import Values, moment, short_failure
 from holdfast.core.collation.digits import MEANING, OPEN, Digit
 from holdfast.core.collation.dimensions import FIRST
 from holdfast.core.event import Payload
@@ -37,6 +37,8 @@ LONGEST_FAILURE: Final = 160
 LONGEST_DETAIL: Final = 40
 MOST_ROWS: Final = 10
 """Of one node: of more attempts, waits and children those that are open or failed go first."""
+MOST_NOTES: Final = 4
+"""Lines below one node: arguments, heartbeats, lost workers."""
 ROUND: Final = 4
 
 _failure = msgspec.json.Decoder(Failure)
@@ -50,6 +52,7 @@ class Nodes:
     picture: Picture
     payloads: Mapping[str, bytes]
     now_ms: int
+    values: Values
 
     @property
     def is_open(self) -> bool:
@@ -73,11 +76,11 @@ class Nodes:
             return None
         try:
             return _failure.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return Failure(type="unreadable", message="the stored failure cannot be decoded")
 
 
-async def read_nodes(store: Store, picture: Picture, *, with_outputs: bool) -> Nodes | None:
+async def read_nodes(store: Store, picture: Picture, values: Values, *, with_outputs: bool) -> Nodes | None:
     """The nodes, if it is a flow. Large outputs only where they are asked for."""
     reading = picture.flow
     if reading is None:
@@ -87,20 +90,29 @@ async def read_nodes(store: Store, picture: Picture, *, with_outputs: bool) -> N
         payloads += [node.output for node in reading.nodes.values()]
     named = {payload.reference for payload in payloads if payload is not None} - {""}
     found = await store.read_payloads(picture.record.number, named) if named else {}
-    return Nodes(reading, picture, found, store.now_ms())
+    return Nodes(reading, picture, found, store.now_ms(), values)
 
 
 # ---------------------------------------------------------------- for people
 
 
-def node_rows(nodes: Nodes) -> list[list[Text]]:
-    """A row for each node; further rows for its further attempts, waits and children."""
+def node_rows(nodes: Nodes) -> tuple[list[list[Text]], dict[int, list[str]]]:
+    """A row for each node; further rows for its further attempts, waits and children. And notes, by row."""
     rows = [[Text(name) for name in HEADER]]
+    notes: dict[int, list[str]] = {}
     for node in nodes.reading.in_order():
         rows += _rows_of(node, nodes)
+        said = [
+            note
+            for step in nodes.steps(node)
+            for note in step_notes(step, nodes.values, nodes.now_ms, with_result=False)
+        ]
+        if len(said) > MOST_NOTES:
+            said[MOST_NOTES:] = [f"and {len(said) - MOST_NOTES} more: --json has all"]
+        notes[len(rows) - 1] = said
     if all(not row[ROUND] for row in rows[1:]):
         rows[0][ROUND] = Text()
-    return rows
+    return rows, notes
 
 
 def _rows_of(node: NodeReading, nodes: Nodes) -> Iterator[list[Text]]:
@@ -224,7 +236,9 @@ def _fields_of(node: NodeReading, nodes: Nodes) -> dict[str, Any]:
         "output": None if output is None else msgspec.Raw(output),
         "failure": None if failure is None else short_failure(failure),
         "attempts": [
-            {**attempt_fields(attempt), "dimension": step.dimension} for step in steps for attempt in step.attempts
+            {**attempt_fields(attempt, nodes.values), "dimension": step.dimension}
+            for step in steps
+            for attempt in step.attempts
         ],
         "waits": [
             {

@@ -1,8 +1,10 @@
 """``holdfast history ID``: what happened to an instance, event by event, or its export to be replayed by tests."""
 
 import asyncio
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -13,24 +15,47 @@ from rich.text import Text
 
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
-from holdfast.cli.steps import short_failure
 from holdfast.cli.stores import look_into
-from holdfast.cli.texts import moment_text, print_aligned, safe
+from holdfast.cli.texts import arguments_text, moment_text, print_aligned, safe, value_text
 from holdfast.client.client import Client
-from holdfast.client.histories import parse
+from holdfast.client.details import Details, read_details, read_story, repaired
+from holdfast.client.views import short_failure
 from holdfast.core.collation.digits import MEANING, Digit
-from holdfast.core.events import HistoryEvent, encode_event
+from holdfast.core.events import ActivityScheduled, HistoryEvent, Payload, encode_event, payloads_of
 from holdfast.core.flow import events as fe
-from holdfast.errors import UsageError
+from holdfast.errors import InstanceNotFound, UsageError
 from holdfast.payloads.failures import Failure
 from holdfast.runtime.surroundings import Surroundings
+from holdfast.storage.contract import InstanceId
+from holdfast.storage.large import inline
 
 LONGEST_NOTE: Final = 200
 
 
-def history(instance_id: str, export: str | None = None, store: str | None = None, as_json: bool = False) -> None:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the command tells about the history of an instance."""
+
+    events: Sequence[HistoryEvent]
+    inputs: Mapping[int, Any]
+    """The arguments of activities, which are stored with their attempts."""
+    details: Details
+    damage: Sequence[str]
+
+
+def history(
+    instance_id: str,
+    export: str | None = None,
+    whole: bool = False,
+    store: str | None = None,
+    as_json: bool = False,
+) -> None:
     """Show the history of an instance, or export it so that tests can replay it."""
-    text = asyncio.run(_read(instance_id, store))
+    checked_name(instance_id, "an instance")
+    if export is None and not as_json:
+        _print(asyncio.run(_read(InstanceId(instance_id), store, is_whole=whole)))
+        return
+    text = asyncio.run(_export(instance_id, store))
     if export is not None:
         try:
             Path(export).write_text(text, encoding="utf-8")
@@ -38,12 +63,9 @@ def history(instance_id: str, export: str | None = None, store: str | None = Non
             raise UsageError(f"{export[:LONGEST_NOTE]!r} cannot be written: {error}") from error
     if as_json:
         click.echo(text, nl=False)
-    elif export is None:
-        _show(text)
 
 
-async def _read(instance_id: str, store: str | None) -> str:
-    checked_name(instance_id, "an instance")
+async def _export(instance_id: str, store: str | None) -> str:
     opened = look_into(store)
     client = Client(opened, Registry(), Surroundings())
     client.use_open_store()
@@ -53,23 +75,52 @@ async def _read(instance_id: str, store: str | None) -> str:
         await opened.close()
 
 
-def _show(text: str) -> None:
-    _, events = parse(text)
+async def _read(instance_id: InstanceId, store: str | None, *, is_whole: bool) -> Shown:
+    """As far as it can be read."""
+    opened = look_into(store)
+    try:
+        found = await opened.find(instance_id)
+        if found is None:
+            raise InstanceNotFound(f"no instance has the id {instance_id!r}")
+        record, damage = repaired(found)
+        story = await read_story(opened, record)
+        attempts = [repaired(each)[0] for each in await opened.read_attempts(record.number, record.execution)]
+        details = await read_details(opened, record, story, attempts, is_whole=is_whole)
+        inputs = {attempt.key.activity: details.values.of_input(attempt.input) for attempt in attempts}
+        named = {payload.reference for event in story.events for payload in payloads_of(event)} - {""}
+        payloads = await opened.read_payloads(record.number, named) if is_whole else {}
+        events = [inline(event, payloads) for event in story.events]
+        return Shown(events, inputs, details, [*damage, *story.damage])
+    finally:
+        await opened.close()
+
+
+def _print(shown: Shown) -> None:
+    console = Console(highlight=False)
+    longest = sys.maxsize if shown.details.values.is_whole else LONGEST_NOTE
     rows = [[Text(name) for name in ("step", "time (UTC)", "event", "")]]
-    for number, event in enumerate(events):
+    for number, event in enumerate(shown.events):
         fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
         kind, time_ms = fields.pop("event"), fields.pop("time_ms", None)
         said = _SAID.get(type(event))
         notes = _fields(fields) if said is None else said(event)
+        given = arguments_text(shown.inputs.get(event.activity, {})) if isinstance(event, ActivityScheduled) else ""
+        if given:
+            notes = f"{notes}  input=({given})"
         rows.append(
             [
                 Text(str(number)),
                 Text("" if time_ms is None else moment_text(time_ms), "dim"),
                 Text(safe(kind), "cyan"),
-                Text(safe(notes, LONGEST_NOTE)),
+                Text(safe(notes, longest)),
             ]
         )
-    print_aligned(Console(highlight=False), rows, right=(0,))
+    print_aligned(console, rows, right=(0,))
+    for message in shown.details.mailbox:
+        line = Text.assemble(("unread ", "yellow"), f"{message.kind} {safe(message.name)}: ")
+        console.print(line.append(value_text(message.value, longest)), soft_wrap=True)
+    for damage in shown.damage:
+        console.print(Text.assemble(("damaged ", "bold red"), safe(damage)), soft_wrap=True)
 
 
 def _fields(fields: dict[str, Any]) -> str:
@@ -83,7 +134,10 @@ def _short(name: str, value: Any) -> str:
         return value
     if isinstance(value, dict):
         fields = cast(dict[str, Any], value)
-        value = fields.get("data") if fields.keys() <= {"data", "reference"} else fields
+        is_payload = fields.keys() <= {"data", "reference"}
+        if is_payload and "reference" in fields:
+            return "(large: --whole)"
+        value = fields.get("data") if is_payload else fields
     if name == "failure":
         with suppress(msgspec.ValidationError):
             return short_failure(msgspec.convert(value, Failure))
@@ -101,12 +155,17 @@ def _advanced(event: fe.FlowAdvanced) -> str:
     return ", ".join(said or ["edges were decided"])
 
 
+def _fields_of(payload: Payload) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(payload))
+    return fields or {"data": None}
+
+
 def _failed(event: fe.NodeFailed) -> str:
-    return f"{event.node}: {_short('failure', msgspec.json.decode(event.failure.data))}"
+    return f"{event.node}: {_short('failure', _fields_of(event.failure))}"
 
 
 def _completed(event: fe.NodeCompleted) -> str:
-    return f"{event.node}: {_short('output', msgspec.json.decode(event.output.data))}"
+    return f"{event.node}: {_short('output', _fields_of(event.output))}"
 
 
 def _began(event: fe.FanOutBegan) -> str:

@@ -4,7 +4,6 @@ import asyncio
 from typing import Any, Final
 
 import click
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -12,8 +11,9 @@ from holdfast.authoring.names import checked_name
 from holdfast.cli.explanations import LONGEST_KEY, digits_text
 from holdfast.cli.stores import look_into
 from holdfast.cli.texts import json_text, moment_text, print_aligned, safe, seconds_text, state_text, status_line
+from holdfast.client.details import repaired
 from holdfast.client.pages import NEWEST
-from holdfast.client.views import moment
+from holdfast.client.views import WHOLE, moment
 from holdfast.core.collation.composite import PADDING
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.words import word
@@ -52,11 +52,12 @@ async def _read(
     try:
         of = None
         if parent is not None:
-            found = await opened.find(InstanceId(checked_name(parent, "an instance")))
-            if found is None:
+            above = await opened.find(InstanceId(checked_name(parent, "an instance")))
+            if above is None:
                 raise InstanceNotFound(f"no instance has the id {parent!r}")
-            of = found.number
-        records = await opened.list_instances(before=NEWEST, limit=limit, state=state, workflow=workflow, parent=of)
+            of = above.number
+        found = await opened.list_instances(before=NEWEST, limit=limit, state=state, workflow=workflow, parent=of)
+        records = [repaired(record)[0] for record in found]
         return records, await asyncio.gather(*(opened.read_key(record.number) for record in records))
     finally:
         await opened.close()
@@ -115,5 +116,5 @@ def _fields(record: InstanceRecord, key: str | None) -> dict[str, Any]:
         "closed_at": moment(record.closed_at_ms),
         "superseded_at": moment(record.superseded_at_ms),
         "parent": record.parent_id,
-        "custom_status": None if record.custom_status is None else msgspec.Raw(record.custom_status),
+        "custom_status": None if record.custom_status is None else WHOLE.of(record.custom_status),
     }

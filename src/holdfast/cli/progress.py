@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from holdfast.cli.steps import Picture, Step, StepState, attempt_seconds, failure_of_attempt, short_failure
+from holdfast.cli.steps import Picture, Step, StepState, attempt_seconds, failure_of_attempt
 from holdfast.cli.texts import safe, seconds_text
+from holdfast.client.views import short_failure
 from holdfast.core.lifecycle import AttemptState
 from holdfast.storage.contract import AttemptRecord
 

@@ -1,7 +1,8 @@
 """``holdfast show ID``: one instance, its timeline, and what it waits for or how it ended."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,11 +21,13 @@ from holdfast.cli.steps import (
     attempt_fields,
     attempt_seconds,
     failure_of_attempt,
-    short_failure,
+    step_notes,
     take_picture,
 )
 from holdfast.cli.stores import look_into
 from holdfast.cli.texts import (
+    arguments_text,
+    clipped,
     json_text,
     moment_text,
     print_aligned,
@@ -32,25 +35,39 @@ from holdfast.cli.texts import (
     safe_lines,
     seconds_text,
     state_text,
-    status_line,
+    value_text,
 )
+from holdfast.client.details import Details, Story, read_details
 from holdfast.client.flow_views import node_waits, read_composite
 from holdfast.client.obstacles import read_obstacles
 from holdfast.client.pages import NEWEST
-from holdfast.client.views import moment, read_key, read_set_aside
+from holdfast.client.views import (
+    WHOLE,
+    MessageView,
+    UpdateView,
+    Values,
+    moment,
+    read_key,
+    read_set_aside,
+    short_failure,
+)
 from holdfast.core.collation.composite import PADDING
 from holdfast.core.collation.digits import MEANING, Digit
 from holdfast.core.events import InstanceCancelled, Payload, WorkflowCancelled, WorkflowTerminated
 from holdfast.core.flow.reading import version_of
 from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import InstanceNotFound
+from holdfast.core.updates import UpdateState
+from holdfast.errors import InstanceNotFound, StoreError
 from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import Family, InstanceId, InstanceNumber, InstanceRecord, Store
 
 LONGEST_NOTE: Final = 200
 LONGEST_RESULT: Final = 10_000
-NO_FAMILY: Final = Family(parent=None, children={})
+MOST_LINES: Final = 10
+"""Unread messages, and updates, that are shown for people."""
+INDENT: Final = " " * 8
+OPEN_UPDATES: Final = (UpdateState.ASKED, UpdateState.ACCEPTED)
 _payload = msgspec.json.Decoder(Payload)
 _failure = msgspec.json.Decoder(Failure)
 
@@ -60,20 +77,20 @@ class Shown:
     """Everything the command tells about an instance."""
 
     picture: Picture
+    details: Details
     key: str
     waiting_for: list[str]
     outcome: bytes | None
     now_ms: int
     earlier: int
     """How many instances had the id before."""
-    custom_status: bytes | None = None
-    """What its code said last."""
-    deadline_at_ms: int | None = None
-    family: Family = NO_FAMILY
-    nodes: Nodes | None = None
+    damage: list[str]
+    deadline_at_ms: int | None
+    family: Family
+    nodes: Nodes | None
     """Of a flow."""
-    composite: str | None = None
-    obstacles: Sequence[str] = ()
+    composite: str | None
+    obstacles: Sequence[str]
     """Why nothing moves."""
 
     @property
@@ -83,7 +100,7 @@ class Shown:
             return None
         try:
             return _failure.decode(self.outcome)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return Failure(type="unreadable", message="the stored failure cannot be decoded")
 
     @property
@@ -95,53 +112,84 @@ class Shown:
         return None
 
 
-def show(instance_id: str, number: int | None = None, store: str | None = None, as_json: bool = False) -> None:
+def show(
+    instance_id: str,
+    number: int | None = None,
+    whole: bool = False,
+    store: str | None = None,
+    as_json: bool = False,
+) -> None:
     """Show one instance: its steps with their attempts and ledgers, and what it waits for or how it ended."""
-    shown = asyncio.run(_read(instance_id, number, store, with_outputs=as_json))
+    shown = asyncio.run(_read(instance_id, number, store, is_whole=whole, with_outputs=as_json))
     if as_json:
         click.echo(json_text(_fields(shown)))
     else:
         _print(shown, Console(highlight=False))
 
 
-async def _read(instance_id: str, number: int | None, store: str | None, *, with_outputs: bool) -> Shown:
+async def _read(
+    instance_id: str, number: int | None, store: str | None, *, is_whole: bool, with_outputs: bool
+) -> Shown:
     named = InstanceId(checked_name(instance_id, "an instance"))
     opened = look_into(store)
     try:
-        record = await _find(opened, named, number)
-        earlier = 0 if record.superseded_at_ms is not None else await opened.count_earlier(named)
-        picture = await take_picture(opened, record)
-        nodes = await read_nodes(opened, picture, with_outputs=with_outputs)
+        found = await _find(opened, named, number)
+        earlier = 0 if found.superseded_at_ms is not None else await opened.count_earlier(named)
+        picture = await take_picture(opened, found)
+        record = picture.record
+        damage = [*picture.damage]
+        attempts = [attempt for step in picture.steps for attempt in step.attempts]
+        story = Story([(0, event) for event in picture.events], picture.flow, damage)
+        details = await read_details(opened, record, story, attempts, is_whole=is_whole)
+        nodes = await read_nodes(opened, picture, details.values, with_outputs=with_outputs or is_whole)
         key, waiting_for = read_key(picture.events)
         composite: str | None = key
+        stored_key = await opened.read_key(record.number)
         if nodes is not None:
-            key, waiting_for = await opened.read_key(record.number) or "", node_waits(nodes.reading)
-            composite = await read_composite(opened, record, nodes.reading, key)
-        outcome: bytes | None = None
-        if record.outcome is not None:
-            payload = _payload.decode(record.outcome)
-            outcome = bytes(payload.data)
-            if payload.reference:
-                outcome = (await opened.read_payloads(record.number, [payload.reference])).get(payload.reference)
-        status = (await opened.read_kept(record.number)).get("")
+            key, waiting_for = stored_key or "", node_waits(nodes.reading)
+            composite = await _composite(opened, record, nodes, key, damage)
+        elif stored_key is not None:  # of a flow before its first turn, or one whose history cannot be read
+            key, composite = stored_key, stored_key.rstrip(PADDING)
         limit = await opened.read_deadline(record.number)
-        attempts = [attempt for step in picture.steps for attempt in step.attempts]
         return Shown(
-            picture,
-            key,
-            waiting_for if record.closed_at_ms is None else [],
-            outcome,
-            opened.now_ms(),
-            earlier,
-            status,
-            None if limit is None else limit.at_ms,
-            await opened.read_family(record.number),
-            nodes,
-            composite,
-            await read_obstacles(opened, record, attempts),
+            picture=picture,
+            details=details,
+            key=key,
+            waiting_for=waiting_for if record.closed_at_ms is None else [],
+            outcome=await _outcome(opened, record, damage),
+            now_ms=opened.now_ms(),
+            earlier=earlier,
+            damage=damage,
+            deadline_at_ms=None if limit is None else limit.at_ms,
+            family=await opened.read_family(record.number),
+            nodes=nodes,
+            composite=composite,
+            obstacles=await read_obstacles(opened, record, attempts),
         )
     finally:
         await opened.close()
+
+
+async def _composite(store: Store, record: InstanceRecord, nodes: Nodes, key: str, damage: list[str]) -> str | None:
+    try:
+        return await read_composite(store, record, nodes.reading, key)
+    except StoreError as error:  # of a child
+        damage.append(str(error))
+        return key.rstrip(PADDING)
+
+
+async def _outcome(store: Store, record: InstanceRecord, damage: list[str]) -> bytes | None:
+    """How the instance ended, as JSON."""
+    if record.outcome is None:
+        return None
+    try:
+        payload = _payload.decode(record.outcome)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        damage.append(f"its outcome cannot be decoded: {str(error)[:LONGEST_NOTE]}")
+        return None
+    if not payload.reference:
+        return bytes(payload.data)
+    return (await store.read_payloads(record.number, [payload.reference])).get(payload.reference)
 
 
 async def _find(store: Store, named: InstanceId, number: int | None) -> InstanceRecord:
@@ -169,18 +217,57 @@ def _print(shown: Shown, console: Console) -> None:
         console.print(Text(note, "dim"), soft_wrap=True)
     for relatives in _family_lines(shown.family):
         console.print(Text(relatives, "dim"), soft_wrap=True)
-    if shown.custom_status is not None:
-        console.print(Text.assemble(("says ", "cyan"), status_line(shown.custom_status)), soft_wrap=True)
+    _print_values(shown, console)
     _print_steps(shown, console)
+    _print_waits(shown, console)
+    _print_end(shown, console)
+
+
+def _print_values(shown: Shown, console: Console) -> None:
+    """What it was given, and what its code says and keeps."""
+    values = shown.details.values
+    given = arguments_text(values.of_input(shown.picture.record.input), _longest(shown))
+    if given:
+        _line(shown, console, ("input ", "cyan"), given)
+    if shown.details.custom_status is not None:
+        status = shown.details.custom_status
+        said = safe(status, _longest(shown)) if isinstance(status, str) else value_text(status, _longest(shown))
+        _line(shown, console, ("says ", "cyan"), said)
+    for key, value in sorted(shown.details.state.items()):
+        _line(shown, console, ("state ", "cyan"), f"{safe(key)} = {value_text(value, _longest(shown))}")
+
+
+def _print_waits(shown: Shown, console: Console) -> None:
+    """What it waits for, what waits for it, and why nothing moves."""
+    record = shown.picture.record
     for waiting in shown.waiting_for:
         console.print(Text.assemble(("waits for ", "yellow"), safe(waiting)), soft_wrap=True)
     for aside in read_set_aside(shown.picture.events):
         said = f"event {aside.name} was set aside at {aside.received_at:%Y-%m-%d %H:%M:%S} UTC: {aside.reason}"
         console.print(Text.assemble(("refused ", "bold red"), safe(said)), soft_wrap=True)
+    mailbox = [message for message in shown.details.mailbox if message.kind != "answer"]
+    for message in mailbox[:MOST_LINES]:
+        _line(shown, console, ("unread ", "yellow"), _message_text(message, shown))
+    if len(mailbox) > MOST_LINES:
+        console.print(Text(f"and {len(mailbox) - MOST_LINES} unread more: --json has them", "dim"), soft_wrap=True)
+    open_first = sorted(shown.details.updates, key=lambda update: update.state not in OPEN_UPDATES)
+    for update in open_first[:MOST_LINES]:
+        _line(shown, console, ("update ", "cyan"), _update_text(update, shown))
+    if len(open_first) > MOST_LINES:
+        console.print(Text(f"and {len(open_first) - MOST_LINES} updates more: --json has them", "dim"), soft_wrap=True)
     for obstacle in shown.obstacles:
         console.print(Text.assemble(("stuck ", "bold red"), safe(obstacle)), soft_wrap=True)
     if record.blocked is not None and record.state is InstanceState.BLOCKED:
         console.print(Text.assemble(("blocked ", "bold red"), safe(record.blocked)), soft_wrap=True)
+    for damage in shown.damage:
+        console.print(Text.assemble(("damaged ", "bold red"), safe(damage)), soft_wrap=True)
+    if shown.damage:
+        console.print(Text("holdfast verify checks the whole store", "dim"), soft_wrap=True)
+
+
+def _print_end(shown: Shown, console: Console) -> None:
+    """How it ended."""
+    record = shown.picture.record
     if (failure := shown.failure) is not None:
         for line in _failure_lines(failure):
             console.print(line, soft_wrap=True)
@@ -188,8 +275,40 @@ def _print(shown: Shown, console: Console) -> None:
         said = f"{record.state.lower()} "
         console.print(Text.assemble((said, "bold magenta"), safe(shown.reason or "without a reason")), soft_wrap=True)
     elif shown.outcome is not None:
-        text = safe(shown.outcome.decode(errors="replace"), LONGEST_RESULT)
+        longest = len(shown.outcome) if shown.details.values.is_whole else LONGEST_RESULT
+        text = safe(shown.outcome.decode(errors="replace"), longest)
         console.print(Text.assemble(("result ", "bold green"), text), soft_wrap=True)
+
+
+def _longest(shown: Shown) -> int:
+    return sys.maxsize if shown.details.values.is_whole else LONGEST_NOTE
+
+
+def _line(shown: Shown, console: Console, label: tuple[str, str], text: str) -> None:
+    """A label and a value: in one line of the terminal, unless values are asked for whole."""
+    width = None if shown.details.values.is_whole else console.width
+    console.print(clipped(Text.assemble(label, text), width), soft_wrap=True)
+
+
+def _message_text(message: MessageView, shown: Shown) -> str:
+    sent = "" if message.sent_at is None else f", sent {message.sent_at:%Y-%m-%d %H:%M:%S} UTC"
+    value = value_text(message.value, _longest(shown))
+    match message.kind:
+        case "event":
+            lost = "" if message.is_awaited else " (no wait is open for it)"
+            return f"event {safe(message.name)}{lost}: {value}{sent}"
+        case "cancel":
+            return f"request to cancel: {value}{sent}"
+        case _:
+            return f"{message.kind} {safe(message.name)}: {value}{sent}"
+
+
+def _update_text(update: UpdateView, shown: Shown) -> str:
+    given = arguments_text(update.input, _longest(shown)) if update.name else ""
+    called = f"{safe(update.name or update.id)}({given}) {safe(update.state)}"
+    if update.failure is not None:
+        return f"{called}: {safe(update.failure, _longest(shown))}"
+    return called if update.result is None else f"{called} -> {value_text(update.result, _longest(shown))}"
 
 
 def _print_steps(shown: Shown, console: Console) -> None:
@@ -202,9 +321,17 @@ def _print_steps(shown: Shown, console: Console) -> None:
         if shown.composite != shown.key.rstrip(PADDING):
             composite = "of more children than are read here" if shown.composite is None else shown.composite
             console.print(Text.assemble(("with children ", "dim"), composite), soft_wrap=True)
-        print_aligned(console, node_rows(nodes), right=RIGHT)
+        rows, notes = node_rows(nodes)
+        print_aligned(console, rows, right=RIGHT, below=_below(notes, shown, console))
     elif shown.picture.steps:
-        print_aligned(console, _timeline(shown), right=(0, 2, 5))
+        rows, notes = _timeline(shown)
+        print_aligned(console, rows, right=(0, 2, 5), below=_below(notes, shown, console))
+
+
+def _below(notes: Mapping[int, Sequence[str]], shown: Shown, console: Console) -> dict[int, list[Text]]:
+    """Notes as lines under their rows."""
+    width = None if shown.details.values.is_whole else console.width
+    return {row: [clipped(Text(f"{INDENT}{note}", "dim"), width) for note in said] for row, said in notes.items()}
 
 
 def _times(shown: Shown) -> str:
@@ -214,7 +341,8 @@ def _times(shown: Shown) -> str:
     if record.closed_at_ms is None:
         owner = "nobody has it in memory" if record.owner is None else f"worker {safe(record.owner)} has it"
         due = "" if shown.deadline_at_ms is None else f", deadline {moment_text(shown.deadline_at_ms)} UTC"
-        return f"{began}, {turns}, {owner}{due}"
+        lost = f", {record.losses} workers lost since its last turn" if record.losses else ""
+        return f"{began}, {turns}, {owner}{due}{lost}"
     return f"{began}, took {seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)}, {turns}"
 
 
@@ -246,12 +374,14 @@ def _key_words(key: str) -> str:
     return ", ".join(f"{count} {MEANING[digit]}" for digit, count in counts.items() if count)
 
 
-def _timeline(shown: Shown) -> list[list[Text]]:
-    """A row for every attempt and every other step, in the order in which the steps were scheduled."""
+def _timeline(shown: Shown) -> tuple[list[list[Text]], dict[int, list[str]]]:
+    """A row for every attempt and every other step, in the order in which the steps were scheduled. Notes by row."""
     rows = [[Text(name) for name in ("at", "step", "attempt", "state", "ledger", "took", "")]]
+    notes: dict[int, list[str]] = {}
     for step in shown.picture.steps:
         rows += _attempt_rows(step, shown) if step.kind == "activity" else [_step_row(step, shown)]
-    return rows
+        notes[len(rows) - 1] = [*step_notes(step, shown.details.values, shown.now_ms)]
+    return rows, notes
 
 
 def _step_row(step: Step, shown: Shown) -> list[Text]:
@@ -342,10 +472,16 @@ def _fields(shown: Shown) -> dict[str, Any]:
         "obstacles": [*shown.obstacles],
         "set_aside": [msgspec.structs.asdict(aside) for aside in read_set_aside(shown.picture.events)],
         "blocked": record.blocked,
-        "custom_status": None if shown.custom_status is None else msgspec.Raw(shown.custom_status),
+        "custom_status": shown.details.custom_status,
+        "input": shown.details.values.of_input(record.input),
+        "state": shown.details.state,
+        "mailbox": shown.details.mailbox,
+        "updates": shown.details.updates,
+        "losses": record.losses,
+        "damage": shown.damage,
         "parent": None if shown.family.parent is None else shown.family.parent.id,
         "children": dict(shown.family.children),
-        "steps": [_step_fields(step) for step in shown.picture.steps],
+        "steps": [_step_fields(step, shown.details.values) for step in shown.picture.steps],
     }
     if shown.nodes is not None:
         fields["flow"] = version_of(shown.picture.events)
@@ -355,14 +491,16 @@ def _fields(shown: Shown) -> dict[str, Any]:
     elif record.state in (InstanceState.TERMINATED, InstanceState.CANCELLED):
         fields["reason"] = shown.reason
     elif shown.outcome is not None:
-        fields["result"] = msgspec.Raw(shown.outcome)
+        fields["result"] = WHOLE.of(shown.outcome)
     return fields
 
 
-def _step_fields(step: Step) -> dict[str, Any]:
+def _step_fields(step: Step, values: Values) -> dict[str, Any]:
     fields: dict[str, Any] = {"kind": step.kind, "number": step.number}
     if step.node:
         fields |= {"node": step.node, "dimension": step.dimension}
+    if step.state is StepState.DONE and step.outcome is not None:
+        fields["result"] = values.of_payload(step.outcome)
     if step.kind == "timer":
         return {**fields, "state": step.said, "due_at": moment(step.due_at_ms)}
     if step.kind == "child":
@@ -374,5 +512,5 @@ def _step_fields(step: Step) -> dict[str, Any]:
         **fields,
         "name": step.name,
         "state": step.state,
-        "attempts": [attempt_fields(attempt) for attempt in step.attempts],
+        "attempts": [attempt_fields(attempt, values) for attempt in step.attempts],
     }

@@ -1,17 +1,19 @@
 """The steps of an instance, as ``run`` and ``show`` tell them: activities with their attempts, and timers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
-from holdfast.client.flow_views import read_children, read_events, read_flow
-from holdfast.client.views import moment
+from holdfast.cli.texts import arguments_text, seconds_text, value_text
+from holdfast.client.details import read_story, repaired
+from holdfast.client.flow_views import read_children
+from holdfast.client.views import Values, moment, short_failure
 from holdfast.core import events as ev
 from holdfast.core.collation.dimensions import FIRST
-from holdfast.core.events import HistoryEvent
+from holdfast.core.events import HistoryEvent, Payload
 from holdfast.core.flow.reading import FlowReading
 from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import AttemptState
@@ -47,6 +49,8 @@ class Step:
     due_at_ms: int | None = None
     ended_at_ms: int | None = None
     attempts: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
+    outcome: Payload | None = None
+    """What it ended with: a result, the value of an event, or a failure."""
     id: str = ""
     """The instance, of a child."""
     child: InstanceRecord | None = None
@@ -94,13 +98,17 @@ class Picture:
     events: list[HistoryEvent]
     steps: list[Step]
     flow: FlowReading | None = None
+    damage: Sequence[str] = ()
+    """What of it cannot be read."""
 
 
 async def take_picture(store: Store, record: InstanceRecord) -> Picture:
     """Read the steps of the current execution."""
-    attempts = await store.read_attempts(record.number, record.execution)
-    events = await read_events(store, record)
-    flow = await read_flow(store, record, events)
+    record, damage = repaired(record)
+    attempts = [repaired(each)[0] for each in await store.read_attempts(record.number, record.execution)]
+    story = await read_story(store, record)
+    events = story.events
+    flow = story.flow
     recorded = read_steps(events) if flow is None else flow.steps
     steps = steps_of(recorded, attempts)
     children = await read_children(store, record.number, recorded)
@@ -109,7 +117,7 @@ async def take_picture(store: Store, record: InstanceRecord) -> Picture:
             step.child = children.get(step.number)
             if step.child is None and step.state is StepState.OPEN and record.closed_at_ms is not None:
                 step.state = StepState.CANCELLED  # it was never there: nobody read that its id was taken
-    return Picture(record, events, steps, flow)
+    return Picture(record, events, steps, flow, [*damage, *story.damage])
 
 
 def steps_of(recorded: Iterable[RecordedStep], attempts: list[AttemptRecord]) -> list[Step]:
@@ -118,6 +126,7 @@ def steps_of(recorded: Iterable[RecordedStep], attempts: list[AttemptRecord]) ->
     for each in recorded:
         step = Step(each.kind, each.number, each.name, _state(each), each.due_at_ms, each.ended_at_ms, id=each.id)
         step.node, step.item, step.dimension = each.node, each.item, each.dimension
+        step.outcome = each.outcome
         steps[each.kind, each.number] = step
     for attempt in attempts:
         owner = steps.get(("activity", attempt.key.activity))
@@ -150,14 +159,8 @@ def failure_of_attempt(attempt: AttemptRecord) -> Failure | None:
         return None
     try:
         return _failure.decode(attempt.failure)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Failure(type="unreadable", message="the stored failure cannot be decoded")
-
-
-def short_failure(failure: Failure) -> str:
-    """Type and message, in one line."""
-    name = failure.type.rpartition(".")[2]
-    return f"{name}: {failure.message}" if failure.message else name
 
 
 def attempt_seconds(attempt: AttemptRecord, now_ms: int) -> float | None:
@@ -172,7 +175,27 @@ def attempt_seconds(attempt: AttemptRecord, now_ms: int) -> float | None:
     return max(0, end_ms - attempt.started_at_ms) / 1000
 
 
-def attempt_fields(attempt: AttemptRecord) -> dict[str, Any]:
+def step_notes(step: Step, values: Values, now_ms: int, *, with_result: bool = True) -> Iterator[str]:
+    """What a step was given and gave, its last heartbeat and its lost workers, a line each."""
+    last = step.attempts[-1] if step.attempts else None
+    given = "" if last is None else arguments_text(values.of_input(last.input))
+    came = ""
+    if with_result and step.state is StepState.DONE and step.outcome is not None:
+        came = value_text(values.of_payload(step.outcome))
+    if given not in ("", "null") or came not in ("", "null"):
+        yield f"{given} -> {came}".lstrip() if came else given
+    if last is None:
+        return
+    has_beaten = last.details is not None or (last.heartbeat_at_ms or 0) > (last.started_at_ms or 0)
+    if has_beaten and last.heartbeat_at_ms is not None and last.closed_at_ms is None:
+        ago = seconds_text(max(0, now_ms - last.heartbeat_at_ms) / 1000)
+        said = "" if last.details is None else f": {value_text(values.of(last.details))}"
+        yield f"heartbeat {ago} ago{said}"
+    if last.losses:
+        yield f"{last.losses} {'worker was' if last.losses == 1 else 'workers were'} lost while running it"
+
+
+def attempt_fields(attempt: AttemptRecord, values: Values) -> dict[str, Any]:
     """An attempt, for programs."""
     failure = failure_of_attempt(attempt)
     return {
@@ -185,4 +208,8 @@ def attempt_fields(attempt: AttemptRecord) -> dict[str, Any]:
         "started_at": moment(attempt.started_at_ms),
         "closed_at": moment(attempt.closed_at_ms),
         "failure": None if failure is None else short_failure(failure),
+        "input": values.of_input(attempt.input),
+        "heartbeat_at": moment(attempt.heartbeat_at_ms),
+        "details": None if attempt.details is None else values.of(attempt.details),
+        "losses": attempt.losses,
     }

@@ -2,13 +2,14 @@
 
 import datetime as dt
 import unicodedata
-from collections.abc import Container, Sequence
-from typing import Final
+from collections.abc import Container, Mapping, Sequence
+from typing import Final, cast
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from holdfast.client.views import Excerpt
 from holdfast.core.lifecycle import AttemptState, InstanceState
 
 LONGEST: Final = 2_000
@@ -77,10 +78,16 @@ def state_text(state: str) -> Text:
     return Text(safe(state), STATE_STYLES.get(state, ""))
 
 
-def print_aligned(console: Console, rows: Sequence[Sequence[Text]], *, right: Container[int] = ()) -> None:
+def print_aligned(
+    console: Console,
+    rows: Sequence[Sequence[Text]],
+    *,
+    right: Container[int] = (),
+    below: Mapping[int, Sequence[Text]] | None = None,
+) -> None:
     """Rows as columns, each a line that is never broken, so that ids can be copied and lines searched.
 
-    The columns in `right` are aligned to the right; the first row is the header.
+    The columns in `right` are aligned to the right; the first row is the header. `below`: lines under a row.
     """
     widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
     for number, row in enumerate(rows):
@@ -91,6 +98,8 @@ def print_aligned(console: Console, rows: Sequence[Sequence[Text]], *, right: Co
             line.append("  ")
         line.rstrip()
         console.print(line, soft_wrap=True)
+        for note in (below or {}).get(number, ()):
+            console.print(note, soft_wrap=True)
 
 
 def status_line(status: bytes | None) -> str:
@@ -99,9 +108,45 @@ def status_line(status: bytes | None) -> str:
         return ""
     try:
         value = msgspec.json.decode(status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError):
         return "unreadable"
     return safe(value if isinstance(value, str) else status.decode(), LONGEST_STATUS)
+
+
+def value_text(value: object, longest: int = LONGEST) -> str:
+    """A stored value as JSON in one line; of one that is not whole, what is known."""
+    if not isinstance(value, Excerpt):
+        return safe(_json(value), longest)
+    if value.reason == "large":
+        return "(large: --whole)"
+    length = "" if value.length is None else f" ({value.length:,} bytes)"
+    beginning = safe(value.text, max(0, longest - len(length) - len("...")))
+    return (
+        f"unreadable{length}: {beginning}" if value.reason == "unreadable" else f"{value.text and beginning}...{length}"
+    )
+
+
+def arguments_text(value: object, longest: int = LONGEST) -> str:
+    """The input of a workflow or an activity: its arguments by name."""
+    if isinstance(value, dict):
+        named = cast(dict[str, object], value)
+        return safe(", ".join(f"{name}={_json(each)}" for name, each in named.items()), longest)
+    if isinstance(value, list):
+        return safe(", ".join(map(_json, cast(list[object], value))), longest)
+    return value_text(value, longest)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def clipped(text: Text, width: int | None) -> Text:
+    """A line that is no wider than this; None: as it is."""
+    if width is not None and text.cell_len > width:
+        text = text.copy()
+        text.truncate(max(1, width - len("...")))
+        text.append("...")
+    return text
 
 
 def seconds_text(seconds: float) -> str:
@@ -122,5 +167,5 @@ def moment_text(milliseconds: int) -> str:
     """A stored time, in UTC."""
     try:
         return f"{dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC):%Y-%m-%d %H:%M:%S}"
-    except (OverflowError, ValueError, OSError):
+    except (OverflowError, ValueError, OSError, TypeError):
         return f"{milliseconds} ms"

@@ -3,14 +3,22 @@
 Read from the store as of one moment. `describe`, `holdfast show` and `holdfast flow draw` share it.
 """
 
-import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from holdfast.client.pages import LONGEST_PAGE, NEWEST
-from holdfast.client.views import AttemptView, Description, attempt_view, waits_for
+from holdfast.client.views import (
+    EPOCH,
+    AttemptView,
+    Description,
+    Values,
+    attempt_view,
+    moment,
+    step_view,
+    waits_for,
+)
 from holdfast.core.collation.composite import MAX_DEPTH, PADDING, compose
 from holdfast.core.collation.digits import Digit
 from holdfast.core.events import ChildCompleted, ChildFailed, ChildRefused, ChildStopped, HistoryEvent, decode_events
@@ -34,22 +42,24 @@ async def with_nodes(
     store: Store,
     described: Description,
     record: InstanceRecord,
-    events: list[HistoryEvent],
+    reading: FlowReading | None,
+    *,
     attempts: list[AttemptRecord],
+    values: Values,
 ) -> Description:
-    """What is told about an instance, with what is to be told about a flow. Code stays as it is."""
+    """A description with what belongs to a flow. Code stays as it is."""
     key = await store.read_key(record.number)
     if key is None:
         return described
-    reading = await read_flow(store, record, events)
-    if reading is None:  # before its first turn
+    if reading is None:  # before its first turn, or its history cannot be read
         return msgspec.structs.replace(described, collation_key=key, composite_key=key.rstrip(PADDING))
     return msgspec.structs.replace(
         described,
         collation_key=key,
         composite_key=await read_composite(store, record, reading, key),
         waiting_for=node_waits(reading) if record.closed_at_ms is None else [],
-        attempts=node_attempts(reading, record, attempts),
+        attempts=node_attempts(reading, record, attempts, values),
+        steps=[step_view(step, values) for step in reading.steps],
     )
 
 
@@ -67,12 +77,14 @@ async def read_flow(store: Store, record: InstanceRecord, events: list[HistoryEv
     return FlowReading(decode_definition(stored), events)
 
 
-def node_attempts(reading: FlowReading, record: InstanceRecord, attempts: Iterable[AttemptRecord]) -> list[AttemptView]:
+def node_attempts(
+    reading: FlowReading, record: InstanceRecord, attempts: Iterable[AttemptRecord], values: Values
+) -> list[AttemptView]:
     """The attempts with their nodes; behind them what waits for its dependencies (A3), which is nowhere stored."""
     places = {step.number: step for step in reading.steps if step.kind == "activity"}
     views: list[AttemptView] = []
     for attempt in attempts:
-        view, step = attempt_view(attempt), places.get(attempt.key.activity)
+        view, step = attempt_view(attempt, values), places.get(attempt.key.activity)
         if step is not None:
             view = msgspec.structs.replace(view, node=step.node, dimension=step.dimension)
         views.append(view)
@@ -93,7 +105,7 @@ def _requested(node: NodeReading, record: InstanceRecord) -> AttemptView | None:
         ledger=SEED,
         queue=action.rules.queue or "",
         worker=None,
-        scheduled_at=dt.datetime.fromtimestamp(record.created_at_ms / 1000, dt.UTC),
+        scheduled_at=moment(record.created_at_ms) or EPOCH,
         started_at=None,
         closed_at=None,
         failure=None,

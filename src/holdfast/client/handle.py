@@ -14,13 +14,14 @@ from holdfast.client.asking import QUERY_SECONDS, Asking
 from holdfast.client.histories import export
 from holdfast.client.obstacles import read_obstacles, waiting_sentence
 from holdfast.client.pages import NEWEST, check_page
-from holdfast.client.views import Description, HistoryEntry, Summary, description, moment, summary
+from holdfast.client.views import Description, HistoryEntry, Summary, Values, description, moment, summary
 from holdfast.client.watching import Change, watch
-from holdfast.core.events import HistoryEvent, Payload, decode_events, encode_event, payloads_of
+from holdfast.core.events import ActivityScheduled, HistoryEvent, Payload, decode_events, encode_event, payloads_of
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import (
     HoldfastError,
     InstanceNotFound,
+    StoreError,
     WorkflowBlocked,
     WorkflowCancelled,
     WorkflowFailed,
@@ -31,7 +32,7 @@ from holdfast.payloads.failures import Failure, Resolver, failed_message, said_o
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord, Store
-from holdfast.storage.large import inline
+from holdfast.storage.large import inline, reference_of
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -163,6 +164,8 @@ class Handle(Generic[R_co]):
             reason: str | None = decode(data)
             said = f": {reason}" if reason else ""
             raise WorkflowTerminated(f"{self._id} was terminated{said}", reason)
+        if state is not InstanceState.CANCELLED:
+            raise StoreError(f"{self._id!r} has the state {state!r}, which is none; run holdfast verify")
         why: str | None = decode(data)
         raise WorkflowCancelled(f"{self._id} was cancelled{f': {why}' if why else ''}")
 
@@ -268,21 +271,31 @@ class Handle(Generic[R_co]):
         async for change in watch(self._client.store, self._client.asking.changes, (await self._record()).number):
             yield change
 
-    async def describe(self) -> Description:
-        """Where the instance is now."""
-        record = await self._record()
-        events = [event for _, event in await self._events(record)]
-        store = self._client.store
-        status = (await store.read_kept(record.number)).get("")
-        attempts = await store.read_attempts(record.number, record.execution)
-        from holdfast.client.flow_views import with_nodes  # noqa: PLC0415 - what flows need, most programs do not
+    async def describe(self, *, whole: bool = False) -> Description:
+        """Where the instance is now, with its values: long ones are cut to an `Excerpt`, unless `whole` is true.
 
-        described = await with_nodes(store, description(record, events, attempts), record, events, attempts)
+        What cannot be read, in a damaged store, is described in `damage`.
+        """
+        from holdfast.client.details import read_details, read_story, repaired  # noqa: PLC0415 - most programs do not need it
+        from holdfast.client.flow_views import with_nodes  # noqa: PLC0415
+
+        record, damage = repaired(await self._record())
+        store = self._client.store
+        attempts = [repaired(each)[0] for each in await store.read_attempts(record.number, record.execution)]
+        story = await read_story(store, record)
+        details = await read_details(store, record, story, attempts, is_whole=whole)
+        values = details.values
+        described = description(record, story.events, attempts, values)
+        described = await with_nodes(store, described, record, story.flow, attempts=attempts, values=values)
         limit = await store.read_deadline(record.number)
         family = await store.read_family(record.number)
         return msgspec.structs.replace(
             described,
-            custom_status=None if status is None else decode(status),
+            custom_status=details.custom_status,
+            state=details.state,
+            mailbox=details.mailbox,
+            updates=details.updates,
+            damage=[*damage, *story.damage],
             deadline=None if limit is None else moment(limit.at_ms),
             parent=None if family.parent is None else family.parent.id,
             children=family.children,
@@ -308,8 +321,11 @@ class Handle(Generic[R_co]):
             whole_number(execution, f"the execution of {self._id!r}", least=1, most=record.execution)
         record = record if execution is None else msgspec.structs.replace(record, execution=execution)
         entries: list[HistoryEntry] = []
+        inputs = await self._inputs(record)
         for number, (turn, event) in enumerate(await self._whole_events(record)):
             fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
+            if isinstance(event, ActivityScheduled) and event.activity in inputs:
+                fields["input"] = {"data": inputs[event.activity]}
             entries.append(HistoryEntry(number=number, turn=turn, kind=fields.pop("event"), fields=fields))
         return entries
 
@@ -321,6 +337,14 @@ class Handle(Generic[R_co]):
             turns.setdefault(turn, []).append(event)
         return export(record.id, record.workflow, record.execution, list(turns.values()))
 
+    async def _inputs(self, record: InstanceRecord) -> dict[int, Any]:
+        """The arguments of activities, which are stored with their attempts."""
+        store = self._client.store
+        attempts = await store.read_attempts(record.number, record.execution)
+        named = {reference_of(attempt.input) for attempt in attempts} - {""}
+        values = Values(await store.read_payloads(record.number, named), is_whole=True)
+        return {attempt.key.activity: values.of_input(attempt.input) for attempt in attempts}
+
     async def _whole_events(self, record: InstanceRecord) -> list[tuple[int, HistoryEvent]]:
         """The events with large values in place."""
         events = await self._events(record)
@@ -329,8 +353,15 @@ class Handle(Generic[R_co]):
         return [(turn, inline(event, payloads)) for turn, event in events]
 
     async def _events(self, record: InstanceRecord) -> list[tuple[int, HistoryEvent]]:
-        rows = await self._client.store.read_history(record.number, record.execution)
-        return [(row.turn, event) for row in rows for event in decode_events(row.events)]
+        events: list[tuple[int, HistoryEvent]] = []
+        for row in await self._client.store.read_history(record.number, record.execution):
+            try:
+                events += [(row.turn, event) for event in decode_events(row.events)]
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise StoreError(
+                    f"turn {row.turn} of {self._id!r} cannot be decoded: {error}; run holdfast verify"
+                ) from error
+        return events
 
     async def _record(self, number: InstanceNumber | None = None) -> InstanceRecord:
         number = self.number if number is None else number

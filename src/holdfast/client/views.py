@@ -1,15 +1,80 @@
 """What a handle tells about an instance: plain values, safe to keep."""
 
 import datetime as dt
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final, cast
 
 import msgspec
 
-from holdfast.core.events import EventReceived, EventSetAside, HistoryEvent
+from holdfast.core.events import EventReceived, EventSetAside, HistoryEvent, Payload
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from holdfast.core.steps import Step, key_of, read_steps
+from holdfast.core.steps import ERRORED, Step, key_of, read_steps
+from holdfast.core.updates import UpdateState
+from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import AttemptRecord, InstanceRecord
+from holdfast.storage.large import MARK, reference_of
+
+EPOCH: Final = dt.datetime.fromtimestamp(0, dt.UTC)
+"""Stands for a time that is damaged."""
+LONGEST_VALUE: Final = 2_000
+"""Bytes of JSON that a value may have before it is cut."""
+LONGEST_EXCERPT: Final = 200
+_failure: Final = msgspec.json.Decoder(Failure)
+
+
+class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored value that is not shown whole: it is long, is stored aside because it is large, or cannot be decoded."""
+
+    text: str
+    """How it begins."""
+    length: int | None
+    """Of the whole, in bytes of JSON; None where it was not read."""
+    reason: str
+    """`cut`, `large` or `unreadable`."""
+
+
+class Values:
+    """Stored JSON as values to be shown, whatever it holds. Without `is_whole` long ones are cut."""
+
+    __slots__ = ("_payloads", "is_whole")
+
+    def __init__(self, payloads: Mapping[str, bytes] | None = None, *, is_whole: bool) -> None:
+        self._payloads = payloads or {}
+        self.is_whole = is_whole
+
+    def of(self, data: object) -> Any:
+        """A value, or an `Excerpt` of it."""
+        if not isinstance(data, bytes):
+            return Excerpt(text=str(data)[:LONGEST_EXCERPT], length=None, reason="unreadable")
+        if len(data) > LONGEST_VALUE and not self.is_whole:
+            return Excerpt(text=_beginning(data), length=len(data), reason="cut")
+        try:
+            return msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return Excerpt(text=_beginning(data), length=len(data), reason="unreadable")
+
+    def of_payload(self, payload: Payload) -> Any:
+        """What an event carries. A large value is stored aside and read only for those who ask for it whole."""
+        data = self.data(payload)
+        return Excerpt(text="", length=None, reason="large") if data is None else self.of(data)
+
+    def of_input(self, stored: object) -> Any:
+        """The input of an instance or an attempt, as its column holds it."""
+        if isinstance(stored, bytes) and stored.startswith(MARK):
+            return self.of_payload(Payload(reference=reference_of(stored)))
+        return self.of(stored)
+
+    def data(self, payload: Payload) -> bytes | None:
+        """The JSON of a payload; None if it is stored aside and was not read."""
+        return self._payloads.get(payload.reference) if payload.reference else bytes(payload.data)
+
+
+def _beginning(data: bytes) -> str:
+    return data[:LONGEST_EXCERPT].decode(errors="replace")
+
+
+WHOLE: Final = Values(is_whole=True)
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +91,13 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: dt.datetime | None
     closed_at: dt.datetime | None
     failure: str | None
+    input: Any = None
+    """Its arguments by name, or an `Excerpt`."""
+    heartbeat_at: dt.datetime | None = None
+    details: Any = None
+    """What its body gave to `hf.heartbeat` last."""
+    losses: int = 0
+    """Workers that were lost while they ran this activity."""
     node: str = ""
     """Of a flow: whose attempt it is, and in which round and for which item (K8).
 
@@ -42,6 +114,50 @@ class SetAsideEvent(msgspec.Struct, frozen=True, kw_only=True):
     received_at: dt.datetime
     value: Any
     """As it was sent; None for one above 16 KiB, which `history()` has."""
+
+
+class StepView(msgspec.Struct, frozen=True, kw_only=True):
+    """An activity, timer, wait for an event, or child, in the order in which the steps were scheduled (K9)."""
+
+    kind: str
+    number: int
+    name: str
+    is_open: bool
+    result: Any = None
+    """Its result, the value of its event, or an `Excerpt`."""
+    failure: str | None = None
+    due_at: dt.datetime | None = None
+    ended_at: dt.datetime | None = None
+    id: str = ""
+    """The instance, of a child."""
+    node: str = ""
+    dimension: str = ""
+
+
+class MessageView(msgspec.Struct, frozen=True, kw_only=True):
+    """A message in the inbox that the code has not taken: an event, an update, or a request to end."""
+
+    kind: str
+    """`event`, `update`, `cancel`, or `unreadable`."""
+    name: str
+    id: str
+    value: Any
+    """What it carries, or an `Excerpt`."""
+    sent_at: dt.datetime | None
+    is_awaited: bool = True
+    """Whether the code waits for an event of this name."""
+
+
+class UpdateView(msgspec.Struct, frozen=True, kw_only=True):
+    """An update that was sent to an instance."""
+
+    id: str
+    name: str
+    state: UpdateState
+    input: Any = None
+    result: Any = None
+    """What its handler returned, or an `Excerpt`."""
+    failure: str | None = None
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +190,18 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """
     set_aside: list[SetAsideEvent] = []
     """Events of the current execution that did not fit what was waited for."""
+    input: Any = None
+    """The arguments of the workflow by name, or an `Excerpt`."""
+    steps: list[StepView] = []
+    state: dict[str, Any] = {}
+    """What its code keeps in `hf.state`."""
+    mailbox: list[MessageView] = []
+    """Messages that its code has not taken, oldest first; a hundred at most, unless they are asked for whole."""
+    updates: list[UpdateView] = []
+    losses: int = 0
+    """Workers that were lost while they ran its code, since its last turn (G12)."""
+    damage: list[str] = []
+    """What of it cannot be read; `holdfast verify` has more."""
     obstacles: list[str] = []
     """Why it does not move: work that no live worker can take, each as a sentence (see `client.obstacles`)."""
 
@@ -109,16 +237,17 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def moment(milliseconds: int | None) -> dt.datetime | None:
-    """A stored time, in UTC."""
-    return None if milliseconds is None else dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+    """A stored time, in UTC. None also for one that is damaged: out of range, or no number."""
+    if not isinstance(milliseconds, int):
+        return None
+    try:
+        return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
-def attempt_view(record: AttemptRecord) -> AttemptView:
+def attempt_view(record: AttemptRecord, values: Values) -> AttemptView:
     """An attempt, for people."""
-    message: str | None = None
-    if record.failure is not None:
-        failure = msgspec.json.decode(record.failure)
-        message = f"{failure['type'].rpartition('.')[2]}: {failure['message']}"
     return AttemptView(
         activity=record.name,
         number=record.key.activity,
@@ -127,11 +256,30 @@ def attempt_view(record: AttemptRecord) -> AttemptView:
         ledger=record.ledger,
         queue=record.queue,
         worker=record.owner,
-        scheduled_at=dt.datetime.fromtimestamp(record.scheduled_at_ms / 1000, dt.UTC),
+        scheduled_at=moment(record.scheduled_at_ms) or EPOCH,
         started_at=moment(record.started_at_ms),
         closed_at=moment(record.closed_at_ms),
-        failure=message,
+        failure=None if record.failure is None else failure_text(record.failure),
+        input=values.of_input(record.input),
+        heartbeat_at=moment(record.heartbeat_at_ms),
+        details=None if record.details is None else values.of(record.details),
+        losses=record.losses,
     )
+
+
+def failure_text(stored: object) -> str:
+    """A stored failure: type and message, in one line."""
+    try:
+        failure = _failure.decode(cast(bytes, stored))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError):
+        return "a failure that cannot be decoded"
+    return short_failure(failure)
+
+
+def short_failure(failure: Failure) -> str:
+    """Type and message, in one line."""
+    name = failure.type.rpartition(".")[2]
+    return f"{name}: {failure.message}" if failure.message else name
 
 
 def summary(record: InstanceRecord) -> Summary:
@@ -143,18 +291,21 @@ def summary(record: InstanceRecord) -> Summary:
         version=record.version,
         status=record.state,
         execution=record.execution,
-        created_at=dt.datetime.fromtimestamp(record.created_at_ms / 1000, dt.UTC),
+        created_at=moment(record.created_at_ms) or EPOCH,
         closed_at=moment(record.closed_at_ms),
         blocked=record.blocked,
-        custom_status=None if record.custom_status is None else msgspec.json.decode(record.custom_status),
+        custom_status=None if record.custom_status is None else WHOLE.of(record.custom_status),
         is_current=record.superseded_at_ms is None,
         parent=record.parent_id,
     )
 
 
-def description(record: InstanceRecord, events: list[HistoryEvent], attempts: list[AttemptRecord]) -> Description:
+def description(
+    record: InstanceRecord, events: list[HistoryEvent], attempts: list[AttemptRecord], values: Values
+) -> Description:
     """An instance, for people: what it waits for and its key are read off the history (K9)."""
-    key, waiting = read_key(events)
+    steps = read_steps(events)
+    key = key_of(steps)
     return Description(
         id=record.id,
         workflow=record.workflow,
@@ -164,12 +315,37 @@ def description(record: InstanceRecord, events: list[HistoryEvent], attempts: li
         turn=record.turn,
         collation_key=key,
         composite_key=key,
-        waiting_for=waiting if record.closed_at_ms is None else [],
-        attempts=[attempt_view(attempt) for attempt in attempts],
+        waiting_for=[waits_for(step) for step in steps if step.is_open] if record.closed_at_ms is None else [],
+        attempts=[attempt_view(attempt, values) for attempt in attempts],
         blocked=record.blocked,
-        created_at=dt.datetime.fromtimestamp(record.created_at_ms / 1000, dt.UTC),
+        created_at=moment(record.created_at_ms) or EPOCH,
         closed_at=moment(record.closed_at_ms),
         set_aside=read_set_aside(events),
+        input=values.of_input(record.input),
+        steps=[step_view(step, values) for step in steps],
+        losses=record.losses,
+    )
+
+
+def step_view(step: Step, values: Values) -> StepView:
+    """A step, for people."""
+    has_failed = step.digit == ERRORED
+    failure = None
+    if has_failed and step.outcome is not None:
+        data = values.data(step.outcome)
+        failure = "a large failure" if data is None else failure_text(data)
+    return StepView(
+        kind=step.kind,
+        number=step.number,
+        name=step.name,
+        is_open=step.is_open,
+        result=None if has_failed or step.outcome is None else values.of_payload(step.outcome),
+        failure=failure,
+        due_at=moment(step.due_at_ms),
+        ended_at=moment(step.ended_at_ms),
+        id=step.id,
+        node=step.node,
+        dimension=step.dimension,
     )
 
 
@@ -179,7 +355,7 @@ def read_set_aside(events: list[HistoryEvent]) -> list[SetAsideEvent]:
         SetAsideEvent(
             name=event.name,
             reason=event.reason,
-            received_at=dt.datetime.fromtimestamp(received.time_ms / 1000, dt.UTC),
+            received_at=moment(received.time_ms) or EPOCH,
             value=None if received.value.reference else msgspec.json.decode(received.value.data),
         )
         for received, event in pairwise(events)
@@ -196,5 +372,7 @@ def read_key(events: list[HistoryEvent]) -> tuple[str, list[str]]:
 def waits_for(step: Step) -> str:
     """A step that is open, in words."""
     if step.due_at_ms is not None:
-        return f"timer {step.number}, due {moment(step.due_at_ms):%Y-%m-%d %H:%M:%S} UTC"
+        due_at = moment(step.due_at_ms)
+        due = f"{step.due_at_ms} ms" if due_at is None else f"{due_at:%Y-%m-%d %H:%M:%S} UTC"
+        return f"timer {step.number}, due {due}"
     return f"{step.kind} {step.name} {step.id}".rstrip()

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent
+from holdfast.core.events import HistoryEvent, Payload, payload_of
 
 STARTED: Final = "8"
 PAUSED: Final = "5"
@@ -51,6 +51,8 @@ class Step(msgspec.Struct):
     ended_by: type[object] | None = None
     """The kind of event that ended it."""
     ended_at_ms: int | None = None
+    outcome: Payload | None = None
+    """What it ended with: a result, the value of an event, or a failure."""
     id: str = ""
     """The instance, of a child."""
     node: str = ""
@@ -103,6 +105,7 @@ def _end(step: Step | None, event: HistoryEvent, digit: str) -> None:
         step.digit = digit
         step.ended_by = type(event)
         step.ended_at_ms = getattr(event, "time_ms", None)
+        step.outcome = payload_of(event)
 
 
 def _open_again(wait: Step | None) -> None:
@@ -110,6 +113,7 @@ def _open_again(wait: Step | None) -> None:
         wait.digit = PAUSED
         wait.ended_by = None
         wait.ended_at_ms = None
+        wait.outcome = None
 
 
 def key_of(steps: Iterable[Step]) -> str:

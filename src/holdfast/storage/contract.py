@@ -254,6 +254,14 @@ class Store(Protocol):
         """The committed key-values of an instance; under the empty key its status."""
         ...
 
+    async def peek_inbox(self, number: InstanceNumber, limit: int) -> list[InboxRow]:
+        """The messages that wait for an instance, oldest first. A look: they stay where they are."""
+        ...
+
+    async def read_updates(self, number: InstanceNumber, limit: int) -> list[UpdateRow]:
+        """The updates of an instance, by their ids."""
+        ...
+
     async def read_update(self, number: InstanceNumber, update_id: str) -> UpdateRow | None:
         """What became of an update of an instance; None if nobody sent it, or it was rejected long ago."""
         ...

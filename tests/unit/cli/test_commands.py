@@ -76,7 +76,7 @@ def test_help_loads_neither_engine_nor_store(arguments: list[str]) -> None:
     [
         ("holdfast wor", ["worker", "workers"]),
         ("holdfast flow ", ["run", "check", "draw"]),
-        ("holdfast show --", ["--number", "--store", "--json", "--help"]),
+        ("holdfast show --", ["--number", "--whole", "--store", "--json", "--help"]),
     ],
 )
 def test_completion_of_a_word_loads_neither_engine_nor_store(words: str, candidates: list[str]) -> None:

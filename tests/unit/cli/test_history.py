@@ -21,7 +21,7 @@ def test_the_events_are_listed_in_order(filled: Command) -> None:
     assert lines[0].split() == ["step", "time", "(UTC)", "event"]
     assert "started" in lines[1]
     assert "workflow=checkout" in lines[1]
-    assert lines[2].split()[1:] == ["activity_scheduled", "activity=0", "name=charge"]
+    assert lines[2].split()[1:] == ["activity_scheduled", "activity=0", "name=charge", "input=(cents=5)"]
     assert "workflow_completed" in lines[-1]
 
 

@@ -121,6 +121,12 @@ class RelationalReads(ABC):
     async def read_kept(self, number: InstanceNumber) -> dict[str, bytes]:
         return dict(await self._read(self.sql.read_kept, number))
 
+    async def peek_inbox(self, number: InstanceNumber, limit: int) -> list[InboxRow]:
+        return [inbox_of(row) for row in await self._read(self.sql.peek_inbox, number, limit)]
+
+    async def read_updates(self, number: InstanceNumber, limit: int) -> list[UpdateRow]:
+        return [update_of(row) for row in await self._read(self.sql.read_updates, number, limit)]
+
     async def read_update(self, number: InstanceNumber, update_id: str) -> UpdateRow | None:
         rows = await self._read(self.sql.read_update, number, update_id)
         return update_of(rows[0]) if rows else None

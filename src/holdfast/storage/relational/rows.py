@@ -1,5 +1,8 @@
 """Rows as records of the contract, in the order of the columns in the statements."""
 
+from enum import StrEnum
+from typing import TypeVar, cast
+
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.storage.contract import (
     AttemptKey,
@@ -27,13 +30,24 @@ WORKER_COLUMNS = 10
 """Of a worker. Where workers are listed, the names of its workflows and activities follow."""
 
 
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def word_of(kind: type[Word], stored: object) -> Word:
+    """A state. One that is none, in a damaged row, stays as it is, so that it can be shown; `verify` reports it."""
+    try:
+        return kind(cast(str, stored))
+    except ValueError:
+        return cast(Word, str(stored))
+
+
 def instance_of(row: Row) -> InstanceRecord:
     return InstanceRecord(
         number=row[0],
         id=row[1],
         workflow=row[2],
         version=row[3],
-        state=InstanceState(row[4]),
+        state=word_of(InstanceState, row[4]),
         execution=row[5],
         turn=row[6],
         fence=row[7],
@@ -62,7 +76,7 @@ def attempt_of(row: Row) -> AttemptRecord:
         key=AttemptKey(row[0], row[1], row[2], row[4], row[3]),
         name=row[5],
         queue=row[6],
-        state=AttemptState(row[7]),
+        state=word_of(AttemptState, row[7]),
         ledger=row[8],
         owner=row[9],
         input=row[10],
@@ -96,7 +110,7 @@ def family_of(parents: list[Row], counts: list[Row]) -> Family:
     parent = None
     for above, number, execution, child in parents:
         parent = Parent(id=above, number=number, execution=execution, child=child)
-    return Family(parent=parent, children={InstanceState(state): count for state, count in counts})
+    return Family(parent=parent, children={word_of(InstanceState, state): count for state, count in counts})
 
 
 def inbox_of(row: Row) -> InboxRow:

@@ -7,6 +7,7 @@ from holdfast.core.gates import EventVerdict
 from holdfast.core.require import require
 from holdfast.core.updates import MAX_OPEN_UPDATES, REFUSALS, REJECTION_KEPT_MS, UpdateState, decide_update
 from holdfast.storage.contract import InstanceNumber, InstanceRecord, UpdateAnswer, UpdateRow
+from holdfast.storage.relational.rows import word_of
 from holdfast.storage.relational.transaction import Row, Transaction
 
 
@@ -34,4 +35,4 @@ def write_answers(transaction: Transaction, number: InstanceNumber, answers: tup
 
 def update_of(row: Row) -> UpdateRow:
     """A row of updates."""
-    return UpdateRow(id=row[0], state=UpdateState(row[1]), answer=row[2])
+    return UpdateRow(id=row[0], state=word_of(UpdateState, row[1]), answer=row[2])

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from holdfast.core.events import CancelRequested, EventReceived, InstanceCancelled, Payload, decode_events
+from holdfast.core.events import CancelRequested, EventReceived, InstanceCancelled, Payload, decode_event, decode_events
 from holdfast.core.gates import EventPolicy, EventVerdict, Mailbox
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.contract import (
@@ -64,6 +64,21 @@ async def claimable(bench: Bench) -> list[str]:
 
 class DeliveryRules(Rules):
     """G6, G7 and the cancel part of A9."""
+
+    def test_G6_anybody_may_look_at_what_waits_in_an_inbox(self) -> None:
+        """Events that no wait is open for, in their order; a look takes nothing."""
+
+        async def case(bench: Bench) -> None:
+            record = await waiting(bench, "a", "go")
+            await waiting(bench, "other", "go")
+            for name in ("one", "two", "three"):
+                await told(bench, event("a", name))
+            for _ in range(2):
+                found = [decode_event(row.event) for row in await bench.store.peek_inbox(record.number, 2)]
+                check([each.name for each in found if isinstance(each, EventReceived)] == ["one", "two"])
+            check(len(await bench.store.peek_inbox(record.number, 10)) == len(("one", "two", "three")))
+
+        self.on_bench(case)
 
     def test_G6_an_event_that_is_waited_for_wakes_and_another_one_is_kept(self) -> None:
         async def case(bench: Bench) -> None:

@@ -46,6 +46,19 @@ async def inbox(bench: Bench, record: InstanceRecord) -> list[int]:
 class UpdateRules(Rules):
     """What becomes of an update."""
 
+    def test_G7_the_updates_of_an_instance_are_listed_by_their_ids(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            await bench.started("other")
+            for name in ("two", "one", "three"):
+                await told(bench, update("a", name))
+            await told(bench, update("other", "four"))
+            found = await bench.store.read_updates(record.number, 2)
+            check([(row.id, row.state) for row in found] == [("one", UpdateState.ASKED), ("three", UpdateState.ASKED)])
+            check(len(await bench.store.read_updates(record.number, 10)) == len(("one", "two", "three")))
+
+        self.on_bench(case)
+
     def test_G3_the_id_of_an_update_means_no_other_one(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
