@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,3 +99,23 @@ def test_a_client_without_a_worker_gets_the_error_wherever_it_waits(tmp_path: Pa
                 await waiting
 
     together(scenario())
+
+
+def test_companions_that_are_removed_are_made_again_and_the_work_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "shop.db"
+    companions = [tmp_path / f"shop.db{suffix}" for suffix in ("-lock", "-wake", "-turns")]
+
+    async def scenario() -> None:
+        async with engine_of(path, waits) as engine:
+            await engine.start(waits, id="a")
+            for companion in companions:
+                shutil.rmtree(companion) if companion.is_dir() else companion.unlink()
+            await engine.get("a").raise_event("word", "on")
+            assert await engine.get("a").result(timeout=20) == "on"
+            await until(lambda: all(companion.exists() for companion in companions))
+
+    together(scenario())
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+    assert len(caplog.records) == len(companions)

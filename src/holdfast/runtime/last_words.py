@@ -59,6 +59,13 @@ class LastWords:
         except OSError as error:
             logger.warning("what worker %s runs cannot be kept in %s: %s", key, self._folder, error)
 
+    def restore(self) -> None:
+        """Make the file again if it was removed, which nothing but a look at its path can find. Between two turns."""
+        key = self._key
+        if key is not None and not (self._folder / key).exists():
+            logger.warning("%s was removed, and is made again", self._folder / key)
+            self.open(key)
+
     def leave(self) -> None:
         """Speak no more, and let what was said last stand: this worker hangs in it."""
         self._key, self.slot = None, [NOBODY]

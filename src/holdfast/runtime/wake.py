@@ -2,7 +2,8 @@
 
 A wake-up says only "look"; what there is to see is in the store. So one that is lost costs a moment (workers look
 by themselves now and then), and one too many costs a look. Therefore `notify` never raises: when it cannot send (no
-descriptor is free, the folder is gone), the others find the commit at their next look.
+descriptor is free), the others find the commit at their next look. A folder or socket that was removed is made again by
+the next `notify`.
 """
 
 import asyncio
@@ -41,11 +42,27 @@ class WakeUps:
     def open(self) -> None:
         """Begin to listen."""
         self._folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        self._descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
-        self._socket.bind(self._address(self._name))
-        asyncio.get_running_loop().add_reader(self._socket.fileno(), self._read)
+        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            own.setblocking(False)
+            own.bind(_address(descriptor, self._name))
+        except BaseException:
+            own.close()
+            os.close(descriptor)
+            raise
+        self._descriptor, self._socket = descriptor, own
+        asyncio.get_running_loop().add_reader(own.fileno(), self._read)
+
+    def _reopen(self) -> None:
+        """The folder or the socket in it was removed. Both are made again; the old ones are closed then."""
+        old, descriptor = self._socket, self._descriptor
+        self.open()
+        logger.warning("the socket %s was removed, and was made again", self._folder / self._name)
+        if old is not None:
+            asyncio.get_running_loop().remove_reader(old.fileno())
+            old.close()
+            os.close(descriptor)
 
     def close(self) -> None:
         """Stop listening, and leave nothing behind."""
@@ -63,7 +80,7 @@ class WakeUps:
         if self._socket is None:
             return
         try:
-            self._send_to_all(self._socket)
+            self._send_to_all()
         except OSError as error:
             if not self._is_failing:
                 logger.warning(
@@ -75,10 +92,13 @@ class WakeUps:
         else:
             self._is_failing = False
 
-    def _send_to_all(self, own: socket.socket) -> None:
-        for name in self._known():
+    def _send_to_all(self) -> None:
+        others, own = self._known(), self._socket  # in this order: listing them may open another socket
+        if own is None:
+            return
+        for name in others:
             try:
-                own.sendto(DATAGRAM, self._address(name))
+                own.sendto(DATAGRAM, _address(self._descriptor, name))
             except BlockingIOError:
                 continue  # its queue is full of wake-ups already
             except (ConnectionRefusedError, FileNotFoundError):
@@ -88,7 +108,7 @@ class WakeUps:
     def _known(self) -> list[str]:
         """The others. The folder is listed when it has changed, and until its time of change can be trusted."""
         now = asyncio.get_running_loop().time()
-        changed_ns = os.fstat(self._descriptor).st_mtime_ns  # before the list: what comes after it changes it again
+        changed_ns = self._changed_ns()  # before the list: what comes after it changes it again
         if changed_ns != self._seen_ns:
             self._list(now)
             self._seen_ns = changed_ns  # after the list: one that failed is repeated
@@ -97,13 +117,26 @@ class WakeUps:
             self._list(now)
         return self._others
 
+    def _changed_ns(self) -> int:
+        """When the folder has changed last; 0 if it is missing, which the list then finds."""
+        try:
+            return os.stat(self._folder).st_mtime_ns  # noqa: PTH116 - half the price of Path.stat, for each group
+        except FileNotFoundError:
+            return 0
+
     def _list(self, now: float) -> None:
-        self._others = [name for name in os.listdir(self._folder) if name != self._name]  # noqa: PTH208 - names only
+        names = self._names()
+        if self._name not in names:
+            self._reopen()
+            names = self._names()
+        self._others = [name for name in names if name != self._name]
         self._listed_at = now
 
-    def _address(self, name: str) -> str:
-        """Through the descriptor, because the path of a socket may have 107 bytes at most."""
-        return f"/proc/self/fd/{self._descriptor}/{name}"
+    def _names(self) -> list[str]:
+        try:
+            return os.listdir(self._folder)  # noqa: PTH208 - names only
+        except FileNotFoundError:
+            return []
 
     def _read(self) -> None:
         with suppress(OSError):  # nothing is left to read; or it cannot be read, and to look is safe
@@ -111,3 +144,8 @@ class WakeUps:
                 if self._socket is not None:
                     self._socket.recv(len(DATAGRAM))
         self._heard()
+
+
+def _address(folder: int, name: str) -> str:
+    """Through the descriptor of the folder, because the path of a socket may have 107 bytes at most."""
+    return f"/proc/self/fd/{folder}/{name}"

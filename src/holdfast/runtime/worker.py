@@ -425,6 +425,7 @@ class Worker:
         while True:
             await asyncio.sleep(self._janitor.pause_seconds(LOOK_SECONDS))
             self._may_act()  # an idle worker, too, has to notice that its lease ran out
+            self.runs.words.restore()
             try:
                 if await self._janitor.look(self.key):
                     self.look()

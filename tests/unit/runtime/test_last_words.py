@@ -1,6 +1,7 @@
 """What a worker runs is kept where others find it when the worker is gone (G12)."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,17 @@ def test_a_folder_that_cannot_be_used_says_nothing(
     words.slot[0] = 5
     assert words.of(ANNA) is None
     assert "cannot be kept" in caplog.text
+
+
+def test_G12_a_folder_that_was_removed_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    words, others = LastWords(tmp_path / "turns"), LastWords(tmp_path / "turns")
+    words.restore()
+    assert not (tmp_path / "turns").exists(), "nothing was said yet"
+    words.open(ANNA)
+    shutil.rmtree(tmp_path / "turns")
+    assert others.of(ANNA) is None
+    words.restore()
+    words.restore()
+    words.slot[0] = 7
+    assert others.of(ANNA) == 7
+    assert len(caplog.records) == 1

@@ -161,3 +161,48 @@ def test_a_notification_that_cannot_be_sent_never_raises_and_is_logged_once(
         run(scenario())
     warnings = [record.message for record in caplog.records if "could not be notified" in record.message]
     assert ["Too many open files" in message for message in warnings] in ([True], [True, False])
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_folder_or_a_socket_that_was_removed_is_made_again_and_wakes_everyone(
+    tmp_path: Path, is_folder: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, folder = tmp_path / "shop.db", tmp_path / "shop.db-wake"
+
+    async def scenario() -> None:
+        with Listener(store, "a") as a, Listener(store, "b") as b:
+            a.ends.notify()
+            await b.heard.wait()
+            if is_folder:
+                shutil.rmtree(folder)
+            else:
+                (folder / "a").unlink()
+                (folder / "b").unlink()
+            a.ends.notify()  # makes the folder and its own socket
+            b.ends.notify()  # makes its own, too
+            await a.heard.wait()
+            b.heard.clear()
+            a.ends.notify()
+            await b.heard.wait()
+        assert list(folder.iterdir()) == []
+
+    run(scenario())
+    assert ["made again" in record.message for record in caplog.records] == [True, True], "once for each process"
+
+
+def test_a_folder_that_was_moved_away_long_after_its_last_change_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing changed in it, so only its path shows that it is gone."""
+    monkeypatch.setattr(wake, "SETTLING_SECONDS", 0.0)
+    store = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        with Listener(store, "a") as a:
+            a.ends.notify()
+            (tmp_path / "shop.db-wake").rename(tmp_path / "elsewhere")
+            with Listener(store, "b") as b:
+                a.ends.notify()
+                await b.heard.wait()
+
+    run(scenario())

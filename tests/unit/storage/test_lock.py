@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -69,3 +70,36 @@ def test_a_long_wait_is_warned_of_once_and_its_end_is_told(
     first, last = [record.getMessage() for record in caplog.records]
     assert f"process {os.getpid()} has it" in first
     assert last.endswith("writing goes on")
+
+
+@pytest.mark.parametrize("suffix", ["-lock", "-gate"])
+def test_a_lock_file_that_was_removed_is_made_again_and_excludes_everyone(
+    tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, old = WriteLock(tmp_path / "shop.db"), WriteLock(tmp_path / "shop.db")
+    (tmp_path / f"shop.db{suffix}").unlink()
+    new = WriteLock(tmp_path / "shop.db")  # has the new file; the others have the old one open
+    new.take(wait=True)
+    assert not one.take(wait=False)
+    assert not old.take(wait=False)
+    new.release()
+    (tmp_path / f"shop.db{suffix}").unlink()
+    assert one.take(wait=True)
+    assert not old.take(wait=False)
+    assert not new.take(wait=False)
+    one.release()
+    for lock in (one, old, new):
+        lock.close()
+    assert len(caplog.records) == (suffix == "-lock"), "the gate is looked at when somebody has to wait"
+
+
+def test_a_lock_whose_folder_was_removed_is_still_one(tmp_path: Path) -> None:
+    """What became of the store is found by its own check."""
+    (tmp_path / "shop").mkdir()
+    one, other = WriteLock(tmp_path / "shop" / "a.db"), WriteLock(tmp_path / "shop" / "a.db")
+    shutil.rmtree(tmp_path / "shop")
+    assert one.take(wait=True)
+    assert not other.take(wait=False)
+    one.release()
+    for lock in (one, other):
+        lock.close()

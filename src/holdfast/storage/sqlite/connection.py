@@ -128,7 +128,7 @@ def create(path: Path) -> None:
     opening and closing it here would drop the locks that SQLite holds on it for this process.
     """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))
+        os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))  # a link may name a new file
     except FileExistsError:
         _check_existing(path)
     except FileNotFoundError as error:
