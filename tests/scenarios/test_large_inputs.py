@@ -117,13 +117,3 @@ def test_a_large_input_that_is_gone_fails_its_attempt_and_nothing_else(tmp_path:
             assert await engine.list(status="RUNNING")
 
     together(scenario())
-
-
-def test_the_limit_of_a_payload_is_what_it_was(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with engine_of(tmp_path / "shop.db", measure, measures) as engine:
-            with pytest.raises(hf.PayloadError, match="the limit is 2,097,152"):
-                await engine.start(measures, "x" * 3_000_000, id="a")
-            assert await engine.list() == []
-
-    together(scenario())

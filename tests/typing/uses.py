@@ -314,6 +314,8 @@ async def looks(client: hf.Client, handle: hf.Handle[str]) -> None:
     hf.Engine(7)  # type: ignore[arg-type]
     hf.Engine("shop.db", modules=["shop"])  # type: ignore[list-item]
     hf.Engine("shop.db", cache_size="small")  # type: ignore[arg-type]
+    hf.Engine("shop.db", payload_limit="32 MB")  # type: ignore[arg-type]
+    hf.Worker(client, workflows=[listens], payload_limit=2**26)
     hf.activity(start_to_close="soon")  # type: ignore[call-overload]
     hf.activity(retry=3)  # type: ignore[call-overload]
     hf.workflow(version=2)  # type: ignore[call-overload]

@@ -24,9 +24,26 @@ from tools.mutations.mutant import (
     in_python,
 )
 
+PAYLOAD_LIMIT: Final = "tests/scenarios/test_payload_limit.py"
 PLACES: Final = "tests/unit/replay/test_running.py"
 
 RUNTIME: Final = (
+    in_python(
+        "a result may be larger than the limit",
+        "G13",
+        "runtime/running_attempt",
+        "return data if len(data) <= limit.quiet_bytes else",
+        "return data if len(data) >= 0 else",
+        PAYLOAD_LIMIT,
+    ),
+    in_python(
+        "an execution takes over the limit of another worker",
+        "G12",
+        "replay/run",
+        "self._output.events[-1] = limited",
+        "pass",
+        PAYLOAD_LIMIT,
+    ),
     in_python(
         "a result that cannot be stored is retried",
         "G13",

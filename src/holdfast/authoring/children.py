@@ -110,7 +110,9 @@ async def start(  # type: ignore[misc]  # mypy does not see that Any takes what 
     usual = ParentClose.ABANDON if detached else ParentClose.TERMINATE
     policy = usual if parent_close is None else word(ParentClose, parent_close, "policy for the end of the parent")
     named = "" if id is None else checked_name(id, "an instance")
-    child = run.children.start(_call(workflow, args, deadline), ChildTies(policy, not detached, named))
+    call = _call(workflow, args, deadline)
+    run.checked(call.encoded, f"{call.name}(): the payload of the arguments")
+    child = run.children.start(call, ChildTies(policy, not detached, named))
     if named:
         await child.confirmed()
     return ChildHandle(child)

@@ -84,6 +84,13 @@ STORE: Final = option(
     metavar="PATH|URL",
     help="The store's file or URL; else HOLDFAST_STORE, holdfast.toml, ./holdfast.db.",
 )
+PAYLOAD_LIMIT: Final = option(
+    "--payload-limit",
+    metavar="BYTES",
+    type=int,
+    default=33_554_432,
+    help="The largest argument list, result or event; a warning comes from 2 MiB on.",
+)
 JSON: Final = option("--json", "as_json", is_flag=True, help="Print JSON.")
 INPUT: Final = option(
     "--input", "-i", "input_json", metavar="JSON", help="Arguments: an object by name, or an array by position."
@@ -112,6 +119,7 @@ COMMANDS: Final = (
         INPUT,
         INSTANCE,
         POLICY,
+        PAYLOAD_LIMIT,
         STORE,
         JSON,
         examples="""holdfast run shop.py:checkout --input '{"card": "4242", "cents": 300}' --id order-42""",
@@ -242,6 +250,7 @@ COMMANDS: Final = (
             default=True,
             help="Whether deaths on this machine are seen before a lease ends.",
         ),
+        PAYLOAD_LIMIT,
         STORE,
         details="At Ctrl-C or SIGTERM it claims nothing more and waits for its activities. A second signal stops it at "
         "once, and others run again what did not end. It logs to standard error.",
@@ -330,6 +339,7 @@ FLOW_COMMANDS: Final = (
         INPUT,
         INSTANCE,
         POLICY,
+        PAYLOAD_LIMIT,
         STORE,
         JSON,
         details="The same id again continues the instance, or gives its result.",

@@ -18,6 +18,7 @@ from holdfast.core.flow.definition import Child, Run
 from holdfast.core.flow.reading import FlowReading, version_of
 from holdfast.core.gates import IdPolicy
 from holdfast.errors import InstanceNotFound, UsageError
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.storage.contract import InstanceId, Store
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def run(
     input_json: str | None = None,
     instance_id: str | None = None,
     policy: str = IdPolicy.IDEMPOTENT.value,
+    payload_limit: int = PAYLOAD_LIMIT_BYTES,
     store: str | None = None,
     as_json: bool = False,
 ) -> None:
@@ -54,6 +56,7 @@ def run(
         input_json=input_json,
         instance_id=instance_id,
         policy=policy,
+        payload_limit=payload_limit,
         store=store,
     )
     _note_unknown(flow, children, modules)

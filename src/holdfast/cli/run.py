@@ -22,6 +22,7 @@ from holdfast.client.handle import Handle
 from holdfast.core.gates import IdPolicy
 from holdfast.core.words import word
 from holdfast.errors import InstanceConflict, InstanceNotFound
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.providers import SystemProviders
 from holdfast.storage.contract import InstanceId, InstanceRecord, Store
 
@@ -42,6 +43,7 @@ class Wish:
     path: Place
     store: str | None
     policy: IdPolicy
+    payload_limit: int = PAYLOAD_LIMIT_BYTES
 
     def is_answered_by(self, before: InstanceRecord | None) -> bool:
         """Whether the instance that has the id is gone on with, with the input that it has (G3)."""
@@ -53,6 +55,8 @@ class Wish:
     def again(self) -> str:
         """The command that goes on with it."""
         words = ["holdfast", *self.command, "--id", self.id]  # without the policy: it goes on with this instance
+        if self.payload_limit != PAYLOAD_LIMIT_BYTES:
+            words += ["--payload-limit", str(self.payload_limit)]
         if self.store is not None:
             words += ["--store", shown(self.path)]
         return shlex.join(words)
@@ -64,13 +68,20 @@ def run(
     input_json: str | None = None,
     instance_id: str | None = None,
     policy: str = IdPolicy.IDEMPOTENT.value,
+    payload_limit: int = PAYLOAD_LIMIT_BYTES,
     store: str | None = None,
     as_json: bool = False,
 ) -> None:
     """Run a workflow in this process and show its steps."""
     application = load_application(target)
     wish = wish_of(
-        ("run", target), application, input_json=input_json, instance_id=instance_id, policy=policy, store=store
+        ("run", target),
+        application,
+        input_json=input_json,
+        instance_id=instance_id,
+        policy=policy,
+        payload_limit=payload_limit,
+        store=store,
     )
     fulfil(wish, as_json=as_json)
 
@@ -82,12 +93,13 @@ def wish_of(
     input_json: str | None,
     instance_id: str | None,
     policy: str,
+    payload_limit: int,
     store: str | None,
 ) -> Wish:
     """What was asked for, checked. What does not fit is told before a store is made."""
     named = SystemProviders().unique_text() if instance_id is None else checked_name(instance_id, "an instance")
     taken = word(IdPolicy, policy, "policy for ids")
-    wish = Wish(command, application, input_json, named, store_path(store), store, taken)
+    wish = Wish(command, application, input_json, named, store_path(store), store, taken, payload_limit)
     is_new = instance_id is None or input_json is not None or taken is IdPolicy.TERMINATE_EXISTING
     if is_new or not is_there(wish.path):
         bind_input(application.workflow, input_json)
@@ -113,7 +125,8 @@ def fulfil(wish: Wish, *, as_json: bool) -> None:
 
 async def _run(wish: Wish, console: Console, *, as_json: bool) -> Any:
     application = wish.application
-    async with Engine(wish.path, modules=application.modules, flows=application.flows) as engine:
+    working = Engine(wish.path, modules=application.modules, flows=application.flows, payload_limit=wish.payload_limit)
+    async with working as engine:
         before = await engine.store.find(InstanceId(wish.id))
         handle = await _begin(engine, wish, before)
         store = engine.store

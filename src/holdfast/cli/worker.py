@@ -23,6 +23,7 @@ from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.errors import UsageError
+from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.surroundings import Surroundings
 
 logger = logging.getLogger("holdfast")
@@ -45,6 +46,7 @@ class Wish:
     drain_seconds: float
     path: Place
     judge_same_host: bool
+    payload_limit: int
 
 
 def worker(
@@ -55,6 +57,7 @@ def worker(
     lease: float = WORKER_LEASE_MS / MILLISECONDS,
     drain_timeout: float = DRAIN_SECONDS,
     same_host: bool = True,
+    payload_limit: int = PAYLOAD_LIMIT_BYTES,
     store: str | None = None,
 ) -> None:
     """Run workflows and activities that others start, until a signal ends the worker."""
@@ -71,6 +74,9 @@ def worker(
                 milliseconds(drain_timeout, "--drain-timeout") / MILLISECONDS,
                 store_path(store),
                 same_host,
+                whole_number(
+                    payload_limit, "--payload-limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES
+                ),
             )
             early.keep()
             code = asyncio.run(_work(wish, early))
@@ -121,7 +127,8 @@ async def _work(wish: Wish, early: EarlySignals) -> int:
 
 async def _serve(wish: Wish, signals: Signals) -> None:
     world = Surroundings(judge_same_host=wish.judge_same_host)
-    async with await connect(wish.path, modules=wish.modules, surroundings=world) as client:
+    connecting = connect(wish.path, modules=wish.modules, payload_limit=wish.payload_limit, surroundings=world)
+    async with connecting as client:
         working = Worker(
             client,
             modules=wish.modules,

@@ -7,18 +7,16 @@ from typing import Any, Final, cast
 
 from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.payloads.encoding import encode
-from holdfast.payloads.limits import check_size
+from holdfast.payloads.limits import PayloadLimit
 
 _PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 """What JSON has by itself."""
 
 
-def encoded_arguments(args: tuple[Any, ...], what: str) -> bytes:
+def encoded_arguments(args: tuple[Any, ...], what: str, limit: PayloadLimit) -> bytes:
     """Arguments by position, each as the type that it has: whoever asks by name knows no other."""
     parts = [encode(value, _own_type(value), what=what) for value in args]
-    data = b"[%b]" % b",".join(parts)
-    check_size(data, what)
-    return data
+    return limit.checked(b"[%b]" % b",".join(parts), what)
 
 
 def _own_type(value: object) -> Any:

@@ -19,6 +19,7 @@ from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, said_of, to_exception
+from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.queries import Queries, Unanswered
@@ -62,7 +63,9 @@ class Asking:
         worker: Callable[[], Worker | None],
         deliver: Callable[[Deliver], Awaitable[Delivered]],
         committer: Callable[[], Committer],
+        limit: PayloadLimit,
     ) -> None:
+        self._limit = limit
         self._store = store
         self._registry = registry
         self._surroundings = surroundings
@@ -72,7 +75,7 @@ class Asking:
         self._own_queries: Queries | None = None
         self.changes = changes = Changes()
         new_id = surroundings.providers.unique_text
-        self.updating = Updating(store, changes, registry.resolve, new_id, deliver)
+        self.updating = Updating(store, changes, registry.resolve, new_id, deliver, limit=limit)
 
     async def query(
         self,
@@ -86,7 +89,7 @@ class Asking:
     ) -> Any:
         """Ask a query; see `Handle.query`."""
         name = query.name if isinstance(query, Query) else checked_name(query, "a query")
-        data = encoded_arguments(args, f"the arguments of query {name!r}")
+        data = encoded_arguments(args, f"the arguments of query {name!r}", self._limit)
         async with limited(within, f"nobody answered the query {name!r} of {instance_id!r} in time"):
             record = await self._begun(instance_id, number)
             answer = await self._answer(record, name, data, within)

@@ -18,6 +18,7 @@ from holdfast.client.waiting import Waiters
 from holdfast.core.events import Started
 from holdfast.core.gates import Existing, IdPolicy, StartIdentity, StartVerdict, decide_start
 from holdfast.errors import StoreReplaced, UsageError, WorkerFenced
+from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.flow_runs import saved
 from holdfast.runtime.last_words import LastWords
@@ -44,6 +45,8 @@ class Beside:
     _alone: Committer
     """What commits for the client when there is no worker."""
     _waiters: Waiters
+    _limit: PayloadLimit
+    """The largest payload that this client sends."""
     _worker: Worker | None = None
     _starting: dict[InstanceId, "asyncio.Future[None]"]
     """Starts of ids that were given, which are being committed: another start of the id waits for them."""
@@ -57,6 +60,8 @@ class Beside:
 
     def make_worker(self, registry: Registry, options: Options) -> Worker:
         """One that tells this client what it commits, and which instances end."""
+        told = Options(payload_limit=self._limit)
+        told.update(options)
         return Worker(
             self._store,
             registry,
@@ -65,7 +70,7 @@ class Beside:
             ended=self._waiters.ended,
             committed=self._committed,
             halted=self._store_was_replaced,
-            **options,
+            **told,
         )
 
     async def begin_work(self, worker: Worker) -> None:
@@ -190,6 +195,13 @@ def worker_options(
         "cache_size": whole_number(cache_size, "cache_size", least=0),
         "lease_ms": lease_milliseconds(lease, "lease"),
     }
+
+
+def payload_limit_of(payload_limit: object) -> PayloadLimit:
+    """The option `payload_limit`, checked."""
+    return PayloadLimit(
+        whole_number(payload_limit, "payload_limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES)
+    )
 
 
 def _lacked_a_lease(outcome: Outcome) -> bool:

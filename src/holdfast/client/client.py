@@ -41,6 +41,7 @@ from holdfast.errors import (
 )
 from holdfast.payloads.canonical import input_hash
 from holdfast.payloads.failures import Resolver
+from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.signature import Signature
 from holdfast.replay.run import current_run
 from holdfast.runtime.committer import Committer
@@ -79,8 +80,15 @@ class Client(Beside, Overview):
     _usage: ClassVar[str] = "`async with hf.connect(...) as client:`"
     """How such an object is made and opened, for messages."""
 
-    def __init__(self, store: PlacedStore, registry: Registry, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        store: PlacedStore,
+        registry: Registry,
+        surroundings: Surroundings,
+        limit: PayloadLimit | None = None,
+    ) -> None:
         self._store = store
+        self._limit = limit = limit or PayloadLimit()
         self._registry = registry
         self._surroundings = surroundings
         self._providers = providers = surroundings.providers
@@ -95,6 +103,7 @@ class Client(Beside, Overview):
             worker=lambda: self.worker,
             deliver=self._deliver,
             committer=lambda: self._committer,
+            limit=limit,
         )
         self._starting = {}
         self._bell: Bell | None = None
@@ -274,6 +283,7 @@ class Client(Beside, Overview):
         *,
         is_named: bool,
     ) -> Handle[Any]:
+        self._limit.checked(call.encoded, f"{call.name}(): the payload of the arguments")
         started = Started(
             time_ms=self._store.now_ms(),
             workflow=call.name,
@@ -456,6 +466,7 @@ class Client(Beside, Overview):
         message_id: str | None,
     ) -> Deliver:
         name, data = encoded_event(event, value)
+        self._limit.checked(data, f"the value of event {name!r}")
         unique = "" if message_id is None else checked_name(message_id, "a message")
         received = EventReceived(time_ms=self._store.now_ms(), name=name, value=Payload(msgspec.Raw(data)), id=unique)
         return Deliver(id=instance_id, number=number, event=received, message_id=unique)

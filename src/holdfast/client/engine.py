@@ -10,10 +10,11 @@ from holdfast.authoring.activity import Activity
 from holdfast.authoring.durations import Duration
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
-from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, worker_options
+from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
 from holdfast.client.client import Client
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.errors import InvalidOption
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.providers import Providers, SystemProviders
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
@@ -32,7 +33,7 @@ class Engine(Client):
     `store` is a path, or a URL (``postgresql://``); ``:memory:`` keeps everything in a private temporary file.
     It serves `queues`, else `default` and those of the activities that it has.
     `durability="relaxed"` does not wait for the disk: after a power cut the newest steps may be gone, though never
-    inconsistent.
+    inconsistent. `payload_limit` is the largest argument list, result or event in bytes (32 MiB).
     """
 
     _usage: ClassVar[str] = "`async with hf.Engine(...) as engine:`"
@@ -50,6 +51,7 @@ class Engine(Client):
         cache_size: int = DEFAULT_CACHE_SIZE,
         lease: Duration = WORKER_LEASE_MS / 1000,
         durability: str = "full",
+        payload_limit: int = PAYLOAD_LIMIT_BYTES,
         surroundings: Surroundings | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
@@ -57,7 +59,8 @@ class Engine(Client):
             registry, queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease
         )
         world = surroundings or Surroundings()
-        super().__init__(open_store(store, durability, world), registry, world)
+        limit = payload_limit_of(payload_limit)
+        super().__init__(open_store(store, durability, world), registry, world, limit)
         self._missed: set[str] = set()
 
     async def open(self) -> None:
@@ -181,6 +184,7 @@ def connect(
     workflows: Iterable[Workflow[..., Any]] = (),
     flows: Iterable[Workflow[..., Any]] = (),
     durability: str = "full",
+    payload_limit: int = PAYLOAD_LIMIT_BYTES,
     surroundings: Surroundings | None = None,
 ) -> Connecting:
     """A client without a worker. Workers may be other processes, now or later.
@@ -190,8 +194,8 @@ def connect(
     """
 
     async def opened() -> Client:
-        world = surroundings or Surroundings()
-        client = Client(open_store(store, durability, world), Registry(modules, workflows, (), flows), world)
+        world, limit = surroundings or Surroundings(), payload_limit_of(payload_limit)
+        client = Client(open_store(store, durability, world), Registry(modules, workflows, (), flows), world, limit)
         try:
             await client.open()
         except BaseException:

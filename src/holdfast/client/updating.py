@@ -26,6 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, Resolver, said_of, to_exception
+from holdfast.payloads.limits import PayloadLimit
 from holdfast.storage.contract import Deliver, Delivered, InstanceId, InstanceNumber, InstanceRecord, Store, UpdateRow
 
 _failure: Final = msgspec.json.Decoder(Failure)
@@ -42,7 +43,10 @@ class Updating:
         resolve: Resolver,
         new_id: Callable[[], str],
         deliver: Callable[[Deliver], Awaitable[Delivered]],
+        *,
+        limit: PayloadLimit,
     ) -> None:
+        self._limit = limit
         self._store, self._changes = store, changes
         self._resolve, self._new_id, self._deliver = resolve, new_id, deliver
 
@@ -59,7 +63,7 @@ class Updating:
     ) -> Any:
         """Send an update; see `Handle.update`."""
         name = update.name if isinstance(update, Update) else checked_name(update, "an update")
-        data = encoded_arguments(args, f"the arguments of update {name!r}")
+        data = encoded_arguments(args, f"the arguments of update {name!r}", self._limit)
         unique = self._new_id() if update_id is None else checked_name(update_id, "an update")
         what = f"the update {name!r} of {instance_id!r}"
         event = UpdateAccepted(time_ms=self._store.now_ms(), id=unique, name=name, input=Payload(msgspec.Raw(data)))

@@ -9,7 +9,7 @@ from holdfast.authoring.activity import Activity
 from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
-from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, worker_options
+from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
 from holdfast.client.client import Client
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.errors import UsageError
@@ -22,7 +22,7 @@ class Worker:
 
     It takes activities from the `queues` it serves (else `default` and those of the activities that it has) and runs
     at most `max_activities` of them at once. Others take its work over when its `lease` has run out without a sign of
-    it. A client has one worker at most.
+    it. A client has one worker at most. Without `payload_limit` it has that of its client.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Worker:
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,
         lease: Duration = WORKER_LEASE_MS / 1000,
+        payload_limit: int | None = None,
     ) -> None:
         if not _is_client(client):
             raise UsageError(f"a worker needs a client: await hf.connect(...), not {client!r}")
@@ -45,6 +46,8 @@ class Worker:
         self._options = worker_options(
             self._registry, queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease
         )
+        if payload_limit is not None:
+            self._options["payload_limit"] = payload_limit_of(payload_limit)
         if not self._registry.workflows and not self._registry.activities:
             raise UsageError(
                 "a worker needs something to run: modules=[...], workflows=[...], activities=[...] or flows=[...]"

@@ -191,7 +191,9 @@ def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
     count = len(items)
     action: Any = compiled.node.action
     limit = count if action.each.limit is None else min(action.each.limit, count)
-    later = None if limit == count else Payload(msgspec.Raw(bounded(_encode(items), f"the list of {node!r}")))
+    later = (
+        None if limit == count else Payload(msgspec.Raw(bounded(_encode(items), f"the list of {node!r}", run.limit)))
+    )
     run.do(fe.FanOutBegan(node=node, count=count, items=later))
     for item in range(limit):
         _begin_item(run, compiled, item)
@@ -214,7 +216,7 @@ def _completes(run: "FlowRun", node: str, fan_out: FanOut) -> bool:
         return False
     what = f"the list of the results of {node!r}"
     results = joined((bytes(run.data_of(fan_out.results[at])) for at in range(fan_out.count)), what)
-    _complete(run, node, bounded(b"[%b]" % results, what))
+    _complete(run, node, bounded(b"[%b]" % results, what, run.limit))
     return True
 
 
@@ -259,7 +261,9 @@ def _wait(run: "FlowRun", compiled: CompiledNode, action: Wait) -> None:
 def _raise(run: "FlowRun", compiled: CompiledNode, action: Raise) -> None:
     node = compiled.node.id
     target = _id(run, compiled.target, None)
-    data = b"null" if compiled.input is None else bounded(bytes(compiled.input(run.values, None)), "the value")
+    data = (
+        b"null" if compiled.input is None else bounded(bytes(compiled.input(run.values, None)), "the value", run.limit)
+    )
     number = run.book.sent
     also = run.output.also()
     also.sent = with_one_more(also.sent, SentEvent(number, target, action.event, data))
@@ -293,10 +297,10 @@ def _complete(run: "FlowRun", node: str, output: bytes) -> None:
 def _arguments(run: "FlowRun", compiled: CompiledNode, own: Own) -> bytes:
     """The arguments of a call as they are stored: a map by name, a list by position, anything else is the only one."""
     if compiled.input is None:
-        return NO_ARGUMENTS if own is None else bounded(b"[%b]" % _encode(own[ITEM]), "the input")
+        return NO_ARGUMENTS if own is None else bounded(b"[%b]" % _encode(own[ITEM]), "the input", run.limit)
     fill = compiled.input
     encoded = bytes(fill(run.values, own))
-    return bounded(encoded if compiled.has_arguments else b"[%b]" % encoded, "the input")
+    return bounded(encoded if compiled.has_arguments else b"[%b]" % encoded, "the input", run.limit)
 
 
 def _id(run: "FlowRun", expression: Expression | None, own: Own) -> str:

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from holdfast.errors import ExpressionError
 from holdfast.flows.libraries import cel
-from holdfast.payloads.limits import MAX_DEPTH, PAYLOAD_LIMIT_BYTES
+from holdfast.payloads.limits import MAX_DEPTH, MEBIBYTE
 
 MOST_VALUES: Final = 100_000
 """Values in one result. Lists may share their items, so a short expression can stand for billions of them."""
 
 TOO_LARGE: Final = "it reads an integer of more than 64 bits, which CEL does not have; do it in an activity"
 SHOWN_CHARACTERS: Final = 300
+LONGEST_RESULT_CHARACTERS: Final = 2 * MEBIBYTE
 """Of an answer of the library, which may repeat the whole input."""
 
 _PLACE: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
@@ -163,8 +164,8 @@ class _Reader:
 
     def _text(self, text: str) -> str:
         self._characters += len(text)
-        if self._characters > PAYLOAD_LIMIT_BYTES:
-            raise ExpressionError(f"its result has more than {PAYLOAD_LIMIT_BYTES:,} characters")
+        if self._characters > LONGEST_RESULT_CHARACTERS:
+            raise ExpressionError(f"its result has more than {LONGEST_RESULT_CHARACTERS:,} characters")
         return text
 
 

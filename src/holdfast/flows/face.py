@@ -13,6 +13,7 @@ from holdfast.flows.asking import NoUpdates
 from holdfast.flows.compiled import CompiledFlow
 from holdfast.flows.values import Values
 from holdfast.payloads.failures import Resolver
+from holdfast.payloads.limits import PayloadLimit
 from holdfast.replay.calls import Identity
 from holdfast.replay.output import LogLine, Output, with_one_more
 
@@ -27,6 +28,7 @@ class RunFace:
         "flow",
         "identity",
         "is_done",
+        "limit",
         "now_ms",
         "output",
         "parent",
@@ -44,9 +46,15 @@ class RunFace:
     is_end_deferred: Final = False
 
     def __init__(
-        self, flow: CompiledFlow, identity: Identity, resolve: Resolver, payloads: dict[str, bytes] | None = None
+        self,
+        flow: CompiledFlow,
+        identity: Identity,
+        resolve: Resolver,
+        payloads: dict[str, bytes] | None = None,
+        limit: PayloadLimit | None = None,
     ) -> None:
         self.flow, self.identity, self.resolve = flow, identity, resolve
+        self.limit = limit or PayloadLimit()
         self.book = book = Book(flow.graph, flow.roster)
         self.progress = book.progress
         self._payloads = {} if payloads is None else payloads

@@ -323,7 +323,7 @@ class FlowRun(RunFace):
             return
         try:
             fill = self.flow.output
-            result = b"null" if fill is None else bounded(bytes(fill(self.values, None)), "its output")
+            result = b"null" if fill is None else bounded(bytes(fill(self.values, None)), "its output", self.limit)
         except ExpressionError as error:
             self._fail(failure_payload(ExpressionError(f"output of flow {self.flow.definition.name!r}: {error}")))
         except PayloadError as error:

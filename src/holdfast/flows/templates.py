@@ -9,7 +9,7 @@ from holdfast.errors import ExpressionError, PayloadError, PayloadTooLarge
 from holdfast.flows.expressions import Expression, compile_expression
 from holdfast.flows.shapes import is_list, is_map
 from holdfast.flows.values import FLOW, INDEX, ITEM, Values
-from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, check_size
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.payloads.wire import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -45,11 +45,11 @@ def evaluate(expression: Expression, values: Values, own: Own = None) -> Any:
     return expression.evaluate(values.of(expression.names, own))
 
 
-def bounded(data: bytes, what: str) -> bytes:
+def bounded(data: bytes, what: str, limit: PayloadLimit) -> bytes:
     """What a flow has put together, within the limits of any payload: its parts may all be, and it not."""
     if len(data) < SHORTEST_SUSPECT_BYTES and ESCAPED_NUL not in data:
         return data
-    check_size(data, what)
+    limit.checked(data, what)
     if not is_within_bounds(data):
         raise PayloadError(f"{what} is nested too deep, or has a text with the character U+0000")
     return data

@@ -14,7 +14,7 @@ from holdfast.payloads.failures import (
     resolve_builtin,
     to_exception,
 )
-from holdfast.payloads.limits import INLINE_LIMIT_BYTES, MAX_DEPTH, PAYLOAD_LIMIT_BYTES, check_size, is_inline
+from holdfast.payloads.limits import INLINE_LIMIT_BYTES, MAX_DEPTH, PAYLOAD_LIMIT_BYTES, PayloadLimit, is_inline
 from holdfast.payloads.scan import check_untrusted
 from holdfast.payloads.signature import Arguments, Signature
 
@@ -25,11 +25,11 @@ __all__ = [
     "PAYLOAD_LIMIT_BYTES",
     "Arguments",
     "Failure",
+    "PayloadLimit",
     "PayloadType",
     "Resolver",
     "Signature",
     "canonical_form",
-    "check_size",
     "check_untrusted",
     "decode",
     "encode",

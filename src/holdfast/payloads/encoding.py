@@ -60,10 +60,10 @@ _NO_KEYS: Final = (
 _encode_json: Final = msgspec.json.Encoder(enc_hook=encode_unknown).encode
 
 
-def quick_encoder(kind: "PayloadType", encode: Callable[[Any], bytes], *, limit_bytes: int) -> Callable[[Any], bytes]:
+def quick_encoder(kind: "PayloadType", encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     """`encode`, with a short cut for short texts and integers where the type is just that: most results are."""
     plain = kind.plain if isinstance(kind, _Typed) else None
-    if plain is None or limit_bytes < SHORTEST_SUSPECT_BYTES:
+    if plain is None:
         return encode
 
     def quick(value: Any) -> bytes:

@@ -1,16 +1,31 @@
-"""The bounds of payloads, each with its name, and the check of their size.
+"""The bounds of payloads, each with its name, and the check of their size (`PayloadLimit`).
 
 A bound is looked at before anything is stored, so a payload that is refused leaves no trace.
 """
 
+import logging
 from typing import Final
 
 from holdfast.errors import PayloadTooLarge
 
+logger = logging.getLogger("holdfast")
+
 KIBIBYTE: Final = 1024
 
-PAYLOAD_LIMIT_BYTES: Final = 2 * KIBIBYTE * KIBIBYTE
-"""What one payload may weigh: the arguments of one call, one result, one event. Files belong elsewhere."""
+MEBIBYTE: Final = KIBIBYTE * KIBIBYTE
+
+PAYLOAD_LIMIT_BYTES: Final = 32 * MEBIBYTE
+"""The largest payload where no other limit is given: the arguments of one call, one result, one event."""
+
+PAYLOAD_WARNING_BYTES: Final = 2 * MEBIBYTE
+"""A larger payload is stored with a warning: every replay reads it again, and files belong elsewhere."""
+
+LEAST_PAYLOAD_LIMIT_BYTES: Final = 16 * KIBIBYTE
+MOST_PAYLOAD_LIMIT_BYTES: Final = 256 * MEBIBYTE
+"""The range of `payload_limit`. A payload is in memory several times while it is written."""
+
+MOST_WARNINGS: Final = 1_000
+"""How many different large payloads one worker or client warns of."""
 
 INLINE_LIMIT_BYTES: Final = 16 * KIBIBYTE
 """Above this a store moves the payload into a side table, so that rows that are read often stay small."""
@@ -47,13 +62,39 @@ def is_inline(data: bytes) -> bool:
     return len(data) <= INLINE_LIMIT_BYTES
 
 
-def check_size(data: bytes, what: str, limit_bytes: int = PAYLOAD_LIMIT_BYTES) -> None:
-    """Raise `PayloadTooLarge`, naming `what`, its size and the limit, if `data` is above the limit."""
-    if len(data) > limit_bytes:
-        raise PayloadTooLarge(
-            f"{what} has {len(data):,} bytes and the limit is {limit_bytes:,}; "
-            "store large data elsewhere and pass its key, or raise the limit"
-        )
+class PayloadLimit:
+    """The largest payload of an engine, worker or client. Above `PAYLOAD_WARNING_BYTES` it warns once for each name."""
+
+    __slots__ = ("_warned", "largest_bytes", "quiet_bytes")
+
+    def __init__(self, largest_bytes: int = PAYLOAD_LIMIT_BYTES, warned: set[str] | None = None) -> None:
+        self.largest_bytes = largest_bytes
+        self.quiet_bytes = min(largest_bytes, PAYLOAD_WARNING_BYTES)
+        """Up to this size there is nothing to check: what runs in every step compares before it calls `checked`."""
+        self._warned = set[str]() if warned is None else warned
+
+    def of(self, largest_bytes: int) -> "PayloadLimit":
+        """Another limit, whose warnings count with those of this one."""
+        return self if largest_bytes == self.largest_bytes else PayloadLimit(largest_bytes, self._warned)
+
+    def checked(self, data: bytes, what: str) -> bytes:
+        """`data` itself; `PayloadTooLarge`, naming `what`, its size and the limit, if it is above the limit."""
+        size_bytes = len(data)
+        if size_bytes > self.largest_bytes:
+            raise PayloadTooLarge(
+                f"{what} has {size_bytes:,} bytes, and payload_limit is {self.largest_bytes:,}; "
+                "store large data elsewhere and pass its key, or raise payload_limit of the engine, worker or client"
+            )
+        if size_bytes > PAYLOAD_WARNING_BYTES and what not in self._warned and len(self._warned) < MOST_WARNINGS:
+            self._warned.add(what)
+            logger.warning(
+                "%s has %s bytes. Payloads above %s bytes make every replay slow: "
+                "store large data elsewhere and pass its key",
+                what,
+                f"{size_bytes:,}",
+                f"{PAYLOAD_WARNING_BYTES:,}",
+            )
+        return data
 
 
 def shorten(text: str, limit_characters: int) -> str:

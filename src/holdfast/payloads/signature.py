@@ -29,7 +29,6 @@ from holdfast.payloads.encoding import (
     quick_encoder,
     text_of,
 )
-from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, check_size
 from holdfast.payloads.models import is_field
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -77,7 +76,6 @@ class Signature:
     __slots__ = (
         "_all_at_once",
         "_count",
-        "_limit_bytes",
         "_parameters",
         "_positional",
         "_result",
@@ -89,11 +87,10 @@ class Signature:
         "yields",
     )
 
-    def __init__(self, function: Callable[..., Any], *, limit_bytes: int = PAYLOAD_LIMIT_BYTES) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         plain = _plain_function(function)
         self.name = plain.__qualname__
         self.yields = inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain)
-        self._limit_bytes = limit_bytes
         self._signature = inspect.signature(function)
         self._what = f"the result of {self.name}()"
         hints = _hints(plain, self.name)
@@ -111,13 +108,13 @@ class Signature:
         self._result = _type_for(_item_type(result) if self.yields else result, self._what)
         self.read_result = self._result.read
         """`decode_result` without its words for what does not fit: then it raises anything."""
-        self.encode_result = quick_encoder(self._result, self._encode_result, limit_bytes=limit_bytes)
+        self.encode_result = quick_encoder(self._result, self._encode_result)
         """The payload of a result, or of one item that a generator yields."""
 
     @classmethod
-    def of(cls, function: Callable[..., Any], *, limit_bytes: int = PAYLOAD_LIMIT_BYTES) -> "Signature":
+    def of(cls, function: Callable[..., Any]) -> "Signature":
         """The signature of `function`; hints that cannot be resolved or stored are an `AnnotationError`."""
-        return cls(function, limit_bytes=limit_bytes)
+        return cls(function)
 
     def encode_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> bytes:
         """One payload for the arguments of a call, or an `ArgumentError` that names function and argument."""
@@ -137,8 +134,6 @@ class Signature:
                 )
         except PayloadError as error:
             raise ArgumentError(str(error)) from error
-        if len(data) > self._limit_bytes:
-            check_size(data, f"{self.name}(): the payload of the arguments", self._limit_bytes)
         return data
 
     def _encode_bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
@@ -153,9 +148,7 @@ class Signature:
                 parts.append(entry.label + entry.kind.encode(value, entry.what))
             except PayloadError as error:
                 raise ArgumentError(str(error)) from error
-        data = b"{%b}" % b",".join(parts)
-        check_size(data, f"{self.name}(): the payload of the arguments", self._limit_bytes)
-        return data
+        return b"{%b}" % b",".join(parts)
 
     def decode_arguments(self, data: bytes) -> Arguments:
         """What to call the function with. Unknown, missing and mistyped arguments are an `ArgumentError`."""
@@ -219,10 +212,7 @@ class Signature:
         return self.encode_arguments(*self.decode_arguments(data))
 
     def _encode_result(self, value: Any) -> bytes:
-        data = self._result.encode(value, self._what)
-        if len(data) > self._limit_bytes:
-            check_size(data, self._what, self._limit_bytes)
-        return data
+        return self._result.encode(value, self._what)
 
     def decode_result(self, data: bytes | msgspec.Raw) -> Any:
         """The result, of the annotated type."""

@@ -28,7 +28,8 @@ def ask(run: WorkflowRun, name: str, data: bytes) -> Asked:
         return Asked(unknown(run.handlers.queries))
     try:
         value, logs = run.look(f"the query {name!r}", lambda: handler.call(data))
-        return Asked(Answer(AnswerKind.DONE, msgspec.Raw(handler.signature.encode_result(value))), logs)
+        answer = run.checked(handler.signature.encode_result(value), f"the answer of query {name!r}")
+        return Asked(Answer(AnswerKind.DONE, msgspec.Raw(answer)), logs)
     except KeyboardInterrupt:
         raise  # it means the process, and not this code
     except BaseException as error:  # noqa: BLE001 - the user's code; a CancelledError, too, is for whoever asked

@@ -18,6 +18,7 @@ from holdfast.core.events import Payload
 from holdfast.core.gates import EventPolicy, Mailbox
 from holdfast.core.options import ActivityOptions
 from holdfast.errors import NotInWorkflow, PayloadError
+from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.signature import Signature
 from holdfast.replay.continuing import continue_as_new
 from holdfast.replay.evicted import Evicted
@@ -79,6 +80,7 @@ class WorkflowCalls:
         "_guarded",
         "_handlers",
         "_length",
+        "_limit",
         "_loop",
         "_main",
         "_next_activity",
@@ -109,7 +111,10 @@ class WorkflowCalls:
     _guarded: Callable[[], Guarded]
     _watch: Watch
 
-    def __init__(self, code: WorkflowCode, identity: Identity, payloads: dict[str, bytes] | None) -> None:
+    def __init__(
+        self, code: WorkflowCode, identity: Identity, payloads: dict[str, bytes] | None, limit: PayloadLimit
+    ) -> None:
+        self._limit = limit
         self.identity = identity
         self.replaying = False
         self.parent, self.depth = "", 0
@@ -161,7 +166,16 @@ class WorkflowCalls:
                 self._abandon(number)
             raise
 
+    def checked(self, data: bytes, what: str) -> bytes:
+        """`data`, a payload that the code made, unless it is above the limit of this execution."""
+        limit = self._limit
+        if self.replaying and len(data) <= limit.largest_bytes:
+            return data  # it is stored already: no second warning
+        return limit.checked(data, what)
+
     def _schedule(self, activity: ActivityCode, encoded: bytes) -> int:
+        if len(encoded) > self._limit.quiet_bytes:
+            self.checked(encoded, f"{activity.name}(): the payload of the arguments")
         number, output = self._next_activity, self._output
         self._next_activity = number + 1
         name = activity.name
@@ -234,6 +248,7 @@ class WorkflowCalls:
     def raise_event(self, target: str, name: str, data: bytes) -> None:
         """Raise an event to another instance, with this turn's commit."""
         self._loop.check_evicted()
+        self.checked(data, f"the value of event {name!r}")
         number = self._next_sent
         self._next_sent = number + 1
         self._output.events.append(ev.EventRaised(number=number, target=target, name=name))
@@ -268,7 +283,7 @@ class WorkflowCalls:
         if recorded is None and self.needs_turn is not None:
             self.needs_turn = True
             raise Evicted
-        payload = Payload(msgspec.Raw(encode(compute()))) if recorded is None else recorded
+        payload = recorded or Payload(msgspec.Raw(self.checked(encode(compute()), "the side effect")))
         self._output.events.append(ev.SideEffectRecorded(number=number, value=payload))
         return decode(self._data(payload))
 
@@ -284,7 +299,7 @@ class WorkflowCalls:
     def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
         """End this execution and ask for the next, with these arguments (G4)."""
         self._loop.check_evicted()
-        continue_as_new(self._code, self._main, args, kwargs)
+        continue_as_new(self._code, self._main, args, kwargs, self.checked)
 
     @property
     def length(self) -> tuple[int, bool]:

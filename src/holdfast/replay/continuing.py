@@ -5,6 +5,7 @@ swallow it. ``finally`` blocks run, left-over tasks are cancelled as at any end 
 """
 
 import asyncio
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, Final, NoReturn, Protocol, cast
 
@@ -33,7 +34,11 @@ class ContinueAsNew(BaseException):
 
 
 def continue_as_new(
-    code: Continuable, main: "asyncio.Task[Any] | None", args: tuple[Any, ...], kwargs: dict[str, Any]
+    code: Continuable,
+    main: "asyncio.Task[Any] | None",
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    checked: Callable[[bytes, str], bytes],
 ) -> NoReturn:
     """Raise what ends the execution, if this is its main task. The arguments are checked here, where they are given."""
     current = asyncio.current_task()
@@ -43,7 +48,8 @@ def continue_as_new(
             f"hf.continue_as_new was called in {where} of {code.name}; only its main task may: "
             "let that task return, and call it where it is awaited"
         )
-    raise ContinueAsNew(code.signature.encode_arguments(args, kwargs))
+    encoded = code.signature.encode_arguments(args, kwargs)
+    raise ContinueAsNew(checked(encoded, f"{code.name}(): the payload of the arguments"))
 
 
 def asked_to_continue(error: BaseException) -> ContinueAsNew | None:

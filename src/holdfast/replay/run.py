@@ -19,6 +19,7 @@ from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload
 from holdfast.errors import PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.replay.calls import MILLISECONDS, Identity, WorkflowCalls, WorkflowCode
 from holdfast.replay.children import Above, AskedChild, Children, ScheduledChild
 from holdfast.replay.continuing import asked_to_continue
@@ -58,8 +59,9 @@ class WorkflowRun(WorkflowCalls):
         *,
         new_deadline: Callable[[], Callable[[], bool]] | None = None,
         watch: Watch | None = None,
+        limit: PayloadLimit | None = None,
     ) -> None:
-        super().__init__(code, identity, payloads)
+        super().__init__(code, identity, payloads, limit or PayloadLimit())
         self._resolve = resolve
         self._guarded, self._watch = guarded, watch or unwatched
         self._loop = WorkflowLoop(self, watch=watch)
@@ -195,12 +197,21 @@ class WorkflowRun(WorkflowCalls):
             turn.end()
 
     def _started(self, started: ev.Started) -> None:
+        self._take_limit(started)
         self._seed, self.version = started.seed, started.version
         self.parent, self.depth = started.parent, started.depth
         if started.kept:
             self.shown.carry_over(started.kept)
         args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
         self._main = self._loop.create_task(self._loop.run_main(self._code.fn(*args, **kwargs)), name=self._code.name)
+
+    def _take_limit(self, started: ev.Started) -> None:
+        """An execution keeps the limit of the worker that took its first turn, so that each replay refuses the same."""
+        if self.replaying:
+            self._limit = self._limit.of(started.payload_limit or PAYLOAD_LIMIT_BYTES)
+        elif self._limit.largest_bytes != PAYLOAD_LIMIT_BYTES:
+            limited = msgspec.structs.replace(started, payload_limit=self._limit.largest_bytes)
+            self._output.events[-1] = limited
 
     def _activity_completed(self, event: ev.ActivityCompleted) -> None:
         waiting = self._waiting.pop(event.activity, None)
@@ -263,7 +274,8 @@ class WorkflowRun(WorkflowCalls):
             return
         if error is None:
             try:
-                data = self._code.signature.encode_result(main.result())
+                result = self._code.signature.encode_result(main.result())
+                data = self._limit.checked(result, f"the result of {self._code.name}()")
             except PayloadError as unserialisable:
                 error = unserialisable
             else:

@@ -76,7 +76,7 @@ class Updates:
             value: Any = handler.fn(*args, **kwargs)
             if isawaitable(value):
                 value = await value
-            data = handler.signature.encode_result(value)
+            data = self._calls.checked(handler.signature.encode_result(value), f"the result of update {event.name!r}")
         except (Evicted, KeyboardInterrupt, GeneratorExit):
             raise
         except asyncio.CancelledError as error:

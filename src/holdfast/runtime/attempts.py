@@ -26,11 +26,19 @@ from holdfast.core.options import ActivityOptions, decode_options
 from holdfast.core.streams import values_delivered
 from holdfast.errors import ActivityTimedOut, HoldfastError, StreamTooLong
 from holdfast.payloads.failures import failure_of, qualified_name
+from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.carriers import Carriers
 from holdfast.runtime.entries import Respond
 from holdfast.runtime.processes.pool import FailedInProcess, ProcessPool
 from holdfast.runtime.providers import Providers
-from holdfast.runtime.running_attempt import AttemptHost, ResultNotStored, RunningAttempt, StopReason, stored_result
+from holdfast.runtime.running_attempt import (
+    AttemptHost,
+    ResultNotStored,
+    RunningAttempt,
+    StopReason,
+    limited_result,
+    stored_result,
+)
 from holdfast.runtime.streams import NO_VALUE, StreamSender
 from holdfast.runtime.threads import Threads, end_of
 from holdfast.storage.contract import AttemptKey, AttemptRecord, Completion, HeartbeatAttempt, Retry
@@ -69,6 +77,7 @@ class AttemptRunner:
         fenced_at_ms: Callable[[WorkerKey | None], int],
         slot_freed: Callable[[], None] = lambda: None,
         all_told: Callable[[], None] = lambda: None,
+        limit: PayloadLimit | None = None,
     ) -> None:
         self._registry = registry
         self._providers = providers
@@ -79,6 +88,7 @@ class AttemptRunner:
         self._fenced_at_ms = fenced_at_ms
         self._slot_freed = slot_freed
         self._all_told = all_told
+        self._limit = limit or PayloadLimit()
         self._carriers = Carriers(self._run, all_told)
         self._threads = Threads("holdfast-activity")
         self._processes = ProcessPool()
@@ -274,7 +284,7 @@ class AttemptRunner:
                 value = await (activity.fn(*args, **kwargs) if kwargs else activity.fn(*args))
             else:
                 value = await self._call(activity, running)
-            data = value if activity.process or activity.yields else stored_result(signature, value)
+            data = value if activity.process or activity.yields else stored_result(signature, self._limit, value)
         except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
             error = raised
         try:  # here nothing is being handled: what workflow code raises next gets no context that is not its own
@@ -320,7 +330,8 @@ class AttemptRunner:
             left_seconds = max(0, running.deadline_ms - self._now_ms()) / MILLISECONDS
             running.timer = asyncio.get_running_loop().call_later(left_seconds, self._time_out, running)
         if activity.process:
-            return await self._processes.run(activity, running.attempt.input, running)
+            data = await self._processes.run(activity, running.attempt.input, running)
+            return limited_result(activity.signature, self._limit, data)
         args, kwargs = activity.signature.decode_arguments(running.attempt.input)
         if activity.yields:
             return await self._stream(activity, running, args, kwargs)
@@ -343,7 +354,7 @@ class AttemptRunner:
         self, activity: Activity[..., Any], running: RunningAttempt, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> bytes:
         """Deliver what a generator yields (L15); its end is a response without a value."""
-        encode = partial(stored_result, activity.signature)
+        encode = partial(stored_result, activity.signature, self._limit)
         sender = StreamSender(running, encode, self._respond, self.request_cancel, self._now_ms)
         if activity.is_async:
             running.begin()

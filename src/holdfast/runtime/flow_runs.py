@@ -7,6 +7,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.core.events import Started, decode_event, decode_events
 from holdfast.errors import FlowError, HistoryMismatch
+from holdfast.payloads.limits import PayloadLimit
 from holdfast.replay.calls import Identity
 from holdfast.replay.running import Watch
 from holdfast.storage.contract import HistoryRow, InboxRow, SaveFlow, Store
@@ -25,8 +26,9 @@ _VERSION: Final = b'"flow":"'
 class FlowRuns:
     """Makes runs of flows, each on the version that its instance was started with."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, limit: PayloadLimit | None = None) -> None:
         self._registry = registry
+        self._limit = limit or PayloadLimit()
         self._compiled: dict[str, CompiledFlow] = {}
 
     def new_run(
@@ -41,7 +43,7 @@ class FlowRuns:
         from holdfast.flows.run import FlowRun  # noqa: PLC0415 - see above
 
         compiled = self._compiled.get(flow) or self._current(cast("FlowWorkflow", workflow))
-        return FlowRun(compiled, identity, self._registry.resolve, payloads, watch=watch)
+        return FlowRun(compiled, identity, self._registry.resolve, payloads, self._limit, watch=watch)
 
     def has(self, workflow: str, digest: str) -> bool:
         """Whether a version is ready to run without a look into the store. Code has none."""

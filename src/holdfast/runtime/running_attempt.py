@@ -12,7 +12,9 @@ from holdfast.authoring.activity import Activity
 from holdfast.authoring.activity_context import ActivityInfo, Cancelled
 from holdfast.core.liveness import WorkerKey
 from holdfast.core.options import decode_options
+from holdfast.errors import PayloadTooLarge
 from holdfast.payloads.encoding import decode, encode
+from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.signature import Signature
 from holdfast.storage.contract import AttemptRecord, HeartbeatAttempt
 
@@ -33,11 +35,20 @@ class ResultNotStored(Exception):
         self.reason = reason
 
 
-def stored_result(signature: Signature, value: Any) -> bytes:
+def stored_result(signature: Signature, limit: PayloadLimit, value: Any) -> bytes:
     """The payload of a value that a body returned or yielded, or `ResultNotStored`."""
     try:
-        return signature.encode_result(value)
+        data = signature.encode_result(value)
     except Exception as error:
+        raise ResultNotStored(error) from error
+    return data if len(data) <= limit.quiet_bytes else limited_result(signature, limit, data)
+
+
+def limited_result(signature: Signature, limit: PayloadLimit, data: bytes) -> bytes:
+    """`data`, the payload of a result, unless it is above the limit."""
+    try:
+        return limit.checked(data, f"the result of {signature.name}()")
+    except PayloadTooLarge as error:
         raise ResultNotStored(error) from error
 
 

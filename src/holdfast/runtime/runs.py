@@ -7,6 +7,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.events import decode_events
 from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
 from holdfast.errors import StoreError, WorkflowBlocked
+from holdfast.payloads.limits import PayloadLimit
 from holdfast.replay.calls import Identity
 from holdfast.replay.guard import Guard, Guarded, Sample
 from holdfast.replay.run import WorkflowRun
@@ -25,10 +26,16 @@ class RunMaker:
     """One for each worker, made on the thread that runs its turns. `lease` is what the worker acts under now."""
 
     def __init__(
-        self, registry: Registry, surroundings: Surroundings, words: LastWords, lease: Callable[[], Lease | None]
+        self,
+        registry: Registry,
+        surroundings: Surroundings,
+        words: LastWords,
+        lease: Callable[[], Lease | None],
+        limit: PayloadLimit | None = None,
     ) -> None:
         self.words = words
         self._registry = registry
+        self._limit = limit or PayloadLimit()
         self._lease = lease
         self._elapsed_ms = surroundings.providers.elapsed_ms
         self._limit_ms = limit_ms = surroundings.turn_limit_ms
@@ -37,7 +44,7 @@ class RunMaker:
         if surroundings.watch_turns:
             self._watchdog = Watchdog(limit_ms, guilty=self._guard.guilty_frame, stuck=self._stuck)
         self._samples: dict[str, Callable[[], Guarded]] = {}
-        self.flows = FlowRuns(registry)
+        self.flows = FlowRuns(registry, self._limit)
 
     def new_run(
         self, instance_id: str, workflow: str, execution: int, payloads: dict[str, bytes], flow: str = ""
@@ -55,6 +62,7 @@ class RunMaker:
             payloads,
             new_deadline=self._new_deadline if self._watchdog is None else None,
             watch=watch,
+            limit=self._limit,
         )
 
     async def revive(self, store: Store, record: InstanceRecord) -> tuple[AnyRun, Loaded]:

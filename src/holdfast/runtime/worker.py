@@ -17,6 +17,7 @@ from holdfast.background import BackgroundTask, Duty
 from holdfast.core.events import Started
 from holdfast.core.liveness import WorkerKey
 from holdfast.errors import StoreError, StoreReplaced
+from holdfast.payloads.limits import PayloadLimit
 from holdfast.replay.output import ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.claims import LOOK_SECONDS, Claims
@@ -74,6 +75,7 @@ class Worker:
         max_activities: int,
         cache_size: int,
         lease_ms: int,
+        payload_limit: PayloadLimit,
         words: LastWords,
         ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
         committed: Callable[[Sequence[Member], Sequence[Outcome]], None],
@@ -91,12 +93,12 @@ class Worker:
         self._given_up: Lease | None = None
         self._new_key = BackgroundTask(Duty.NEW_KEY, self._change_key)
         self.committer = self._make_committer(committed)
-        self.runner = self._make_runner(max_activities)
+        self.runner = self._make_runner(max_activities, payload_limit)
         deadlines = Deadlines(store, registry, self.committer, self._overdue)
         self.claims = Claims(
             store, registry, self.committer, self.runner, self.key_now, queues=queues, deadlines=deadlines
         )
-        self.runs = RunMaker(registry, surroundings, words, lambda: self._lease)
+        self.runs = RunMaker(registry, surroundings, words, lambda: self._lease, payload_limit)
         self.instances = InstanceOwner(
             registry,
             store,
@@ -115,7 +117,7 @@ class Worker:
         self._claiming = BackgroundTask(Duty.CLAIMS, lambda: self.claims.run(self.instances))
         self._tasks = self._make_tasks()
 
-    def _make_runner(self, slots: int) -> AttemptRunner:
+    def _make_runner(self, slots: int, limit: PayloadLimit) -> AttemptRunner:
         return AttemptRunner(
             self.registry,
             self._providers,
@@ -127,6 +129,7 @@ class Worker:
             fenced_at_ms=self._fenced_at_ms,
             slot_freed=self._slot_freed,
             all_told=self._take_turns,
+            limit=limit,
         )
 
     def _make_tasks(self) -> list[BackgroundTask]:

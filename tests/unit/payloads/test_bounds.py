@@ -7,16 +7,31 @@ import pytest
 
 import holdfast.payloads
 from holdfast.errors import PayloadTooLarge
-from holdfast.payloads import INLINE_LIMIT_BYTES, PAYLOAD_LIMIT_BYTES, check_size, is_inline
-from holdfast.payloads.limits import shorten
+from holdfast.payloads import INLINE_LIMIT_BYTES, PayloadLimit, is_inline
+from holdfast.payloads.limits import PAYLOAD_WARNING_BYTES, shorten
 
 PACKAGE = Path(holdfast.payloads.__file__).parent
 
 
 def test_a_payload_at_the_limit_is_accepted_and_one_above_is_not() -> None:
-    check_size(b"x" * PAYLOAD_LIMIT_BYTES, "the event")
-    with pytest.raises(PayloadTooLarge, match="the event has 2,097,153 bytes and the limit is 2,097,152"):
-        check_size(b"x" * (PAYLOAD_LIMIT_BYTES + 1), "the event")
+    limit = PayloadLimit(20_000)
+    assert limit.checked(b"x" * 20_000, "the event") == b"x" * 20_000
+    with pytest.raises(
+        PayloadTooLarge, match=r"the event has 20,001 bytes, and payload_limit is 20,000.*raise payload_limit"
+    ):
+        limit.checked(b"x" * 20_001, "the event")
+
+
+def test_a_large_payload_is_warned_of_once_for_each_name(caplog: pytest.LogCaptureFixture) -> None:
+    large = bytes(PAYLOAD_WARNING_BYTES + 1)
+    limit = PayloadLimit()
+    limit.checked(large[1:], "quiet")
+    for what in ("the result of a()", "the result of a()", "the result of b()"):
+        limit.checked(large, what)
+    limit.of(4 * PAYLOAD_WARNING_BYTES).checked(large, "the result of a()")
+    said = [record.getMessage() for record in caplog.records]
+    assert [line.split(" has ")[0] for line in said] == ["the result of a()", "the result of b()"]
+    assert "2,097,153 bytes" in said[0]
 
 
 def test_small_payloads_stay_in_the_row() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import AnnotationError, ArgumentError, PayloadError, PayloadTooLarge
+from holdfast.errors import AnnotationError, ArgumentError, PayloadError
 from holdfast.payloads import Signature, input_hash
 
 NOT_JSON = object()
@@ -253,17 +253,6 @@ def test_a_function_that_cannot_be_stored_is_refused_at_registration(function: A
         Signature.of(function)
     for part in parts:
         assert part in str(caught.value)
-
-
-def test_payloads_above_the_limit_are_refused_with_name_and_sizes() -> None:
-    signature = Signature.of(charge, limit_bytes=100)
-    for attempt in (("x" * 100, 1), ("x" * 99, 1)):
-        with pytest.raises(PayloadTooLarge, match=r"charge\(\): the payload of the arguments has 1"):
-            signature.encode_arguments(attempt)
-    with pytest.raises(PayloadTooLarge, match=r"charge\(\): the payload of the arguments"):
-        signature.encode_arguments((), {"card": "x" * 100, "cents": 1})
-    with pytest.raises(PayloadTooLarge, match=r"the result of charge\(\) has 102 bytes and the limit is 100"):
-        signature.encode_result("x" * 100)
 
 
 def test_a_method_is_bound_without_self() -> None:

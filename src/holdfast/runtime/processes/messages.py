@@ -8,8 +8,10 @@ from typing import Final
 
 import msgspec
 
+from holdfast.payloads.limits import MEBIBYTE, MOST_PAYLOAD_LIMIT_BYTES
+
 LENGTH_BYTES: Final = 4
-LONGEST_MESSAGE: Final = 64 * 1024 * 1024
+LONGEST_MESSAGE: Final = MOST_PAYLOAD_LIMIT_BYTES + MEBIBYTE
 
 
 class Task(msgspec.Struct, frozen=True, tag="task"):
