@@ -1,5 +1,6 @@
 """Every Python snippet of the guide runs."""
 
+import ast
 import os
 import re
 import subprocess
@@ -16,6 +17,16 @@ SNIPPETS = [
     for page in [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
 ]
+
+
+@pytest.mark.parametrize(("page", "number", "code"), SNIPPETS, ids=[f"{page}-{number}" for page, number, _ in SNIPPETS])
+def test_a_snippet_starts_nothing_when_it_is_imported(page: str, number: int, code: str) -> None:
+    """`holdfast run`, `holdfast worker` and processes of activities import what people copy from here."""
+    for statement in ast.parse(code).body:
+        if not isinstance(statement, ast.If | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            assert "asyncio.run(" not in ast.unparse(statement), (
+                f"{page}, snippet {number}: guard {ast.unparse(statement)}"
+            )
 
 
 SHOP = "shop"

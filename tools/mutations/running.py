@@ -339,4 +339,13 @@ CLIENT: Final = (
         "pass",
         CLOSING,
     ),
+    in_python(
+        "the process of an activity runs a program that has no guard",
+        "A5",
+        "runtime/processes/child",
+        "        with importing():",
+        "        if True:",
+        "tests/unit/runtime/test_processes.py::"
+        "test_a_program_without_a_guard_fails_with_what_to_write_instead_of_hanging",
+    ),
 )

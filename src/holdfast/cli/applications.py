@@ -12,6 +12,7 @@ from typing import Any, cast
 from holdfast.authoring.workflow import Workflow
 from holdfast.cli.stores import is_there
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.runtime.importing import StartedByImport, importing
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with importing():
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise UsageError(_why(str(path), error)) from error
@@ -83,7 +85,8 @@ def _import_module(name: str) -> ModuleType:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        return importlib.import_module(name)
+        with importing():
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise UsageError(f"there is no module {name!r}") from error
@@ -93,15 +96,17 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _why(source: str, error: BaseException) -> str:
-    """The reason, with the last line of the user's code that took part."""
+    """The reason, with the last line of the user's code; for an engine with the line that needs a guard."""
     reason = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
-    where = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
+    frame = frames[0 if isinstance(error, StartedByImport) else -1] if frames else None
+    where = "" if frame is None else f" (line {frame.lineno} of {Path(frame.filename).name})"
     return f"{source} cannot be imported: {reason}{where}"
 
 
 def _is_ours(filename: str) -> bool:
-    return filename.startswith("<frozen importlib") or Path(filename).is_relative_to(Path(__file__).parents[1])
+    is_import = filename.startswith("<frozen importlib") or filename == importlib.__file__
+    return is_import or Path(filename).is_relative_to(Path(__file__).parents[1])
 
 
 def _find_workflow(module: ModuleType, source: str, wanted: str) -> Workflow[..., Any]:

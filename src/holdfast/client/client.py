@@ -45,6 +45,7 @@ from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.signature import Signature
 from holdfast.replay.run import current_run
 from holdfast.runtime.committer import Committer
+from holdfast.runtime.importing import refuse_while_importing
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.contract import (
     Applied,
@@ -113,6 +114,7 @@ class Client(Beside, Overview):
 
     async def open(self) -> None:
         """Open the store and listen for notifications of other processes."""
+        refuse_while_importing()
         self._check_not_opened()
         await self._store.open()
         self._loop = asyncio.get_running_loop()

@@ -245,3 +245,31 @@ def test_A5_ctrl_c_does_not_wait_for_a_body_that_blocks_its_thread(tmp_path: Pat
         _, told = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "go on with" in told
+
+
+UNGUARDED = """
+import asyncio
+import holdfast as hf
+
+@hf.workflow
+async def w() -> int:
+    return 1
+
+async def main() -> None:
+    async with {opened}:
+        pass
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("opened", ["hf.Engine('mine.db', workflows=[w])", "hf.connect('mine.db')"])
+@pytest.mark.parametrize("words", [["run", "unguarded.py:w"], ["run", "unguarded:w"], ["worker", "unguarded.py"]])
+def test_a_program_that_starts_an_engine_when_it_is_imported_is_refused(
+    holdfast: Command, words: list[str], opened: str
+) -> None:
+    (holdfast.folder / "unguarded.py").write_text(UNGUARDED.format(opened=opened), encoding="utf-8")
+    said = holdfast.refused(*words)
+    assert "cannot be imported: its import starts an engine or a client" in said
+    assert 'if __name__ == "__main__": asyncio.run(main()) (line 13 of unguarded.py)' in said
+    assert not list(holdfast.folder.glob("*.db*"))

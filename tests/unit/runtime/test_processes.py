@@ -3,6 +3,8 @@
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -159,3 +161,43 @@ def test_A6_a_body_in_a_process_learns_that_it_was_cancelled_and_is_killed_after
             os.kill(int(file.read_text()), 0)
     else:
         assert file.read_text() == "attempt 1 of goes_on_until_cancelled of instance it was cancelled"
+
+
+UNGUARDED = """
+import asyncio
+import holdfast as hf
+
+@hf.activity(process=True)
+def crunch(number: int) -> int:
+    return 2 * number
+
+@hf.workflow
+async def w() -> int:
+    return await crunch(1000)
+
+async def main() -> None:
+    async with hf.Engine("p.db", workflows=[w], activities=[crunch]) as engine:
+        print(await engine.run(w, id="x"))
+
+{last}
+"""
+
+
+def run_program(folder: Path, last: str) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(UNGUARDED.format(last=last), encoding="utf-8")
+    command = [sys.executable, "program.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=30)
+
+
+def test_a_program_without_a_guard_fails_with_what_to_write_instead_of_hanging(tmp_path: Path) -> None:
+    done = run_program(tmp_path, "asyncio.run(main())")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "program.py cannot be imported by the process of an activity: its import starts an engine" in last
+    assert last.endswith('if __name__ == "__main__": asyncio.run(main())')
+    assert "attempt 2" not in done.stderr, "another attempt would fail alike"
+
+
+def test_a_program_with_a_guard_runs_its_activities_in_processes(tmp_path: Path) -> None:
+    done = run_program(tmp_path, 'if __name__ == "__main__":\n    asyncio.run(main())')
+    assert (done.returncode, done.stdout) == (0, "2000\n"), done.stderr

@@ -20,8 +20,10 @@ import msgspec
 
 from holdfast.authoring.activity import Activity
 from holdfast.authoring.activity_context import ActivityInfo, Cancelled, current_activity
+from holdfast.errors import UsageError
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.failures import failure_of, qualified_name
+from holdfast.runtime.importing import StartedByImport, importing
 from holdfast.runtime.processes.messages import (
     LENGTH_BYTES,
     Beat,
@@ -132,9 +134,10 @@ def _exactly(line: socket.socket, count: int) -> bytes | None:
 def _run(task: Task, line: socket.socket) -> Result | Raised:
     context = ChildContext(task, line)
     token = current_activity.set(context)
-    retryable: bool | None = None
+    retryable: bool | None = False if task.path else None  # a main program that cannot be imported never can
     try:
         activity = _find(task)
+        retryable = None
         args, kwargs = activity.signature.decode_arguments(bytes(task.input))
         context.begin()
         value = activity.fn(*args, **kwargs)
@@ -166,7 +169,14 @@ def _main_program(path: str) -> Any:
         raise LookupError(f"the main program {path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[MAIN_MODULE] = module
-    spec.loader.exec_module(module)
+    try:
+        with importing():
+            spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[MAIN_MODULE]
+        if isinstance(error, StartedByImport):
+            raise UsageError(f"{path} cannot be imported by the process of an activity: {error}") from error
+        raise
     return module
 
 

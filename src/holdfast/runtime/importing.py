@@ -1,0 +1,38 @@
+"""User code that Holdfast imports for its workflows and activities must not start an engine of its own meanwhile.
+
+A program without ``if __name__ == "__main__":`` does: its import would run it a second time, and in the process of an
+activity it would wait for the very work that the process is to do.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from holdfast.errors import UsageError
+
+_is_importing: Final[ContextVar[bool]] = ContextVar("holdfast_importing", default=False)
+"""A context variable: `asyncio.run` and its like begin with the context of their caller, other threads do not."""
+GUARD: Final = 'if __name__ == "__main__": asyncio.run(main())'
+
+
+class StartedByImport(UsageError):
+    """An engine or client was opened by the import of a module."""
+
+
+@contextmanager
+def importing() -> Generator[None]:
+    """In here user code is imported, and engines and clients refuse to open."""
+    token = _is_importing.set(True)
+    try:
+        yield
+    finally:
+        _is_importing.reset(token)
+
+
+def refuse_while_importing() -> None:
+    """Raise `StartedByImport` inside of `importing`."""
+    if _is_importing.get():
+        raise StartedByImport(
+            f"its import starts an engine or a client; start it only where the file is run as a program: {GUARD}"
+        )
