@@ -225,3 +225,42 @@ activities:
         stage.troupe.gate("last").set()
         with pytest.raises(hf.WorkflowFailed, match="last"):
             await handle.result()
+
+
+CAUGHT = """
+activities:
+  start: {trigger: true}
+  work:  {run: fail, input: ["'work'"], after: start}
+  other: {run: step, input: ["'other'"], after: start, when: "false"}
+  good:  {run: step, input: ["'good'"], after: start}
+  mend:  {run: step, input: ["'mend'"], after: {work: {catch: [ValueError]}}}
+output: OUTPUT
+"""
+
+
+@CACHES
+@pytest.mark.parametrize(
+    ("output", "result"),
+    [
+        ("work.output.receipt", None),
+        ("{a: work.output.receipt, b: mend.output}", {"a": None, "b": "mend"}),
+        ('["work.output.cents + 1", "other.output.parcel"]', [None, None]),
+        ("\"work.output == null ? 'none' : work.output.receipt\"", "none"),
+        ("work.error.message", "work"),
+    ],
+)
+@played
+async def test_K4_the_output_of_a_flow_sees_null_for_a_node_that_failed_and_was_caught(
+    cache_size: int, output: str, result: object
+) -> None:
+    """Its work is done by then, and must not be lost to an expression."""
+    async with staged(CAUGHT.replace("OUTPUT", output), cache_size=cache_size) as stage:
+        handle = await stage.start("f")
+        assert await handle.result() == result
+
+
+@pytest.mark.parametrize("output", ["good.output.missing", "start.input.missing", "'a' + 1"])
+@played
+async def test_K4_an_output_that_is_wrong_about_what_completed_fails_the_flow(output: str) -> None:
+    async with staged(CAUGHT.replace("OUTPUT", f'"{output}"')) as stage:
+        assert isinstance(await stage.failure(), ExpressionError)

@@ -246,6 +246,22 @@ GRAPHS: Final = (
         EXPRESSIONS,
     ),
     in_python(
+        "an output that reads a caught failure fails the flow",
+        "K4",
+        "flows/templates",
+        "if any(values.has_no_output(name) for name in names):",
+        "if False:",
+        FAILURES,
+    ),
+    in_python(
+        "an output that is wrong is null",
+        "K4",
+        "flows/templates",
+        "if any(values.has_no_output(name) for name in names):",
+        "if True:",
+        FAILURES,
+    ),
+    in_python(
         "a date is a subtraction",
         "K3",
         "flows/references",

@@ -20,7 +20,7 @@ from holdfast.cli.steps import (
 from holdfast.cli.texts import moment_text, safe, seconds_text, state_text
 from holdfast.client.views import Values, moment, short_failure
 from holdfast.core.collation.digits import MEANING, OPEN, Digit
-from holdfast.core.collation.dimensions import FIRST
+from holdfast.core.collation.dimensions import shown_place
 from holdfast.core.event import Payload
 from holdfast.core.flow.definition import Cycle, Run
 from holdfast.core.flow.reading import FlowReading, NodeReading, is_in
@@ -190,8 +190,8 @@ def _attempt_columns(attempt: AttemptRecord, now_ms: int) -> list[Text]:
 
 
 def _round(dimension: str) -> Text:
-    """K8: only where it is not the first."""
-    return Text("" if dimension == FIRST else dimension, "dim")
+    """K8: the item of a fan-out, and the round where it is not the first."""
+    return Text(shown_place("", dimension).strip(), "dim")
 
 
 def _note(node: NodeReading, nodes: Nodes) -> Text:

@@ -12,7 +12,7 @@ from holdfast.client.details import read_story, repaired
 from holdfast.client.flow_views import read_children
 from holdfast.client.views import Values, moment, short_failure
 from holdfast.core import events as ev
-from holdfast.core.collation.dimensions import FIRST
+from holdfast.core.collation.dimensions import shown_place
 from holdfast.core.events import HistoryEvent, Payload
 from holdfast.core.flow.reading import FlowReading
 from holdfast.core.ledger import DIGITS
@@ -71,7 +71,7 @@ class Step:
     @property
     def _title_in_flow(self) -> str:
         """The node with its round and item, and what it does if that is not the same word."""
-        where = self.node if self.dimension in ("", FIRST) else f"{self.node} {self.dimension}"
+        where = shown_place(self.node, self.dimension)
         if self.kind == "timer":
             return f"{where} (timer)"
         return where if self.name == self.node else f"{where} ({self.name})"

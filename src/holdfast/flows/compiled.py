@@ -77,7 +77,9 @@ class CompiledFlow:
                     self.conditions[edge] = (at, compile_expression(after.when))
         self.lasting = _outside_edges(definition, self.graph)
         """Edges into the reach of a cycle from outside: what they say counts again in every round (K8)."""
-        self.output: Filled | None = None if definition.output is None else compile_template(definition.output)
+        self.output: Filled | None = (
+            None if definition.output is None else compile_template(definition.output, is_output=True)
+        )
 
 
 def _outside_edges(definition: FlowDefinition, graph: Graph) -> frozenset[int]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
+from holdfast.core.collation.digits import Digit
 from holdfast.core.collation.graph import Join
 from holdfast.core.flow.definition import After, Cycle, FlowDefinition, Node
 from holdfast.flows.labels import detail_of, edge_label, kind_of, safe, shorten, state_of
@@ -22,26 +23,62 @@ LABEL_COLUMNS: Final = 32
 BACK: Final = 26
 """How far beside the boxes the way back of a cycle runs."""
 
-STYLE: Final = """
-svg{font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;color-scheme:light dark;
---ground:#fff;--text:#1c2430;--faint:#5b6675;--line:#7b8794;--box:#f4f6f9;--edge:#c3cbd5;--error:#c62f2f;--back:#7a4fc4;
---d9:#7b8794;--d8:#1f6fd6;--d7:#c62f2f;--d6:#1d8348;--d5:#b36b00;--d4:#0b7d83;--d3:#a3acb8}
-@media(prefers-color-scheme:dark){svg{--ground:#11161d;--text:#e6ebf2;--faint:#a3aebb;--line:#8a96a5;--box:#1c2430;
---edge:#3c4756;--error:#ff7b72;--back:#b898f5;--d9:#8a96a5;--d8:#62a8ff;--d7:#ff7b72;--d6:#56c27f;--d5:#f0b14a;
---d4:#4fc7cd;--d3:#66717f}}
-.ground{fill:var(--ground)}.box{fill:var(--box);stroke:var(--edge);stroke-width:1.5}
-.trigger .box{stroke:var(--d6)}.flow .box{stroke:var(--d8)}.wait .box{stroke:var(--d5)}.cycle .box{stroke:var(--back)}
-.interrupt .box{stroke:var(--error)}.raise .box{stroke:var(--d4)}
-.flow .inner{fill:none;stroke:var(--d8);stroke-width:.75}.d3 .box{stroke-dasharray:3 3}
-.name{font-size:13px;font-weight:600;fill:var(--text)}.detail{font-size:11px;fill:var(--faint)}
-.title{font-size:14px;font-weight:600;fill:var(--text)}
-.key{font-size:11px;fill:var(--faint);font-family:ui-monospace,monospace}
-.label{font-size:11px;fill:var(--faint);paint-order:stroke;stroke:var(--ground);stroke-width:4px;stroke-linejoin:round}
-.edge{fill:none;stroke:var(--line);stroke-width:1.4}.error{stroke:var(--error);stroke-dasharray:5 4}
-.back{stroke:var(--back);stroke-dasharray:2 4}.label.error{fill:var(--error);stroke-dasharray:none;stroke:var(--ground)}
-.arrow{fill:var(--line)}.arrow.error{fill:var(--error)}.arrow.back{fill:var(--back)}
-.digit{font-size:12px;font-weight:700;fill:var(--ground);font-family:ui-monospace,monospace}
-"""
+LIGHT: Final = {
+    "ground": "#ffffff", "text": "#1c2430", "faint": "#5b6675", "line": "#7b8794", "box": "#f4f6f9", "edge": "#c3cbd5",
+    "error": "#c62f2f", "back": "#7a4fc4", "d9": "#7b8794", "d8": "#1f6fd6", "d7": "#c62f2f", "d6": "#1d8348",
+    "d5": "#b36b00", "d4": "#0b7d83", "d3": "#a3acb8",
+}  # fmt: skip
+DARK: Final = {
+    "ground": "#11161d", "text": "#e6ebf2", "faint": "#a3aebb", "line": "#8a96a5", "box": "#1c2430", "edge": "#3c4756",
+    "error": "#ff7b72", "back": "#b898f5", "d9": "#8a96a5", "d8": "#62a8ff", "d7": "#ff7b72", "d6": "#56c27f",
+    "d5": "#f0b14a", "d4": "#4fc7cd", "d3": "#66717f",
+}  # fmt: skip
+BORDERS: Final = {
+    "trigger": "d6", "flow": "d8", "wait": "d5", "cycle": "back", "interrupt": "error", "raise": "d4",
+}  # fmt: skip
+"""The colour of the border of each kind of activity, where no instance says otherwise."""
+FONT: Final = "system-ui,-apple-system,Segoe UI,Helvetica,Arial,sans-serif"
+MONOSPACE: Final = 'font-family="ui-monospace,monospace"'
+TEXTS: Final = {
+    "name": ("text", 'font-size="13" font-weight="600"'),
+    "detail": ("faint", 'font-size="11"'),
+    "title": ("text", 'font-size="14" font-weight="600"'),
+    "key": ("faint", f'font-size="11" {MONOSPACE}'),
+    "label": ("faint", 'font-size="11"'),
+    "label error": ("error", 'font-size="11"'),
+    "halo": ("ground", 'font-size="11" stroke-width="4" stroke-linejoin="round" aria-hidden="true"'),
+    "digit": ("ground", f'font-size="12" font-weight="700" {MONOSPACE}'),
+}
+"""The colour and the attributes of each kind of text."""
+EDGES: Final = {
+    "plain": ("line", ""), "error": ("error", ' stroke-dasharray="5 4"'), "back": ("back", ' stroke-dasharray="2 4"'),
+}  # fmt: skip
+
+
+def _colours(fill: str = "", stroke: str = "", more: str = "") -> str:
+    """The attributes that paint an element.
+
+    Every program that draws SVG reads the colours in the attributes. A browser prefers the rules of `_style` for the
+    classes, whose variables follow the dark or light mode of its reader.
+    """
+    classes = [more, f"f-{fill}" if fill else "", f"s-{stroke}" if stroke else ""]
+    painted = [
+        f'class="{" ".join(filter(None, classes))}"',
+        f'fill="{LIGHT[fill] if fill else "none"}"',
+        f'stroke="{LIGHT[stroke]}"' if stroke else "",
+    ]
+    return " ".join(filter(None, painted))
+
+
+def _style() -> str:
+    """Rules for browsers. Other programs skip `@supports`; some of them read a variable as black."""
+    light = "".join(f"--{name}:{value};" for name, value in LIGHT.items())
+    dark = "".join(f"--{name}:{value};" for name, value in DARK.items())
+    rules = "".join(f".f-{name}{{fill:var(--{name})}}.s-{name}{{stroke:var(--{name})}}" for name in LIGHT)
+    return (
+        f"@supports (color:var(--text)){{svg{{color-scheme:light dark;{light}}}\n"
+        f"@media(prefers-color-scheme:dark){{svg{{{dark}}}}}\n{rules}}}"
+    )
 
 
 class Picture(NamedTuple):
@@ -85,11 +122,11 @@ def draw_svg(
     name = escape(safe(definition.name))
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="The flow {name}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="{FONT}" role="img" aria-label="The flow {name}">',
         f"<title>The flow {name}</title>",
-        f"<style>{STYLE}</style>",
+        f"<style>{_style()}</style>",
         *_markers(),
-        f'<rect class="ground" width="{width}" height="{height}" rx="8"/>',
+        f'<rect {_colours("ground")} width="{width}" height="{height}" rx="8"/>',
         *_heading(picture),
         *(line for node in definition.nodes for edge in node.after for line in _edge(picture, node.id, edge)),
         *(line for node in definition.nodes for line in _way_back(picture, node)),
@@ -133,10 +170,10 @@ def _sides(nodes: Mapping[str, Node], layout: Layout) -> dict[str, float]:
 
 def _markers() -> Iterator[str]:
     yield "<defs>"
-    for kind in ("plain", "error", "back"):
+    for kind, (colour, _) in EDGES.items():
         yield (
             f'<marker id="{kind}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
-            f'orient="auto-start-reverse"><path class="arrow {kind}" d="M0 0L8 4L0 8z"/></marker>'
+            f'orient="auto-start-reverse"><path {_colours(colour)} d="M0 0L8 4L0 8z"/></marker>'
         )
     yield "</defs>"
 
@@ -145,11 +182,11 @@ def _heading(picture: Picture) -> Iterator[str]:
     definition = picture.definition
     version = f" {definition.version}" if definition.version else ""
     columns = (picture.width - 2 * MARGIN) // 8
-    title = escape(shorten(f"{definition.name}{version}", columns))
-    yield f'<text class="title" x="{MARGIN}" y="{MARGIN + 8}">{title}</text>'
+    title = shorten(f"{definition.name}{version}", columns)
+    yield _text("title", MARGIN, MARGIN + 8, title, anchor="start")
     if picture.key:
-        key = escape(shorten(picture.key, (picture.width - 2 * MARGIN) // 7))
-        yield f'<text class="key" x="{MARGIN}" y="{MARGIN + 24}">{key}</text>'
+        key = shorten(picture.key, (picture.width - 2 * MARGIN) // 7)
+        yield _text("key", MARGIN, MARGIN + 24, key, anchor="start")
 
 
 def _place(picture: Picture, node: str) -> tuple[float, int]:
@@ -165,20 +202,22 @@ def _box(picture: Picture, node: Node) -> Iterator[str]:
     detail = detail_of(node.action)
     composite = " ".join(f"1{child}2" for child in picture.children.get(node.id, ()))
     said = ", ".join(part for part in (f"{node.id}: {detail}", state and f"{digit} {state}", composite) if part)
-    corner = BOX_HEIGHT / 2 if kind_of(node.action) == "trigger" else 7
-    yield f'<g class="{kind_of(node.action)}{f" d{digit}" if state else ""}"><title>{escape(safe(said))}</title>'
-    border = f' style="stroke:var(--d{digit});stroke-width:2.5"' if state else ""
-    size = f'width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{corner:g}"'
-    yield f'<rect class="box" x="{left:.1f}" y="{top}" {size}{border}/>'
-    if kind_of(node.action) == "flow":
+    kind = kind_of(node.action)
+    corner = BOX_HEIGHT / 2 if kind == "trigger" else 7
+    yield f'<g class="{kind}{f" d{digit}" if state else ""}"><title>{escape(safe(said))}</title>'
+    border = f"d{digit}" if state else BORDERS.get(kind, "edge")
+    dashes = ' stroke-dasharray="3 3"' if digit == str(Digit.SKIPPED.value) else ""
+    size = f'width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{corner:g}" stroke-width="{2.5 if state else 1.5}"{dashes}'
+    yield f'<rect {_colours("box", border, "box")} x="{left:.1f}" y="{top}" {size}/>'
+    if kind == "flow":
         yield (
-            f'<rect class="inner" x="{left + 3.5:.1f}" y="{top + 3.5}" width="{BOX_WIDTH - 7}" '
-            f'height="{BOX_HEIGHT - 7}" rx="4"/>'
+            f'<rect {_colours("", "d8")} stroke-width="0.75" x="{left + 3.5:.1f}" y="{top + 3.5}" '
+            f'width="{BOX_WIDTH - 7}" height="{BOX_HEIGHT - 7}" rx="4"/>'
         )
     yield _text("name", middle, top + 20, shorten(node.id, ID_COLUMNS))
     yield _text("detail", middle, top + 36, shorten(_below(detail, state, composite), DETAIL_COLUMNS))
     if state:
-        yield f'<circle cx="{left + BOX_WIDTH - 4:.1f}" cy="{top + 4}" r="9" style="fill:var(--d{digit})"/>'
+        yield f'<circle {_colours(f"d{digit}")} cx="{left + BOX_WIDTH - 4:.1f}" cy="{top + 4}" r="9"/>'
         yield _text("digit", left + BOX_WIDTH - 4, top + 8, digit)
     yield "</g>"
 
@@ -190,8 +229,10 @@ def _below(detail: str, state: str, composite: str) -> str:
     return f"{state} \u00b7 {detail}" if state else detail
 
 
-def _text(kind: str, x: float, y: float, text: str) -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:g}" text-anchor="middle">{escape(text)}</text>'
+def _text(kind: str, x: float, y: float, text: str, *, anchor: str = "middle") -> str:
+    colour, attributes = TEXTS[kind]
+    painted = _colours(colour, colour if kind == "halo" else "", kind)
+    return f'<text {painted} {attributes} x="{x:.1f}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 def _edge(picture: Picture, target: str, edge: After) -> Iterator[str]:
@@ -209,7 +250,13 @@ def _edge(picture: Picture, target: str, edge: After) -> Iterator[str]:
     curve.append(_bend(x, y, to_x, to_top - 2))
     kind = "plain" if edge.catch is None else "error"
     title = escape(safe(f"{edge.source} -> {target} {edge_label(edge)}".strip()))
-    yield f'<path class="edge {kind}" marker-end="url(#{kind})" d="{"".join(curve)}"><title>{title}</title></path>'
+    yield f'<path {_line(kind)} d="{"".join(curve)}"><title>{title}</title></path>'
+
+
+def _line(kind: str) -> str:
+    """The attributes of an edge of a kind."""
+    colour, dashes = EDGES[kind]
+    return f'{_colours("", colour, f"edge {kind}")} stroke-width="1.4"{dashes} marker-end="url(#{kind})"'
 
 
 def _bend(x: float, y: float, to_x: float, to_y: float) -> str:
@@ -228,7 +275,7 @@ def _way_back(picture: Picture, node: Node) -> Iterator[str]:
     start, end, turn = from_x + out * BOX_WIDTH / 2, to_x + out * (BOX_WIDTH / 2 + 2), side - out * 8
     from_y, to_y = from_top + BOX_HEIGHT / 2, to_top + BOX_HEIGHT / 2
     yield (
-        f'<path class="edge back" marker-end="url(#back)" d="M{start:.1f} {from_y:g}H{turn:.1f}'
+        f'<path {_line("back")} d="M{start:.1f} {from_y:g}H{turn:.1f}'
         f"Q{side:.1f} {from_y:g} {side:.1f} {from_y - 8:g}V{to_y + 8:g}Q{side:.1f} {to_y:g} {turn:.1f} {to_y:g}"
         f'H{end:.1f}"/>'
     )
@@ -244,4 +291,6 @@ def _labels(picture: Picture, node: Node) -> Iterator[str]:
         lines.insert(0, (f"if {node.when}", False))
     for number, (label, is_error) in enumerate(lines):
         kind = "label error" if is_error else "label"
-        yield _text(kind, middle, top - 11 - LINE * number, shorten(label, LABEL_COLUMNS))
+        shown = shorten(label, LABEL_COLUMNS)
+        yield _text("halo", middle, top - 11 - LINE * number, shown)  # keeps the label apart from the edges below it
+        yield _text(kind, middle, top - 11 - LINE * number, shown)

@@ -25,6 +25,8 @@ _WORDS: Final = re.compile(r"[A-Za-z]+(?: [A-Za-z]+){1,9}[.!?]?")
 """What is no expression, but a text without its quotes."""
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt ][0-9]{1,2}:[0-9:.]{2,20}(?:[Zz]|[-+][0-9:]{2,6})?)?")
 """A date without the quotes of a text. As an expression it is a subtraction."""
+_ASKS_FIRST: Final = re.compile(r"\bnull\b|\bhas\(|\?")
+SHOWN_HANDLERS: Final = 3
 ERROR_FIELDS: Final = frozenset({"type", "message"})
 FLOW_FIELDS: Final = frozenset({"id", "name", "version"})
 
@@ -72,6 +74,12 @@ class _References:
         self._ancestry = ancestry
         self._rounds = rounds(nodes, ancestry)
         self._places = places
+        self._handlers: dict[str, list[str]] = {}
+        """The nodes that catch failures of each node."""
+        for each in nodes.values():
+            for edge in each.after:
+                if edge.catch is not None:
+                    self._handlers.setdefault(edge.source, []).append(each.id)
         self._trigger = next((node.id for node in nodes.values() if isinstance(node.action, Trigger)), "")
 
     def check(self, node: str, found: Found) -> None:
@@ -103,6 +111,8 @@ class _References:
             else:
                 for message, suggestion in self._strange_fields(expression, name):
                     self._problems.add(line, f"{where}: {message}", node=node, suggestion=suggestion)
+                if why := self._why_null(node, expression, name):
+                    self._problems.warn(line, f"{where}: {why}", node=node)
 
     def _why_not(self, node: str, found: Found, expression: Expression, name: str) -> str:
         """Why `name` has no value there, or nothing."""
@@ -129,6 +139,23 @@ class _References:
         if found.after and self._ancestry.before[node] & self._ancestry.bits[name]:
             return f"it is decided when {found.after} has finished, and {name} may not have by then"
         return f"{name} does not come before it, so it may not have run by then"
+
+    def _why_null(self, node: str, expression: Expression, name: str) -> str:
+        """Why `name` may have no output there although the flow goes on, or nothing.
+
+        An expression that asks for null, or whether a field is there, is taken to deal with that.
+        """
+        if not expression.fields(name, "output") or _ASKS_FIRST.search(expression.text):
+            return ""
+        handlers = self._handlers.get(name, [])
+        if not handlers or (node and node not in handlers):
+            return ""
+        caught = f"if {name} fails, {' or '.join(handlers[:SHOWN_HANDLERS])} catches that and {name}.output is null"
+        if node:
+            return f"{caught}, so this fails; {name}.error has the error"
+        return (
+            f"{caught}, and so is this; to choose another value write {name}.output == null ? ... : {expression.text}"
+        )
 
     def _strange_fields(self, expression: Expression, name: str) -> Iterator[tuple[str, str]]:
         """Fields that nothing has, such as ``fox.ouput``, with what was meant."""

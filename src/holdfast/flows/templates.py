@@ -8,7 +8,7 @@ import msgspec
 from holdfast.errors import ExpressionError, PayloadError, PayloadTooLarge
 from holdfast.flows.expressions import Expression, compile_expression
 from holdfast.flows.shapes import is_list, is_map
-from holdfast.flows.values import FLOW, INDEX, ITEM, Values
+from holdfast.flows.values import FLOW, INDEX, ITEM, NULL, Values
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.payloads.wire import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
 
@@ -28,14 +28,18 @@ class Filled(Protocol):
     def __call__(self, values: Values, own: Own, /) -> bytes | msgspec.Raw: ...
 
 
-def compile_template(template: object) -> Filled:
-    """Compile a template. A value that JSON cannot hold is an error when it is filled in."""
+def compile_template(template: object, *, is_output: bool = False) -> Filled:
+    """Compile a template. A value that JSON cannot hold is an error when it is filled in.
+
+    In the output of a flow, an expression that fails because it reads a node without an output (it failed and was
+    caught, or was skipped) is null: the work of the flow is done, and this must not fail it.
+    """
     if isinstance(template, str):
-        return _expression(template)
+        return _or_null(template) if is_output else _expression(template)
     if is_map(template):
-        return _map({name: compile_template(value) for name, value in template.items()})
+        return _map({name: compile_template(value, is_output=is_output) for name, value in template.items()})
     if is_list(template):
-        return _list([compile_template(value) for value in template])
+        return _list([compile_template(value, is_output=is_output) for value in template])
     constant = _encode(template)
     return lambda _values, _own: constant
 
@@ -81,6 +85,21 @@ def _expression(text: str) -> Filled:
             raise ExpressionError(f"{text}: its value cannot be stored as JSON: {error}") from None
 
     return fill
+
+
+def _or_null(text: str) -> Filled:
+    fill = _expression(text)
+    names = compile_expression(text).names - set(NO_NODES)
+
+    def fill_or_null(values: Values, own: Own) -> bytes | msgspec.Raw:
+        try:
+            return fill(values, own)
+        except ExpressionError:
+            if any(values.has_no_output(name) for name in names):
+                return NULL
+            raise
+
+    return fill_or_null
 
 
 def _map(fields: dict[str, Filled]) -> Filled:

@@ -46,6 +46,10 @@ class Values:
             return _encode(self._input) if node == self._flow.graph.trigger else NULL
         return self._data_of(payload)
 
+    def has_no_output(self, node: str) -> bool:
+        """Whether a node has not completed: it failed, was skipped, or has not run."""
+        return node != self._flow.graph.trigger and node not in self._book.outputs
+
     def of(self, names: Iterable[str], own: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The variables of these names. `own` has those of an item."""
         found: dict[str, Any] = {}

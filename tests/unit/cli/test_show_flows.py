@@ -100,7 +100,7 @@ def test_K6_children_are_there_with_their_ids_and_their_keys(foxes: Command) -> 
     out = foxes("show", "all").out
     assert "key 366660000000000  4 completed, 1 skipped" in out.splitlines()
     assert "with children 366162" + "162" + "61366663326" in out.splitlines()
-    assert re.search(r"6  completed  cubs +each: flow pack +0/0:0/0 +COMPLETED .* all/1/0", out)
+    assert re.search(r"6  completed  cubs +each: flow pack +\[0\] +COMPLETED .* all/1/0", out)
     assert re.search(r"6  completed  elder +flow fox .* all/1/2", out)
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.core.collation import FIRST, CollationKey, Dimension, Move, item_dimension, nearest, next_round
+from holdfast.core.collation.dimensions import shown_place
 from holdfast.errors import CollationError
 
 
@@ -12,6 +13,14 @@ def test_K8_a_cycle_counts_its_rounds_and_a_fan_out_its_items() -> None:
     assert next_round(next_round(FIRST)) == "0/2"
     assert item_dimension(next_round(FIRST), 3) == "0/1:3/0"
     assert next_round(item_dimension(FIRST, 3)) == "0/0:3/1"
+
+
+@pytest.mark.parametrize(
+    ("dimension", "shown"),
+    [("", "pack"), ("0/0", "pack"), ("0/2", "pack 0/2"), ("0/0:1/0", "pack[1]"), ("0/2:17/0", "pack[17] 0/2")],
+)
+def test_K8_an_item_is_shown_by_its_index_and_a_round_where_it_is_not_the_first(dimension: str, shown: str) -> None:
+    assert shown_place("pack", dimension) == shown
 
 
 def test_K8_outputs_are_read_from_the_nearest_dimension() -> None:

@@ -25,9 +25,9 @@ def test_a_drawing_has_every_activity_edge_and_condition() -> None:
     drawn = texts(svg)
     assert {node.id for node in ORDER.definition.nodes} <= set(drawn)
     assert {"received.input.cents > 100000", "on CardDeclined", "check.output == true", "order 3"} <= set(drawn)
-    assert svg.count('class="edge plain"') == 10
-    assert svg.count('class="edge error"') == 1
-    assert svg.count('class="edge back"') == 1
+    assert svg.count('class="edge plain ') == 10
+    assert svg.count('class="edge error ') == 1
+    assert svg.count('class="edge back ') == 1
     assert "prefers-color-scheme:dark" in svg
     assert ORDER.to_svg() == svg
 
@@ -41,6 +41,29 @@ def test_K7_the_digits_of_an_instance_are_on_its_activities() -> None:
     assert "completed 14663662" in drawn
     assert "563636600000000" in drawn
     assert '<g class="run d3">' in svg
+
+
+def test_a_drawing_has_its_colours_without_style_sheets() -> None:
+    """Programs that are no browsers ignore the style sheet, or read a variable as black."""
+    digits = dict(zip([node.id for node in FOX.definition.nodes], "5436789", strict=True))
+    for svg in (ORDER.to_svg(), FOX.to_svg(digits=digits, key="543678900000000")):
+        root = ET.fromstring(svg)  # noqa: S314  # we made it
+        drawn = [
+            element for element in root.iter() if element.tag.removeprefix(SVG) in ("rect", "path", "circle", "text")
+        ]
+        assert len(drawn) > 20
+        for element in drawn:
+            colours = [value for name in ("fill", "stroke") if (value := element.get(name)) is not None]
+            assert any(colour in drawing.LIGHT.values() for colour in colours), ET.tostring(element)
+            assert set(colours) <= {"none", *drawing.LIGHT.values()}
+            for word in (element.get("class") or "").split():
+                assert word[:2] not in ("f-", "s-") or word[2:] in drawing.LIGHT
+            assert element.tag != f"{SVG}text" or element.get("font-size")
+        assert "style=" not in svg
+        rules = svg.partition("<style>")[2].partition("</style>")[0]
+        assert rules.startswith("@supports (color:var(--text)){")
+        assert "var(" not in svg.replace(rules, "")
+    assert drawing.LIGHT.keys() == drawing.DARK.keys()
 
 
 def test_a_mermaid_text_has_every_activity_and_edge() -> None:

@@ -336,6 +336,43 @@ def test_dates_that_are_texts_and_subtractions_with_spaces_are_fine() -> None:
     assert load_text(fine, "f.yaml").warnings == ()
 
 
+CAUGHT = """\
+  work: {run: x, after: start}
+  next: {run: x, after: work, input: {y: work.output.y}}
+  mend: {run: x, after: {work: {catch: [Exception]}}, input: INPUT}
+output: OUTPUT
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "output", "line", "said"),
+    [
+        ("[]", "work.output.y", 7, "output: if work fails, mend catches that and work.output is null, and so is this;"),
+        ("[]", "[mend.output, work.output.y.z]", 7, "output.1: if work fails, mend catches that"),
+        (
+            "[work.output.y]",
+            "1",
+            6,
+            "mend: input.0: if work fails, mend catches that and work.output is null, so this f",
+        ),
+    ],
+)
+def test_reading_the_output_of_a_node_whose_failure_is_caught_is_a_warning(
+    given: str, output: str, line: int, said: str
+) -> None:
+    loaded = load_text(HEAD + CAUGHT.replace("INPUT", given).replace("OUTPUT", output), "f.yaml")
+    [warning] = loaded.warnings
+    assert (warning.line, warning.severity) == (line, "warning")
+    assert said in str(warning)
+
+
+@pytest.mark.parametrize(
+    "output", ["work.output", "next.output.y", "work.error.message", '"work.output == null ? 1 : work.output.y"']
+)
+def test_an_output_that_expects_a_caught_failure_is_no_warning(output: str) -> None:
+    assert load_text(HEAD + CAUGHT.replace("INPUT", "[]").replace("OUTPUT", output), "f.yaml").warnings == ()
+
+
 def test_messages_show_the_beginning_of_long_values_and_no_control_characters() -> None:
     [(_, said)] = problems_of(f"{HEAD}output: {'9' * 5000}\n")
     assert len(said) < 200

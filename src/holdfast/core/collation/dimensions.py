@@ -32,6 +32,13 @@ def item_dimension(dimension: Dimension, item: int) -> Dimension:
     return Dimension(f"{dimension}:{item}/0")
 
 
+def shown_place(node: str, dimension: str) -> str:
+    """An activity in a dimension: ``extract[1]`` is its item 1, ``extract[1] 0/2`` that item in the third round."""
+    rounds, *items = dimension.split(":")
+    index = "".join(f"[{item.partition('/')[0]}]" for item in items)
+    return f"{node}{index}" if rounds in ("", FIRST) else f"{node}{index} {rounds}"
+
+
 def nearest(outputs: Mapping[Dimension, Value], dimension: Dimension) -> Value | None:
     """What is read from `dimension`: its own output, else the latest earlier round's, else that of the level outside.
 
