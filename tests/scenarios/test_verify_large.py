@@ -11,7 +11,7 @@ from tests.scenarios import stores
 from tests.scenarios.support import rows
 
 import holdfast as hf
-from holdfast.audit import auditor, inspect, problems
+from holdfast.audit import Rule, auditor, inspect, problems
 from holdfast.storage.relational.audit import RawTables
 
 COPIED = ("instances", "history", "attempts")
@@ -113,6 +113,16 @@ def test_the_work_of_an_audit_grows_with_the_steps_and_executions_of_an_instance
         calls(tmp_path / f"{number}.db")  # imports and caches
     few, more, most = (calls(tmp_path / f"{number}.db") for number in (40, 80, 160))
     assert (most - more) < 2.2 * (more - few)
+
+
+def test_G4_an_execution_of_which_nothing_is_there_is_missed(tmp_path: Path) -> None:
+    path = tmp_path / "it.db"
+    make(path, executions=5)
+    for table in ("history", "attempts"):
+        rows(path, f"DELETE FROM {table} WHERE number = 2 AND execution IN (2, 3)")  # noqa: S608
+    assert [(problem.instance, problem.rule, problem.text) for problem in inspect(path).problems] == [
+        ("2", Rule.ONE_SUCCESSOR, "executions 2 to 3 have a successor and no history")
+    ]
 
 
 def test_a_report_keeps_a_bounded_number_of_problems_and_counts_the_others(

@@ -8,6 +8,7 @@ from typing import Final
 
 from tools.mutations.asking import ASKING
 from tools.mutations.at_once import MANY_AT_ONCE
+from tools.mutations.audits import AUDITS
 from tools.mutations.children import CHILDREN
 from tools.mutations.connections import CONNECTIONS
 from tools.mutations.deadlines import DEADLINES
@@ -38,4 +39,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + WORKERS
     + CONNECTIONS
     + MANY_AT_ONCE
+    + AUDITS
 )
