@@ -109,14 +109,16 @@ class BackgroundTask:
         if self._is_stopped or (error is None and not task.cancelled()):
             self._settle()
             return
-        logger.error(
-            "the background task %s %s; it is started again",
-            self.duty,
-            "was cancelled by other code" if error is None else "failed",
-            exc_info=error,
-        )
+        if error is not None:
+            logger.error("the background task %s failed; it is started again", self.duty, exc_info=error)
         if is_current:
-            self._restart = asyncio.get_running_loop().call_later(RESTART_SECONDS, self._begin)
+            restart = self._begin if error is not None else self._begin_after_cancel
+            self._restart = asyncio.get_running_loop().call_later(RESTART_SECONDS, restart)
+
+    def _begin_after_cancel(self) -> None:
+        """Logged only now: at its end a loop cancels all tasks, and then this is not called any more."""
+        logger.error("the background task %s was cancelled by other code; it is started again", self.duty)
+        self._begin()
 
     def _settle(self) -> None:
         over, self._over = self._over, None

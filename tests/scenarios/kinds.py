@@ -30,6 +30,7 @@ REPRESENTATIVE: Final = frozenset(
     {
         "test_activities",
         "test_background",
+        "test_blocked_loop",
         "test_continue_as_new",
         "test_describe",
         "test_events",

@@ -181,8 +181,8 @@ RUNTIME: Final = (
         "a worker acts after its lease",
         "W7",
         "runtime/lease",
-        "return may_act(self._client, now_ms=self._providers.elapsed_ms())",
-        "return True",
+        "and may_act(self._client, now_ms=self._providers.elapsed_ms())",
+        "and True",
         LEASES,
     ),
     in_python(

@@ -8,6 +8,8 @@ WORKER: Final = "tests/workers/test_worker.py"
 JANITOR: Final = "tests/unit/runtime/test_janitor.py"
 ACROSS_HOSTS: Final = "tests/workers/test_harmful.py"
 BACKGROUND: Final = "tests/scenarios/test_background.py"
+BLOCKED_LOOP: Final = "tests/scenarios/test_blocked_loop.py"
+LOOP_WATCH: Final = "tests/unit/runtime/test_loop_watch.py"
 DRAIN: Final = f"{WORKER}::test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded"
 
 STARTING: Final = "tests/workers/test_starting.py"
@@ -197,5 +199,82 @@ WORKERS: Final = (
         "        except OSError as error:\n            if not",
         "        except ZeroDivisionError as error:\n            if not",
         "tests/unit/runtime/test_wake.py::test_a_notification_that_cannot_be_sent_never_raises_and_is_logged_once",
+    ),
+    in_python(
+        "a blocked event loop keeps its instances",
+        "W1",
+        "runtime/loop_watch",
+        "LoopState.BLOCKED if self._idle_ms >= self.rules.release_after_ms else LoopState.RUNS",
+        "LoopState.RUNS",
+        LOOP_WATCH,
+    ),
+    in_python(
+        "a blocked event loop never loses its lease",
+        "W1",
+        "runtime/loop_watch",
+        "self._idle_ms >= self.rules.end_after_ms",
+        "False",
+        LOOP_WATCH,
+    ),
+    in_python(
+        "a closed event loop is not noticed",
+        "W1",
+        "runtime/loop_watch",
+        "            return False\n        return True\n\n    def _answer",
+        "            return True\n        return True\n\n    def _answer",
+        LOOP_WATCH,
+    ),
+    in_python(
+        "a long replay counts as a blocked event loop",
+        "W1",
+        "runtime/loop_watch",
+        "if slices == self._slices else 0.0",
+        "if slices >= self._slices else 0.0",
+        LOOP_WATCH,
+    ),
+    in_python(
+        "a debugger that is attached is ignored",
+        "W1",
+        "runtime/loop_watch",
+        "        if is_debugged(frame, self._tracer):",
+        "        if False:",
+        LOOP_WATCH,
+    ),
+    in_python(
+        "a closed event loop leaves its work in the store",
+        "W1",
+        "runtime/lease",
+        "        self._lose(watch, instances_only=False)",
+        "        pass",
+        f"{BLOCKED_LOOP}::test_W1_a_closed_loop_ends_the_lease_at_once",
+    ),
+    in_python(
+        "a lease that was given up may act",
+        "W1",
+        "runtime/lease",
+        "return not self._is_over and may_act",
+        "return may_act",
+        "tests/unit/runtime/test_lease_keeper.py",
+    ),
+    in_python(
+        "a blocked event loop loses its attempts",
+        "W1",
+        "storage/relational/losing",
+        "    if lose.instances_only:",
+        "    if False:",
+    ),
+    in_python(
+        "a worker that is not active releases instances",
+        "W1",
+        "storage/relational/losing",
+        "    if not is_active:",
+        "    if False:",
+    ),
+    in_python(
+        "workflow code that hangs is not counted when its instances are released",
+        "G12",
+        "storage/relational/losing",
+        "        transaction.change(transaction.sql.count_loss, lose.culprit, lose.key)\n    return",
+        "        pass\n    return",
     ),
 )

@@ -239,6 +239,13 @@ COMMANDS: Final = (
             help="Without a heartbeat for this long, others take over.",
         ),
         option(
+            "--loop-timeout",
+            metavar="SECONDS",
+            type=float,
+            default=300.0,
+            help="If its event loop is blocked for this long, others take over.",
+        ),
+        option(
             "--drain-timeout",
             metavar="SECONDS",
             type=float,

@@ -18,10 +18,10 @@ from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, ToldToLeave, end, leaving_early
 from holdfast.cli.stores import Place, shown, store_path
 from holdfast.cli.texts import safe
-from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
+from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
 from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
-from holdfast.core.liveness.lease import WORKER_LEASE_MS
+from holdfast.core.liveness.lease import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.surroundings import Surroundings
@@ -43,6 +43,7 @@ class Wish:
     queues: list[str]
     concurrency: int
     lease_seconds: float
+    loop_timeout_seconds: float | None
     drain_seconds: float
     path: Place
     judge_same_host: bool
@@ -55,6 +56,7 @@ def worker(
     queues: str | None = None,
     concurrency: int = DEFAULT_MAX_ACTIVITIES,
     lease: float = WORKER_LEASE_MS / MILLISECONDS,
+    loop_timeout: float = LOOP_TIMEOUT_MS / MILLISECONDS,
     drain_timeout: float = DRAIN_SECONDS,
     same_host: bool = True,
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
@@ -71,6 +73,7 @@ def worker(
                 _queues(queues, registry),
                 whole_number(concurrency, "--concurrency", least=1),
                 lease_milliseconds(lease, "--lease") / MILLISECONDS,
+                _loop_timeout_seconds(loop_timeout),
                 milliseconds(drain_timeout, "--drain-timeout") / MILLISECONDS,
                 store_path(store),
                 same_host,
@@ -105,6 +108,11 @@ def _queues(option: str | None, registry: Registry) -> list[str]:
     return list(dict.fromkeys(checked_name(name, "a queue") for name in names))
 
 
+def _loop_timeout_seconds(timeout: float) -> float | None:
+    timeout_ms = checked_loop_timeout_ms(timeout, "--loop-timeout")
+    return None if timeout_ms is None else timeout_ms / MILLISECONDS
+
+
 async def _work(wish: Wish, early: EarlySignals) -> int:
     signals = Signals(wish.drain_seconds)
     serving = asyncio.create_task(_serve(wish, signals))
@@ -135,6 +143,7 @@ async def _serve(wish: Wish, signals: Signals) -> None:
             queues=wish.queues,
             max_activities=wish.concurrency,
             lease=wish.lease_seconds,
+            loop_timeout=wish.loop_timeout_seconds,
         )
         async with working:
             signals.has_begun(working)

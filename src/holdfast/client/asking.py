@@ -175,7 +175,7 @@ class Asking:
             return None
         if self._own_queries is None:
             words = LastWords(self._store.words)
-            self._own_runs = RunMaker(self._registry, self._surroundings, words, lambda: None)
+            self._own_runs = RunMaker(self._registry, self._surroundings, words)
             self._own_queries = Queries(self._store, self._own_runs)
         return self._own_queries
 

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from holdfast.authoring.durations import Duration, lease_milliseconds
+from holdfast.authoring.durations import Duration, lease_milliseconds, timeout_milliseconds
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.options import several, whole_number
 from holdfast.authoring.registry import Registry
@@ -17,7 +17,8 @@ from holdfast.client.calls import with_started
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import Started
 from holdfast.core.gates import Existing, IdPolicy, StartIdentity, StartVerdict, decide_start
-from holdfast.errors import StoreReplaced, UsageError, WorkerFenced
+from holdfast.core.liveness.lease import SHORTEST_LOOP_TIMEOUT_MS
+from holdfast.errors import InvalidOption, StoreReplaced, UsageError, WorkerFenced
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.flow_runs import saved
@@ -185,7 +186,13 @@ class Beside:
 
 
 def worker_options(
-    registry: Registry, *, queues: Iterable[str] | None, max_activities: int, cache_size: int, lease: Duration
+    registry: Registry,
+    *,
+    queues: Iterable[str] | None,
+    max_activities: int,
+    cache_size: int,
+    lease: Duration,
+    loop_timeout: Duration | None,
 ) -> Options:
     """What a worker is told, checked. Without `queues` it serves those of the activities it has, and the default."""
     served = registry.queues if queues is None else several(queues, "queues")
@@ -194,7 +201,17 @@ def worker_options(
         "max_activities": whole_number(max_activities, "max_activities", least=1),
         "cache_size": whole_number(cache_size, "cache_size", least=0),
         "lease_ms": lease_milliseconds(lease, "lease"),
+        "loop_timeout_ms": checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
     }
+
+
+def checked_loop_timeout_ms(timeout: Duration | None, name: str) -> int | None:
+    """W1: an option, in milliseconds; None: a blocked event loop never ends the lease."""
+    timeout_ms = None if timeout is None else timeout_milliseconds(timeout, name)
+    if timeout_ms is not None and timeout_ms < SHORTEST_LOOP_TIMEOUT_MS:
+        shortest = SHORTEST_LOOP_TIMEOUT_MS / 1000
+        raise InvalidOption(f"{name} must be at least {shortest:g} s, not {timeout_ms / 1000:g} s; None means no limit")
+    return timeout_ms
 
 
 def payload_limit_of(payload_limit: object) -> PayloadLimit:

@@ -12,7 +12,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
 from holdfast.client.client import Client
-from holdfast.core.liveness.lease import WORKER_LEASE_MS
+from holdfast.core.liveness.lease import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import InvalidOption
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.providers import Providers, SystemProviders
@@ -32,6 +32,7 @@ class Engine(Client):
 
     `store` is a path, or a URL (``postgresql://``); ``:memory:`` keeps everything in a private temporary file.
     It serves `queues`, else `default` and those of the activities that it has.
+    It gives up its lease when its event loop has not run for `loop_timeout` seconds.
     `durability="relaxed"` does not wait for the disk: after a power cut the newest steps may be gone, though never
     inconsistent. `payload_limit` is the largest argument list, result or event in bytes (32 MiB).
     """
@@ -50,13 +51,19 @@ class Engine(Client):
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,
         lease: Duration = WORKER_LEASE_MS / 1000,
+        loop_timeout: Duration | None = LOOP_TIMEOUT_MS / 1000,
         durability: str = "full",
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
         surroundings: Surroundings | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
         self._options = worker_options(
-            registry, queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease
+            registry,
+            queues=queues,
+            max_activities=max_activities,
+            cache_size=cache_size,
+            lease=lease,
+            loop_timeout=loop_timeout,
         )
         world = surroundings or Surroundings()
         limit = payload_limit_of(payload_limit)

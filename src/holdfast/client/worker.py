@@ -11,7 +11,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
 from holdfast.client.client import Client
-from holdfast.core.liveness.lease import WORKER_LEASE_MS
+from holdfast.core.liveness.lease import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
 from holdfast.runtime.worker import Worker as Inner
@@ -22,7 +22,8 @@ class Worker:
 
     It takes activities from the `queues` it serves (else `default` and those of the activities that it has) and runs
     at most `max_activities` of them at once. Others take its work over when its `lease` has run out without a sign of
-    it. A client has one worker at most. Without `payload_limit` it has that of its client.
+    it, or its event loop has not run for `loop_timeout`. A client has one worker at most.
+    Without `payload_limit` it has that of its client.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Worker:
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,
         lease: Duration = WORKER_LEASE_MS / 1000,
+        loop_timeout: Duration | None = LOOP_TIMEOUT_MS / 1000,
         payload_limit: int | None = None,
     ) -> None:
         if not _is_client(client):
@@ -44,7 +46,12 @@ class Worker:
         self._client = client
         self._registry = Registry(modules, workflows, activities, flows)
         self._options = worker_options(
-            self._registry, queues=queues, max_activities=max_activities, cache_size=cache_size, lease=lease
+            self._registry,
+            queues=queues,
+            max_activities=max_activities,
+            cache_size=cache_size,
+            lease=lease,
+            loop_timeout=loop_timeout,
         )
         if payload_limit is not None:
             self._options["payload_limit"] = payload_limit_of(payload_limit)

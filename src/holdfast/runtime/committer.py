@@ -67,8 +67,8 @@ class Committer:
             return
         self._waiting.append((member, done))
         if not self.is_writing:
-            self.is_writing = True
             self._task.start()
+            self.is_writing = True
 
     def insist(self, member: Member, done: Done) -> None:
         """Submit a member that must not be lost, again and again while the store refuses to write.

@@ -14,8 +14,9 @@ from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.flow_runs import AnyRun, FlowRuns
 from holdfast.runtime.last_words import NOBODY, LastWords
 from holdfast.runtime.live import LiveInstance, Message
-from holdfast.runtime.surroundings import Lease, Surroundings
-from holdfast.runtime.watchdog import Watchdog
+from holdfast.runtime.loop_watch import LoopRules
+from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.watchdog import LOOKS_PER_LIMIT, LOOKS_TO_INTERRUPT, Watchdog
 from holdfast.storage.contract import HistoryRow, InstanceNumber, InstanceRecord, Loaded, Store
 
 STRICT_TURNS: Final = 20
@@ -23,26 +24,24 @@ STRICT_TURNS: Final = 20
 
 
 class RunMaker:
-    """One for each worker, made on the thread that runs its turns. `lease` is what the worker acts under now."""
+    """One for each worker, made on the thread that runs its turns."""
 
     def __init__(
         self,
         registry: Registry,
         surroundings: Surroundings,
         words: LastWords,
-        lease: Callable[[], Lease | None],
         limit: PayloadLimit | None = None,
     ) -> None:
         self.words = words
         self._registry = registry
         self._limit = limit or PayloadLimit()
-        self._lease = lease
         self._elapsed_ms = surroundings.providers.elapsed_ms
         self._limit_ms = limit_ms = surroundings.turn_limit_ms
         self._guard = Guard()
         self._watchdog: Watchdog | None = None
         if surroundings.watch_turns:
-            self._watchdog = Watchdog(limit_ms, guilty=self._guard.guilty_frame, stuck=self._stuck)
+            self._watchdog = Watchdog(limit_ms, guilty=self._guard.guilty_frame)
         self._samples: dict[str, Callable[[], Guarded]] = {}
         self.flows = FlowRuns(registry, self._limit)
 
@@ -104,12 +103,20 @@ class RunMaker:
         if self._watchdog is not None:
             self._watchdog.stop()
 
-    def _stuck(self) -> None:
-        """From the watchdog's thread: beat no more, so that others take over, and let them know from what (W6)."""
-        self.words.leave()
-        lease = self._lease()
-        if lease is not None:
-            lease.give_up()
+    def loop_rules(self, lease_ms: int, timeout_ms: int | None, released: Callable[[], None]) -> LoopRules:
+        """W1: when the event loop that runs the code counts as blocked. The watchdog, which can say which instance is
+        at fault, comes before that.
+        """
+        enforced_ms = self._limit_ms * LOOKS_TO_INTERRUPT // LOOKS_PER_LIMIT
+        watchdog = self._watchdog
+        return LoopRules(
+            release_after_ms=max(lease_ms // 2, enforced_ms),
+            end_after_ms=timeout_ms,
+            slices=lambda: 0 if watchdog is None else watchdog.slices,
+            culprit=lambda: InstanceNumber(self.words.slot[0]),
+            blamed=self._guard.guilty_frame,
+            released=released,
+        )
 
     def _new_deadline(self) -> Callable[[], bool]:
         """G12, where nobody watches: a message may keep the code busy only so long. Asked every few hundred steps."""

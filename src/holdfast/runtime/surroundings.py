@@ -12,6 +12,7 @@ from typing import Protocol
 from holdfast.core.liveness import WorkerKey
 from holdfast.runtime.faults import FaultHook
 from holdfast.runtime.lease import LeaseKeeper
+from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.providers import Providers, SystemProviders
 from holdfast.runtime.wake import WakeUps
 from holdfast.runtime.watchdog import TURN_LIMIT_MS
@@ -43,6 +44,7 @@ class LeaseMaker(Protocol):
         *,
         lease_ms: int,
         lost: Callable[[], None],
+        loop_rules: LoopRules | None = None,
     ) -> Lease: ...
 
 

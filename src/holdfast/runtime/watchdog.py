@@ -11,30 +11,28 @@ does not strike, or the end sees the alarm, waits until the watchdog is done, an
 Python raises such an exception only at calls, at jumps backwards and on entering a function: at the very next of them,
 and never between the end of the work and the write that marks it.
 
-Code that hangs in C cannot be interrupted. When it outlasts the bound and a grace, the worker is told, which lets its
-lease run out: others take its work over, and its own commits are refused when the thread comes back (W7).
+Code that hangs in C cannot be interrupted. The event loop does not run then, and the lease thread releases the
+instances of the worker (W1, `loop_watch`).
 """
 
-import logging
 import sys
 import threading
 from collections.abc import Callable
 from threading import get_ident
 from time import sleep
 from types import FrameType
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Final, TypeVar, TypeVarTuple
 
 from holdfast.background import BackgroundThread, Duty
 from holdfast.errors import TurnTooLong
 from holdfast.replay.running import Watch as AnyWatch
-
-logger = logging.getLogger("holdfast")
+from holdfast.runtime.loop_watch import described, is_debugged
 
 TURN_LIMIT_MS: Final = 10_000
 """What one message may take. Workflow code that works longer belongs into an activity."""
 LOOKS_PER_LIMIT: Final = 10
-LOOKS_UNTIL_STUCK: Final = 3 * LOOKS_PER_LIMIT
-"""Code that was to be interrupted at the limit and still runs after twice that time cannot be interrupted."""
+LOOKS_TO_INTERRUPT: Final = LOOKS_PER_LIMIT + 2
+"""Within so many looks code that can be interrupted has been, and its instance is blocked."""
 IDLE_LOOKS: Final = 5
 """So many looks without a slice between them, and the watchdog sleeps until the next one."""
 SETTLE_SECONDS: Final = 0.0005
@@ -50,8 +48,6 @@ NOTHING: Final = 0
 QUIET: Final = 0
 FIRING: Final = 1
 FIRED: Final = 2
-DEBUGGERS: Final = ("pdb", "bdb", "pydevd", "debugpy")
-"""Somebody who looks at the code step by step is not to be interrupted."""
 
 Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
@@ -96,7 +92,7 @@ class Watchdog:
     """One for each worker, made on the thread that runs its turns. `guilty` finds the workflow's frame in a stack."""
 
     __slots__ = (
-        *("_bell", "_guilty", "_is_stopped", "_limit_ms", "_stuck", "_thread", "_watched_thread", "_watches"),
+        *("_bell", "_guilty", "_is_stopped", "_limit_ms", "_thread", "_watched_thread", "_watches"),
         *("alarm", "is_asleep", "running", "slices", "where"),
     )
 
@@ -105,11 +101,9 @@ class Watchdog:
         limit_ms: int,
         *,
         guilty: Callable[[FrameType | None], FrameType | None],
-        stuck: Callable[[], None],
     ) -> None:
         self._limit_ms = limit_ms
         self._guilty = guilty
-        self._stuck = stuck
         self._watched_thread = get_ident()
         self._thread: BackgroundThread | None = None
         self._bell = threading.Event()
@@ -183,11 +177,6 @@ class Watchdog:
             seen = slices
             if looks >= LOOKS_PER_LIMIT and not self._strike(running):
                 looks = 0
-            if looks == LOOKS_UNTIL_STUCK:
-                logger.error(
-                    "this worker hangs in code that cannot be interrupted (%s); its lease runs out", self.where
-                )
-                self._stuck()
             if idle >= IDLE_LOOKS:
                 self._sleep(seen)
                 idle = 0
@@ -203,11 +192,11 @@ class Watchdog:
     def _strike(self, running: int) -> bool:
         """Interrupt a slice, if it still runs. False if somebody is debugging it."""
         frame = sys._current_frames().get(self._watched_thread)  # noqa: SLF001 - the documented way to another's stack
-        if _is_debugged(frame):
+        if is_debugged(frame):
             return False
         guilty = self._guilty(frame) or frame
         if guilty is not None:
-            self.where = f"{guilty.f_code.co_filename}:{guilty.f_lineno}, in {guilty.f_code.co_name}"
+            self.where = described(guilty)
         _raise_in_thread(NO_THREAD)  # whatever may be wrong with it comes out here, before the alarm is on
         before, self.alarm = self.alarm, FIRING
         if self.running == running:
@@ -216,15 +205,6 @@ class Watchdog:
         else:
             self.alarm = before
         return True
-
-
-def _is_debugged(frame: FrameType | None) -> bool:
-    while frame is not None:
-        module: Any = frame.f_globals.get("__name__")
-        if isinstance(module, str) and module.partition(".")[0] in DEBUGGERS:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _nothing() -> None:

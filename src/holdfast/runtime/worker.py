@@ -8,6 +8,7 @@ when they wake this one, and a slow look now and then mends a lost wake-up.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -75,6 +76,7 @@ class Worker:
         max_activities: int,
         cache_size: int,
         lease_ms: int,
+        loop_timeout_ms: int | None,
         payload_limit: PayloadLimit,
         words: LastWords,
         ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
@@ -83,7 +85,8 @@ class Worker:
     ) -> None:
         self._surroundings, self._providers = surroundings, surroundings.providers
         self._store, self.registry, self.stopped = store, registry, asyncio.Event()
-        self._queues, self._lease_ms, self._tell_ended = queues, lease_ms, ended
+        self._queues, self._tell_ended = queues, ended
+        self._lease_ms, self._loop_timeout_ms = lease_ms, loop_timeout_ms
         self._tell_halted, self.halted = halted, asyncio.Event()
         self._trouble = RepeatedTrouble()
         self.failure: StoreReplaced | None = None
@@ -98,7 +101,7 @@ class Worker:
         self.claims = Claims(
             store, registry, self.committer, self.runner, self.key_now, queues=queues, deadlines=deadlines
         )
-        self.runs = RunMaker(registry, surroundings, words, lambda: self._lease, payload_limit)
+        self.runs = RunMaker(registry, surroundings, words, payload_limit)
         self.instances = InstanceOwner(
             registry,
             store,
@@ -326,7 +329,10 @@ class Worker:
             self._providers,
             lambda: msgspec.structs.replace(registration, abandoned=len(self.runner.abandoned)),
             lease_ms=self._lease_ms,
-            lost=lambda: _ignore(loop.call_soon_threadsafe(self._fenced, lease)),
+            lost=lambda: _post(loop, self._fenced, lease),
+            loop_rules=self.runs.loop_rules(
+                self._lease_ms, self._loop_timeout_ms, released=lambda: _post(loop, self._instances_released, lease)
+            ),
         )
         await lease.start()
         self._lease = lease
@@ -364,6 +370,18 @@ class Worker:
         self.runner.abandon_all()
         lease.give_up()
         self._new_key.start()
+
+    def _instances_released(self, lease: Lease) -> None:
+        """W1: this loop was blocked, and the lease thread released its instances. They are live here no longer; turns
+        that are on their way are rejected by the fence. Answers that came meanwhile are kept for the next owner.
+        """
+        if lease is not self._lease or lease is self._given_up:
+            return
+        for live in list(self.instances.live.values()):
+            if not live.busy:
+                self.instances.forget(live)
+        self._net.hurry()
+        self.look()
 
     async def _change_key(self) -> None:
         """Register again, and move what the old key has. The store may refuse for a while; the loop runs meanwhile."""
@@ -438,6 +456,12 @@ class Worker:
                 self._halt(error)
             except Exception as error:  # noqa: BLE001 - what it did not do, the next round does
                 logger.warning("the janitor's round failed and is repeated: %s", error)
+
+
+def _post(loop: asyncio.AbstractEventLoop, call: Callable[[Lease], None], lease: Lease) -> None:
+    """Call a function on the loop, from the lease thread. A loop that is closed needs no call."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, lease)
 
 
 def _ignore(_: object) -> None:

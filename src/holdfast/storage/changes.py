@@ -266,6 +266,8 @@ class Lose(Record, frozen=True):
     """The instance whose code the worker was running when it was lost; counted once, if the worker has it (G12)."""
     unexplained: bool = False
     """Nobody knows what it was running when it was lost: the loss is counted for everything that it had (G12)."""
+    instances_only: bool = False
+    """W1: its event loop is blocked. It stays ACTIVE with its attempts, and only its instances move on."""
 
 
 class Disown(Record, frozen=True):

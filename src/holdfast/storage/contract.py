@@ -351,6 +351,10 @@ class Store(Protocol):
         """Every queue that has attempts which wait or run, by name."""
         ...
 
+    def commit_apart(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        """Write a group from the worker's heartbeat thread, while its event loop does not run (W1). It may block."""
+        ...
+
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
         """Judge and record one heartbeat (W1-W5). Called from the worker's own heartbeat thread; it may block.
 

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.core.liveness import Heartbeat, Renewed, Reply
 from holdfast.runtime.lease import LeaseKeeper
+from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.providers import SystemProviders
 from holdfast.storage.contract import Store
 from holdfast.testing.conformance.bench import HERE
@@ -103,3 +104,26 @@ def test_W10_a_start_that_is_cancelled_waits_for_its_heartbeat_before_the_store_
         assert registry.answered.acquire(blocking=False), "the heartbeat has returned"
 
     asyncio.run(scenario())
+
+
+def test_W1_a_closed_loop_ends_the_lease_and_the_worker_may_act_no_more() -> None:
+    """The lease has a minute left, and the thread ends although the store refuses what it says."""
+    lost = threading.Event()
+    made: list[LeaseKeeper] = []
+
+    async def leave() -> None:
+        keeper = LeaseKeeper(
+            cast(Store, Registry()),
+            SystemProviders(),
+            lambda: HERE,
+            lease_ms=60_000,
+            lost=lost.set,
+            loop_rules=LoopRules(release_after_ms=30_000, end_after_ms=None),
+        )
+        await keeper.start()
+        assert keeper.may_act()
+        made.append(keeper)
+
+    asyncio.run(leave())
+    assert lost.wait(10)
+    assert not made[0].may_act()

@@ -26,6 +26,9 @@ WORKER_LEASE_MS: Final = 8_000
 """W1: what Holdfast's own workers ask for."""
 WORKER_BEAT_MS: Final = 2_000
 """W1: how often they beat."""
+LOOP_TIMEOUT_MS: Final = 300_000
+"""W1: after so long without a run of its event loop, a worker gives up its lease."""
+SHORTEST_LOOP_TIMEOUT_MS: Final = 1_000
 SHORTEST_LEASE_MS: Final = 1_000
 LONGEST_LEASE_MS: Final = 3_600_000
 VERIFICATION_MS: Final = 120_000

@@ -165,7 +165,7 @@ class PostgresStore(RelationalReads):
 
     async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         writer = self._open(self._writer)
-        sender = self._name if self._name and self.address.notify else None
+        sender = self._sender()
         return await self._on_writer_thread(lambda: writer.write(commit_id, members, sender))
 
     async def was_committed(self, commit_id: CommitId) -> bool:
@@ -186,6 +186,18 @@ class PostgresStore(RelationalReads):
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
         return self._open(self._beater).heartbeat(beat, registration)
+
+    def commit_apart(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        self._check_open()
+        writer = PostgresWriter(self.address, self._clock, durability=self._durability)
+        try:
+            return writer.write(commit_id, members, self._sender())
+        finally:
+            writer.close()
+
+    def _sender(self) -> str | None:
+        """Whose commits notify the other processes."""
+        return self._name if self._name and self.address.notify else None
 
     # ------------------------------------------------------------ reads
 

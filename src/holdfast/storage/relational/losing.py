@@ -38,6 +38,8 @@ def apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
     """
     now_ms, loss = transaction.now_ms, _judged_by(lose)
     found = transaction.rows(transaction.sql.hold_worker, lose.key)
+    if lose.instances_only:
+        return _release_instances(transaction, lose, is_active=[state for state, _ in found] == [WorkerState.ACTIVE])
     deadline_ms = now_ms if lose.at_deadline else NO_DEADLINE_MS
     if transaction.change(transaction.sql.lose_worker, lose.key, deadline_ms, loss):
         if lose.culprit is not None:
@@ -53,6 +55,15 @@ def apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
         moved += 1
         _move_on(transaction, attempt_of(row), is_clean=loss is Loss.CLEAN)
     return Applied(changed=moved)
+
+
+def _release_instances(transaction: Transaction, lose: Lose, *, is_active: bool) -> Outcome:
+    """W1: a batch of the instances of a worker that stays."""
+    if not is_active:
+        return Rejected(reason=f"worker {lose.key} is not active")
+    if lose.culprit is not None:
+        transaction.change(transaction.sql.count_loss, lose.culprit, lose.key)
+    return Applied(changed=transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, 0))
 
 
 def _judged_by(lose: Lose) -> Loss:

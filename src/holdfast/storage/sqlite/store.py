@@ -203,11 +203,18 @@ class SqliteStore(RelationalReads):
         return bool(await self._read(self.sql.find_commit, commit_id))
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
-        self._open(self._reader)
         with self._one_beat:  # a thread that was given up may still be at it
-            if self._beater is None:
-                self._beater = self._new_writer(self._open(self._files))
-            return self._beater.heartbeat(beat, registration)
+            return self._open_beater().heartbeat(beat, registration)
+
+    def commit_apart(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        with self._one_beat:
+            return self._open_beater().write(commit_id, members)
+
+    def _open_beater(self) -> SqliteWriter:
+        self._open(self._reader)
+        if self._beater is None:
+            self._beater = self._new_writer(self._open(self._files))
+        return self._beater
 
     # ------------------------------------------------------------ reads
 

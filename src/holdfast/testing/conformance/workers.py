@@ -1,5 +1,7 @@
 """Workers: leases in the store, and what becomes of a lost worker's work."""
 
+import msgspec
+
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
 from holdfast.core.liveness import Heartbeat, Renewed, TokenMismatch, WorkerInactive, WorkerKey
 from holdfast.core.options import ActivityOptions
@@ -9,6 +11,7 @@ from holdfast.storage.contract import (
     ClaimAttempts,
     ClaimedInstances,
     ClaimInstances,
+    CommitId,
     Disown,
     HeartbeatAttempt,
     InstanceId,
@@ -103,6 +106,44 @@ class WorkerRules(Rules):
             check(states == [(0, 1, "TIMED_OUT", 0), (0, 2, "READY", 1), (1, 1, "TIMED_OUT", 0), (1, 2, "READY", 1)])
             claimed = await bench.one(ClaimInstances(owner=BERT, workflows=("flow",), limit=1))
             check(isinstance(claimed, ClaimedInstances) and claimed.instances[0].fence == record.fence + 1)
+
+        self.on_bench(case)
+
+    def test_W1_a_worker_whose_loop_is_blocked_loses_its_instances_and_keeps_its_lease_and_attempts(self) -> None:
+        async def case(bench: Bench) -> None:
+            guilty = await bench.started("a", activities=1)
+            await bench.started("b", activities=1)
+            await bench.started("c", owner=BERT, activities=1)
+            release = Lose(key=ANNA, at_deadline=False, limit=EVERYTHING, instances_only=True, culprit=guilty.number)
+            [outcome] = bench.store.commit_apart(CommitId(4_711), [release])
+            check(outcome == Applied(changed=2))
+            check(await bench.one(release) == Applied(changed=0), "the second time there is nothing left")
+            check(isinstance(bench.beat(ANNA), Renewed), "its lease goes on")
+            held = await bench.store.held_by(ANNA)
+            check((len(held.attempts), held.instances) == (2, []))
+            check(isinstance(await bench.one(turn(guilty)), Rejected), "G1: its own turn is stale, claimed or not")
+            claimed = await bench.one(ClaimInstances(owner=BERT, workflows=("flow",), limit=EVERYTHING))
+            check(isinstance(claimed, ClaimedInstances))
+            instances = claimed.instances if isinstance(claimed, ClaimedInstances) else []
+            check(
+                {(each.id, each.fence, each.losses) for each in instances} == {("a", guilty.fence + 1, 1), ("b", 2, 0)}
+            )
+            check(applied(await bench.one(completion(guilty, 0))), "its attempts are its own, and their answers count")
+            check((await bench.instance("c")).owner == BERT)
+
+        self.on_bench(case)
+
+    def test_W1_a_worker_that_is_not_active_releases_nothing(self) -> None:
+        async def case(bench: Bench) -> None:
+            await bench.started("a", activities=1)
+            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=0))))
+            release = Lose(key=ANNA, at_deadline=False, limit=EVERYTHING, instances_only=True)
+            check(isinstance(await bench.one(release), Rejected))
+            [outcome] = bench.store.commit_apart(
+                CommitId(4_711), [msgspec.structs.replace(release, key=WorkerKey("carl"))]
+            )
+            check(isinstance(outcome, Rejected), "it is unknown")
+            check((await bench.instance("a")).owner == ANNA)
 
         self.on_bench(case)
 

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from holdfast.core.liveness import ClientAction, LeaseClient, WorkerKey, may_act, receive, send
 from holdfast.errors import StoreError
+from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.providers import Providers
 from holdfast.storage.contract import (
     Applied,
@@ -76,7 +77,9 @@ class TaskLease:
         *,
         lease_ms: int,
         lost: Callable[[], None],
+        loop_rules: LoopRules | None = None,
     ) -> None:
+        del loop_rules  # it runs on the loop, and stops with it
         self.key = WorkerKey(providers.unique_text())
         self._store = store
         self._providers = providers
