@@ -14,14 +14,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         marked = [
             pytest.param(kind, marks=pytest.mark.slow) if is_many and kind == POSTGRES else kind for kind in kinds
         ]
-        metafunc.fixturenames.append("store_kind")
         metafunc.parametrize("store_kind", marked, indirect=True)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def store_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """PostgreSQL instead of SQLite, where it is asked for."""
-    if request.param == POSTGRES:
+    """PostgreSQL instead of SQLite, where it is asked for. Without `autouse`, pytest 9 would not set it up at all."""
+    if getattr(request, "param", None) == POSTGRES:
         with on_postgres(request.getfixturevalue("postgres_server"), monkeypatch):
             yield
     else:

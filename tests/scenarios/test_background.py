@@ -193,7 +193,7 @@ def test_a_background_thread_that_fails_is_logged_and_started_again(
         pytest.skip("it belongs to the other store")
     monkeypatch.setattr(background, "RESTART_SECONDS", 0.01)
     expected = f"the background thread {duty} failed"
-    before = set(threading.enumerate()) if duty is not Duty.LOCK_WAITS else set()  # of that there is one per process
+    before = set(threading.enumerate() if duty is not Duty.LOCK_WAITS else [])  # of that there is one per process
 
     async def during(engine: hf.Engine) -> None:
         number = 0

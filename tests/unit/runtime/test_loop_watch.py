@@ -36,7 +36,7 @@ class Loop:
 
 
 def watch_of(loop: Loop, **rules: Any) -> LoopWatch:
-    known = {"release_after_ms": 4_000, "end_after_ms": 60_000, **rules}
+    known: dict[str, Any] = {"release_after_ms": 4_000, "end_after_ms": 60_000, **rules}
     return LoopWatch(cast(asyncio.AbstractEventLoop, loop), LoopRules(**known), "anna")
 
 
