@@ -9,6 +9,7 @@ from typing import Final
 from tools.mutations.asking import ASKING
 from tools.mutations.at_once import MANY_AT_ONCE
 from tools.mutations.audits import AUDITS
+from tools.mutations.bodies import BODIES
 from tools.mutations.children import CHILDREN
 from tools.mutations.connections import CONNECTIONS
 from tools.mutations.deadlines import DEADLINES
@@ -33,6 +34,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     + ASKING
     + DEADLINES
     + CHILDREN
+    + BODIES
     + RUNTIME
     + REPLAY
     + CLIENT

@@ -136,10 +136,11 @@ class RunningAttempt:
         If not, the attempt is given up here and now: another worker may run the next one already.
         """
         host = self._host
-        if host.elapsed_ms() < self._fenced_at_ms:
+        now_ms = host.elapsed_ms()
+        if now_ms < self._fenced_at_ms:
             return True  # a lease is only ever prolonged
         self._fenced_at_ms = host.fenced_at_ms(self.attempt.owner)
-        if host.elapsed_ms() < self._fenced_at_ms:
+        if now_ms < self._fenced_at_ms:
             return True
         self.stop_reason = StopReason.GIVEN_UP
         return False

@@ -28,6 +28,9 @@ MAX_AHEAD: Final = 2 * MAX_TOGETHER
 """How many values a body may have yielded that are not on disk yet: while some are written the next ones gather."""
 MAX_AHEAD_BYTES: Final = 4 * 1024 * 1024
 """How much they may weigh together."""
+LEASE_CHECK_SECONDS: Final = 0.001
+"""A value that follows another one within this time is delivered without another look at the lease and the time-outs. A
+worker that was stopped meanwhile is found out: the clock of the event loop goes on then."""
 NO_VALUE: Final = b"null"
 """The final response of a stream carries nothing."""
 
@@ -55,7 +58,7 @@ class StreamSender:
         self._bytes = self._bytes_in_flight = 0
         self._most = MAX_AHEAD
         """How many values may wait; those in flight count, too."""
-        self._ahead = 0
+        self._ahead = min(self._most, self._room) - 1
         """With fewer than this waiting, another one may simply join them."""
         self._is_idle = True
         """Nothing is in flight, and nobody was called to send what waits."""
@@ -64,19 +67,21 @@ class StreamSender:
 
     async def deliver(self, values: AsyncGenerator[Any, None]) -> None:
         """Deliver what an async generator yields. What it yielded before it failed counts."""
-        encode, may_deliver = self._encode, self._running.may_deliver
+        running, encode, now = self._running, self._encode, self._loop.time
+        check_at = 0.0
         try:
             async with aclosing(values) as generator:
                 async for value in generator:
-                    if not may_deliver():
-                        raise self._running.cancelled()  # noqa: TRY301 - as if the store had refused the value
                     data = encode(value)
                     waiting = self._waiting
-                    if waiting and len(waiting) < self._ahead and self._bytes < MAX_AHEAD_BYTES and self._error is None:
+                    is_usual = waiting and len(waiting) < self._ahead and self._bytes < MAX_AHEAD_BYTES
+                    if is_usual and running.stop_reason is None and now() < check_at:
                         waiting.append(data)  # as `_put` does where nothing has to be decided: most values come so
                         self._bytes += len(data)
-                    elif self._put(data):
+                        continue
+                    if self._put(data):
                         await self._until_nearer()
+                    check_at = now() + LEASE_CHECK_SECONDS
             await self._flush()
         except Exception:
             await self._flush()
@@ -93,16 +98,13 @@ class StreamSender:
             await self._flush()
             raise
         finally:
-            self._error = self._error or Cancelled("the attempt is over, and its values are not delivered any more")
+            self._refuse(self._error or Cancelled("the attempt is over, and its values are not delivered any more"))
             await self._settle()
 
     def produce(self, values: Generator[Any, None, None]) -> None:
         """Run in a thread: hand over each value of a generator, and wait while the store is behind."""
-        may_deliver = self._running.may_deliver
         with closing(values) as generator:
             for value in generator:
-                if not may_deliver():
-                    raise self._running.cancelled()
                 sent = asyncio.run_coroutine_threadsafe(self._send(self._encode(value)), self._loop)
                 try:
                     sent.result()
@@ -117,6 +119,8 @@ class StreamSender:
         """Take a value in. Whether the body is far ahead now, and has to wait."""
         if self._error is not None:
             raise self._error
+        if not self._running.may_deliver():
+            raise self._running.cancelled()
         waiting = self._waiting
         if len(waiting) >= self._room:
             raise StreamTooLong(f"{self._running.attempt.name} yielded more than {MAX_YIELDS:,} values in one attempt")
@@ -187,12 +191,18 @@ class StreamSender:
         match outcome:
             case Applied():
                 self._next_number += count
+                self._ahead = min(self._most, self._room) - 1
                 self._running.attempt = msgspec.structs.replace(attempt, ledger=enter_pending(attempt.ledger, count))
                 self._go()
             case Failed():
-                self._error = outcome.error
+                self._refuse(outcome.error)
             case _:
-                self._error = Cancelled("the attempt is closed, was asked to stop, or belongs to another worker")
+                self._refuse(Cancelled("the attempt is closed, was asked to stop, or belongs to another worker"))
                 self._refused(attempt.key)
         if self._outcome is not None and not self._outcome.done():
             self._outcome.set_result(None)
+
+    def _refuse(self, error: BaseException) -> None:
+        """Take no more values: the next one raises this error in the body."""
+        self._error = error
+        self._ahead = 0
