@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,3 +121,25 @@ def test_companions_that_are_removed_are_made_again_and_the_work_goes_on(
     together(scenario())
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
     assert len(caplog.records) == len(companions)
+
+
+def modes_in(folder: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
+def test_the_files_of_a_store_are_for_their_owner_only_whatever_the_umask(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    before = os.umask(0)
+
+    async def scenario() -> None:
+        async with engine_of(path, waits) as engine:
+            await engine.start(waits, id="a")
+            modes = modes_in(tmp_path)
+            folders = {f"shop.db{suffix}": 0o700 for suffix in ("-wake", "-turns")}
+            files = {f"shop.db{suffix}": 0o600 for suffix in ("", "-wal", "-shm", "-lock", "-gate")}
+            assert modes == files | folders
+
+    try:
+        together(scenario())
+    finally:
+        os.umask(before)

@@ -13,6 +13,7 @@ from tools.mutations.bodies import BODIES
 from tools.mutations.children import CHILDREN
 from tools.mutations.connections import CONNECTIONS
 from tools.mutations.deadlines import DEADLINES
+from tools.mutations.files import STORE_FILES
 from tools.mutations.graphs import GRAPHS
 from tools.mutations.ids import IDS
 from tools.mutations.messages import MESSAGES
@@ -27,6 +28,7 @@ __all__ = ["MUTANTS", "Mutant"]
 MUTANTS: Final[tuple[Mutant, ...]] = (
     STATEMENTS
     + STORE
+    + STORE_FILES
     + IDS
     + MESSAGES
     + KEPT_AND_STREAMED

@@ -55,7 +55,9 @@ class Keeper:
 
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, Failed):
-                self._trouble.tell(f"{member!r} was not recorded", outcome.error)
+                self._trouble.tell(
+                    f"a {type(member).__name__} was not recorded", outcome.error
+                )  # its value may be a secret
             self._work_is_waiting()
 
         self._committer.insist(member, done)

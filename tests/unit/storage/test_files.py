@@ -106,6 +106,22 @@ def test_a_worker_that_only_beats_notices_it(tmp_path: Path, suffix: str) -> Non
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_worker_that_only_beats_writes_nothing_to_files_that_are_gone(tmp_path: Path, suffix: str) -> None:
+    async def case(store: SqliteStore) -> None:
+        store.heartbeat(Heartbeat(WorkerKey("anna"), lease_ms=10_000), HERE)
+
+        def written(*_: object) -> None:
+            pytest.fail("it was written")
+
+        vars(store)["_beater"]._judge = written
+        file_of(store, suffix).unlink()
+        with pytest.raises(hf.StoreReplaced, match="was removed"):
+            store.heartbeat(Heartbeat(WorkerKey("anna"), lease_ms=10_000), HERE)
+
+    on_a_store(tmp_path, case)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_files_that_are_removed_during_a_commit_are_noticed_before_it_is_acknowledged(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
