@@ -66,6 +66,14 @@ class Details:
 
 def repaired(record: R) -> tuple[R, list[str]]:
     """A record whose columns hold what they should: a damaged one is replaced by nothing, and described."""
+    try:
+        msgspec.convert(msgspec.structs.asdict(record), type(record))
+    except msgspec.ValidationError:
+        return _without_damage(record)
+    return record, []
+
+
+def _without_damage(record: R) -> tuple[R, list[str]]:
     changes: dict[str, Any] = {}
     for field in msgspec.structs.fields(type(record)):
         value = getattr(record, field.name)
