@@ -1,10 +1,12 @@
-# Everything runs in .venv, which is made when it is missing and made again when the pins change.
+# Everything but the demo runs in .venv, which is made when it is missing and made again when the pins change.
 # `make test` is what continuous integration runs; `make check` is for every save of a file.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO := build/demo
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer, found " + sys.version.split()[0] + "; name one with make PYTHON=...")'
 PYTEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
@@ -15,7 +17,7 @@ help:  ## show this list
 
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (a minute, the first time)"
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Holdfast needs Python 3.11 or newer, found " + sys.version.split()[0] + "; name one with make PYTHON=...")'
+	@$(CHECK_PYTHON)
 	@$(PYTHON) -m venv $(VENV)
 	@PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --editable '.[dev]'
 	@touch $(READY)
@@ -69,8 +71,16 @@ build/peers/dbos/ready:
 docs: $(READY)  ## write the generated parts of the documentation again
 	@$(BIN)/python -m tools.generate_docs
 
-demo: $(READY)  ## kill a worker in the middle of a step and watch another go on
-	@$(BIN)/python -m tools.demo
+demo: $(DEMO)/.ready  ## kill a worker in the middle of a step and watch another continue
+	@$(DEMO)/bin/python -m tools.demo
+
+# The demo needs Holdfast and nothing of what the tests need, so it has an environment of its own, made in seconds.
+$(DEMO)/.ready: pyproject.toml constraints.txt
+	@echo "Setting up $(DEMO) (some seconds, the first time)"
+	@$(CHECK_PYTHON)
+	@$(PYTHON) -m venv $(DEMO)
+	@PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(DEMO)/bin/python -m pip install -qq --editable .
+	@touch $@
 
 clean:  ## remove the environment and everything generated
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

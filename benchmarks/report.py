@@ -296,6 +296,15 @@ BENCHES: Final = (
             Target("over asyncio and msgspec", "x", ratio(("IMPORT", "ours_ms"), ("IMPORT", "ground_ms")), 1.5),
             Target("with every part loaded", "x", ratio(("IMPORT", "everything_ms"), ("IMPORT", "ground_ms"))),
             Target("unwanted modules loaded", "", of("IMPORT", "unwanted_modules"), 0),
+            Target(
+                "CPU of --help over python -c pass",
+                "x",
+                ratio(("IMPORT", "help_cpu_ms"), ("IMPORT", "python_cpu_ms")),
+                12.0,
+            ),
+            Target("CPU until Engine and activity are there", "ms", of("IMPORT", "engine_cpu_ms"), 150.0),
+            Target("packages installed", "", of("IMPORT", "packages"), 8),
+            Target("size of them", "MB", of("IMPORT", "installed_mb"), 35.0),
         ),
     ),
 )

@@ -5,8 +5,15 @@ import venv
 from pathlib import Path
 
 import pytest
+from benchmarks.imports import packages
 
 ROOT = Path(__file__).parents[2]
+
+
+def test_pip_install_holdfast_brings_at_most_eight_packages() -> None:
+    found = packages()
+    assert len(found) <= 8, found
+    assert not {"pydantic", "pyyaml", "cel-expr-python", "psycopg", "typer"} & set(found)
 
 
 @pytest.mark.slow
@@ -18,6 +25,17 @@ def test_the_command_works_after_a_plain_install_into_an_empty_environment(tmp_p
     command = [str(python.parent / "holdfast"), "explain", "888000002000002"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert "leg 2 closed by a final response" in done.stdout
+    (tmp_path / "f.yaml").write_text("flow: f\n", encoding="utf-8")
+    flow = subprocess.run(
+        [command[0], "flow", "check", "f.yaml"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert flow.returncode == 2
+    assert "pip install 'holdfast[flows]'" in flow.stderr
+    listed = subprocess.run(
+        [python, "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    installed = {line.partition("=")[0].lower() for line in listed.stdout.splitlines()} - {"pip", "setuptools", "wheel"}
+    assert installed == {name.lower() for name in packages()}
     typed = "import holdfast, pathlib; print((pathlib.Path(holdfast.__file__).parent / 'py.typed').exists())"
     done = subprocess.run([python, "-c", typed], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == "True"

@@ -18,9 +18,8 @@ from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.providers import Providers, SystemProviders
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
-from holdfast.storage.places import PlacedStore, is_address, not_a_store
+from holdfast.storage.places import PlacedStore, check_platform, is_address, not_a_store
 from holdfast.storage.relational.reading import RelationalReads
-from holdfast.storage.sqlite.store import SqliteStore
 
 logger = logging.getLogger("holdfast")
 
@@ -115,6 +114,7 @@ class Engine(Client):
 
 def open_store(store: str | Path | PlacedStore, durability: str, surroundings: Surroundings) -> PlacedStore:
     """The store that a path or URL names."""
+    check_platform()
     if durability not in DURABILITIES:
         raise InvalidOption(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
     if isinstance(store, RelationalReads):
@@ -125,6 +125,8 @@ def open_store(store: str | Path | PlacedStore, durability: str, surroundings: S
     path = checked_path(store)
     if isinstance(store, str) and "://" in store:
         raise InvalidOption(not_a_store(store))
+    from holdfast.storage.sqlite.store import SqliteStore  # noqa: PLC0415 - imported after the platform is checked
+
     return SqliteStore(path, clock=providers.now_ms, elapsed_ms=providers.elapsed_precise_ms, durability=durability)
 
 

@@ -38,7 +38,8 @@ def _forked() -> None:
     _outside.clear()
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):  # Windows has no forks
+    os.register_at_fork(after_in_child=_forked)
 
 
 def loop_here() -> asyncio.AbstractEventLoop | None:

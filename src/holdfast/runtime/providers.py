@@ -51,7 +51,7 @@ class SystemProviders:
     """The real world."""
 
     def __init__(self) -> None:
-        self._elapsed_clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        self._elapsed_clock: int = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
 
     def now_ms(self) -> int:
         return time.time_ns() // NANOSECONDS_IN_MS

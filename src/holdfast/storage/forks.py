@@ -22,7 +22,8 @@ def _forked() -> None:
     _generation += 1
 
 
-os.register_at_fork(after_in_child=_forked)
+if hasattr(os, "register_at_fork"):  # Windows has no forks
+    os.register_at_fork(after_in_child=_forked)
 
 
 def leave_if_forked(made_in: int, error: BaseException | None = None) -> None:

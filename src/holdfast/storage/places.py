@@ -1,9 +1,11 @@
 """Stores that are named by a path or a URL, and what those who open them need besides the contract."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from holdfast.errors import StoreError
 from holdfast.storage.contract import Store
 
 SCHEMES: Final = ("postgresql://", "postgres://")
@@ -37,6 +39,15 @@ class PlacedStore(Store, Protocol):
     def open_for_reading(self) -> None:
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
         ...
+
+
+def check_platform() -> None:
+    """Refuse to open a store where the system lacks what every store uses."""
+    if sys.platform == "win32":
+        raise StoreError(
+            "stores are not supported on Windows: they need file locks and sockets of POSIX; "
+            "run Holdfast in WSL or in a Linux container"
+        )
 
 
 def is_address(store: object) -> bool:
