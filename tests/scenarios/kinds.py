@@ -35,6 +35,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_describe",
         "test_events",
         "test_events_set_aside",
+        "test_failures_in_the_log",
         "test_flows",
         "test_flows_cycles",
         "test_flows_each",
@@ -74,8 +75,9 @@ def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
 
     def open_there(store: str | Path | PlacedStore, durability: str, surroundings: Surroundings) -> PlacedStore:
         if isinstance(store, str | Path) and not is_address(store):
-            found = open_store(_place(server, str(store)).url, durability, surroundings)
-            _schemas[str(found.path)] = _place(server, str(store))
+            place = _place(server, str(store))  # each call is another one for a store in memory
+            found = open_store(place.url, durability, surroundings)
+            _schemas[str(found.path)] = place
             return found
         return open_store(store, durability, surroundings)
 

@@ -182,7 +182,7 @@ def test_W1_a_loop_that_is_blocked_for_longer_than_its_timeout_loses_its_lease(t
 
 
 def test_W1_G12_workflow_code_that_cannot_be_interrupted_is_counted_when_its_instances_are_released(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "shop.db"
     gate = Gate()
@@ -205,9 +205,11 @@ def test_W1_G12_workflow_code_that_cannot_be_interrupted_is_counted_when_its_ins
             await until(lambda: rows(path, "SELECT 1 FROM instances WHERE owner IS NULL AND id = 'hung'"))
         assert rows(path, "SELECT id, losses FROM instances ORDER BY id") == [("hung", 1), ("idle", 0)]
 
-    together(scenario())
-    gate.open()
-    elsewhere.end()
+    with caplog.at_level(logging.ERROR, "holdfast"):
+        together(scenario())
+        gate.open()
+        elsewhere.end()
+    assert not any(record.levelno >= logging.ERROR for record in caplog.records), "not blocked: its turn was stale"
 
 
 @pytest.mark.parametrize("timeout", [0.5, 0, -1, "soon"])

@@ -277,4 +277,12 @@ WORKERS: Final = (
         "        transaction.change(transaction.sql.count_loss, lose.culprit, lose.key)\n    return",
         "        pass\n    return",
     ),
+    in_python(
+        "an instance is logged as blocked that another worker has",
+        "G12",
+        "runtime/keeping",
+        "            if isinstance(outcome, Applied):  # else",
+        "            if True:  # else",
+        f"{BLOCKED_LOOP}::test_W1_G12_workflow_code_that_cannot_be_interrupted_is_counted_when_its_instances_are_released",
+    ),
 )

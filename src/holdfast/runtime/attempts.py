@@ -40,6 +40,7 @@ from holdfast.runtime.running_attempt import (
     stored_result,
 )
 from holdfast.runtime.streams import NO_VALUE, StreamSender
+from holdfast.runtime.telling import log_failed_attempt
 from holdfast.runtime.threads import Threads, end_of
 from holdfast.storage.contract import AttemptKey, AttemptRecord, Completion, HeartbeatAttempt, Retry
 from holdfast.storage.endings import end_by_failure
@@ -432,14 +433,16 @@ class AttemptRunner:
             failure, types = failure_of(error), tuple(qualified_name(cls) for cls in type(error).__mro__)
         if is_final:
             failure = msgspec.structs.replace(failure, retryable=False)
+        now_ms = self._now_ms()
         ended = end_by_failure(
             attempt,
             failure,
             types,
             event=AttemptEvent.EXPIRE if timed_out else AttemptEvent.FAIL,
-            now_ms=self._now_ms(),
+            now_ms=now_ms,
             random_number=self._providers.random_number(),
         )
+        log_failed_attempt(attempt, failure, ended, now_ms=now_ms)
         self._ended(ended)
 
     def _finish_cancelled(self, running: RunningAttempt, error: asyncio.CancelledError) -> None:

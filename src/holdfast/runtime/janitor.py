@@ -19,6 +19,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.host import HostIdentity, decode_identity, is_dead
 from holdfast.runtime.last_words import NOBODY, LastWords
 from holdfast.runtime.lease import MILLISECONDS
+from holdfast.runtime.telling import log_failed_attempt
 from holdfast.storage.contract import (
     Applied,
     AttemptKey,
@@ -151,7 +152,7 @@ class Janitor:
             moved += outcome.changed
             if outcome.changed == 0:
                 self._words.forget(key)
-                logger.info("worker %s is gone; %d instances and attempts moved on", key, moved)
+                _log_lost(key, moved, is_clean=is_clean)
                 return True
 
     def _is_dead_here(self, host: bytes) -> bool:
@@ -164,18 +165,30 @@ class Janitor:
             type=qualified_name(ActivityTimedOut),
             message=_late(attempt),
         )
+        now_ms = self._store.now_ms()
         ended = end_by_failure(
             attempt,
             failure,
             TIMED_OUT_TYPES,
             event=AttemptEvent.EXPIRE,
-            now_ms=self._store.now_ms(),
+            now_ms=now_ms,
             random_number=self._random_number(),
         )
         outcome = await self._committer.commit(_by_janitor(ended))
         if isinstance(outcome, Applied):
+            log_failed_attempt(attempt, failure, ended, now_ms=now_ms)
             self._expired(attempt.key)
         return isinstance(outcome, Applied)
+
+
+def _log_lost(key: WorkerKey, moved: int, *, is_clean: bool) -> None:
+    extra = {"holdfast_worker": key}
+    if is_clean:
+        logger.info(
+            "worker %s has stopped cleanly; instances and activities left to others: %d", key, moved, extra=extra
+        )
+    else:
+        logger.info("worker %s was lost; instances and activities that move on: %d", key, moved, extra=extra)
 
 
 def _by_janitor(ended: Completion | Retry) -> Completion | Retry:

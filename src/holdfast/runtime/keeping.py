@@ -12,6 +12,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.live import LiveInstance
 from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.storage.contract import (
+    Applied,
     Block,
     Close,
     Completion,
@@ -73,7 +74,18 @@ class Keeper:
 
     def park(self, instance: LiveInstance | InstanceRecord, reason: str) -> None:
         """G12: the instance waits for somebody who can go on with it. Its history and messages stay."""
-        logger.error("instance %s is blocked: %s", instance.id, reason)
-        number, build = instance.number, self._registry.build
-        block = Block(number=number, owner=self._key(), fence=instance.fence, reason=reason, build=build)
-        self._committer.insist(block, lambda _: self._ended(instance.id, number, None))
+        number, owner, build = instance.number, self._key(), self._registry.build
+        block = Block(number=number, owner=owner, fence=instance.fence, reason=reason, build=build)
+
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, Applied):  # else another worker has it, which may go on with it
+                extra = {
+                    "holdfast_instance": instance.id,
+                    "holdfast_workflow": instance.workflow,
+                    "holdfast_execution": instance.execution,
+                    "holdfast_worker": owner,
+                }
+                logger.error("instance %s is blocked: %s", instance.id, reason, extra=extra)
+            self._ended(instance.id, number, None)
+
+        self._committer.insist(block, done)

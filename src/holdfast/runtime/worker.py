@@ -37,7 +37,7 @@ from holdfast.runtime.questions import Questions
 from holdfast.runtime.raising import Raising
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.surroundings import Lease, Surroundings
-from holdfast.runtime.telling import RepeatedTrouble
+from holdfast.runtime.telling import RepeatedTrouble, log_failed_instance
 from holdfast.storage.contract import (
     Applied,
     Close,
@@ -111,7 +111,7 @@ class Worker:
             runs=self.runs,
             cache_size=cache_size,
             reserve=self._reserve,
-            ended=ended,
+            ended=self._instance_ended,
             work_is_waiting=self.look,
         )
         self.raising = Raising(self.committer, self.instances, lambda: self.claims.take_messages(self.instances))
@@ -196,6 +196,11 @@ class Worker:
     def key(self) -> WorkerKey:
         """`key_now`, for where it is needed once."""
         return self.key_now()
+
+    @property
+    def _name(self) -> str:
+        """For the log, also after the key was given up."""
+        return "" if self._lease is None else self._lease.key
 
     # ------------------------------------------------------------ life
 
@@ -403,8 +408,15 @@ class Worker:
         """Take a slot for a new attempt, if it may begin here at once."""
         return not self._is_stopping and self.claims.serves(scheduled) and self.runner.reserve()
 
+    def _instance_ended(self, instance_id: InstanceId, number: InstanceNumber, close: Close | None) -> None:
+        """A turn ended an instance, or it was blocked."""
+        log_failed_instance(instance_id, close, self._name)
+        self._tell_ended(instance_id, number, close)
+
     def _overdue(self, instance_id: InstanceId, number: InstanceNumber) -> None:
         """Its deadline has passed, and it was ended without its code."""
+        extra = {"holdfast_instance": instance_id, "holdfast_worker": self._name}
+        logger.error("instance %s failed: its deadline has passed", instance_id, extra=extra)
         self.instances.drop(number)
         self._tell_ended(instance_id, number, None)
 

@@ -1,0 +1,141 @@
+"""What failed is in the log, once, with its cause, and with attributes that tools can search for."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.scenarios.support import engine_of, together
+
+import holdfast as hf
+
+
+@hf.activity(retry=hf.Retry(attempts=2, initial=0.01, jitter=False))
+async def declines() -> int:
+    raise ValueError("no money")
+
+
+@hf.activity(start_to_close=0.05, retry=hf.Retry(attempts=1))
+async def hangs() -> int:
+    await asyncio.sleep(3600)
+    return 0
+
+
+@hf.activity
+async def answers() -> int:
+    return 1
+
+
+@hf.workflow
+async def pays() -> int:
+    return await declines()
+
+
+@hf.workflow
+async def waits() -> int:
+    return await hangs()
+
+
+@hf.workflow
+async def sleeps() -> None:
+    await asyncio.sleep(3600)
+
+
+@hf.workflow
+async def spins() -> int:
+    while True:
+        pass
+
+
+@hf.workflow
+async def works() -> int:
+    return await answers()
+
+
+@pytest.fixture(autouse=True)
+def _levels(caplog: pytest.LogCaptureFixture) -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    with caplog.at_level(logging.INFO, "holdfast"):
+        yield
+
+
+def records(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Of the runtime. A server for tests, which is not safe, is warned of by its store."""
+    return [record for record in caplog.records if "storage" not in record.pathname]
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage()) for record in records(caplog)]
+
+
+def run(workflow: hf.Workflow[..., Any], error: type[Exception], path: Path, **options: Any) -> None:
+    deadline = options.pop("deadline", None)
+
+    async def scenario() -> None:
+        known = (pays, waits, sleeps, spins, works, declines, hangs, answers)
+        async with engine_of(path, *known, **options) as engine:
+            handle = await engine.start(workflow, id="it", deadline=deadline)
+            with pytest.raises(error):
+                await handle.result(timeout=20)
+
+    together(scenario())
+
+
+def test_G13_a_failed_attempt_is_one_warning_and_a_failed_instance_one_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(pays, hf.WorkflowFailed, tmp_path / "shop.db")
+    first, second, third, last = records(caplog)
+    of = "of activity declines of instance it failed: ValueError: no money"
+    assert (first.levelname, first.getMessage()) == ("WARNING", f"attempt 1 {of}; attempt 2 begins in 0.01 s")
+    assert (second.levelname, second.getMessage()) == ("WARNING", f"attempt 2 {of}; there is no further attempt")
+    assert (third.levelname, third.getMessage()) == ("ERROR", "instance it failed: ValueError: no money")
+    assert last.levelname == "INFO"
+    found = {name: value for name, value in vars(second).items() if name.startswith("holdfast_")}
+    worker = found.pop("holdfast_worker")
+    assert found == {
+        "holdfast_instance": "it",
+        "holdfast_workflow": "pays",
+        "holdfast_execution": 1,
+        "holdfast_activity": "declines",
+        "holdfast_attempt": 2,
+    }
+    assert worker == vars(third)["holdfast_worker"] == vars(last)["holdfast_worker"]
+    assert vars(third)["holdfast_instance"] == "it"
+
+
+def test_A5_an_attempt_that_timed_out_is_logged_as_a_failed_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(waits, hf.WorkflowFailed, tmp_path / "shop.db")
+    warnings = [message for level, message in lines(caplog) if level == "WARNING"]
+    assert len(warnings) == 1
+    assert "attempt 1 of activity hangs of instance it failed: ActivityTimedOut" in warnings[0]
+
+
+def test_A9_an_instance_whose_deadline_passed_is_one_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run(sleeps, hf.WorkflowFailed, tmp_path / "shop.db", deadline=0.05)
+    errors = [message for level, message in lines(caplog) if level == "ERROR"]
+    assert len(errors) == 1
+    assert "instance it failed: " in errors[0]
+
+
+def test_G12_a_blocked_instance_is_one_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run(spins, hf.WorkflowBlocked, tmp_path / "shop.db", turn_limit_ms=50)
+    errors = [record for record in records(caplog) if record.levelno >= logging.ERROR]
+    assert [record.getMessage().partition(": ")[0] for record in errors] == ["instance it is blocked"]
+    assert vars(errors[0])["holdfast_workflow"] == "spins"
+
+
+def test_W10_a_clean_exit_is_one_line_and_does_not_read_like_a_crash(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", works, answers) as engine:
+            assert await engine.run(works, id="it") == 1
+
+    together(scenario())
+    [(level, message)] = lines(caplog)
+    assert level == "INFO"
+    assert "has stopped cleanly" in message
