@@ -9,11 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.scenarios.kinds import are_files
 from tests.scenarios.support import engine_of, together, until
 
 import holdfast as hf
 
 SUFFIXES = ("", "-wal", "-shm")
+
+
+@pytest.fixture(autouse=True)
+def on_files(store_kind: None) -> None:
+    del store_kind
+    if not are_files():
+        pytest.skip("a store on PostgreSQL has no files")
 
 
 @hf.activity
