@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -11,6 +11,7 @@ from holdfast.runtime.host import HostIdentity, decode_identity
 from holdfast.storage.contract import QueueRow, Store, WorkerLoad, WorkerRow
 
 MILLISECONDS: Final = 1000
+_STATES: Final = frozenset(WorkerState)
 _decode_names = msgspec.json.Decoder(list[str]).decode
 
 
@@ -108,7 +109,7 @@ def _worker(row: WorkerRow, load: WorkerLoad | None, now_ms: int) -> WorkerView:
     host = decode_identity(row.host) or HostIdentity("", 0, 0, "")
     return WorkerView(
         key=row.key,
-        state=WorkerState(row.state),
+        state=WorkerState(row.state) if row.state in _STATES else cast(WorkerState, str(row.state)),
         lease=row.lease_ms / MILLISECONDS,
         lease_left=(row.deadline_ms - now_ms) / MILLISECONDS,
         queues=registered_names(row.queues) or [],

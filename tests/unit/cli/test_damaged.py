@@ -51,6 +51,22 @@ def test_a_damaged_row_is_described_and_the_others_are_shown(filled: Command, ta
     assert "2 instances" in done.out
 
 
+def test_a_text_that_is_no_text_is_one_sentence(filled: Command) -> None:
+    sql(filled.folder / "holdfast.db", "UPDATE instances SET workflow = CAST(x'ff' AS TEXT) WHERE number = 1")
+    for command in (["list"], ["show", "good"], ["history", "good"]):
+        done = filled(*command)
+        assert done.code == 3
+        assert "whose text is not UTF-8" in " ".join(done.err.split())
+    assert "cannot be read: 'utf-8' codec" in filled("verify").out
+
+
+def test_a_worker_whose_state_is_none_is_listed(filled: Command) -> None:
+    sql(filled.folder / "holdfast.db", "UPDATE workers SET state = 'FOO'")
+    done = filled("workers", "--all")
+    assert (done.code, done.err) == (0, "")
+    assert "FOO" in done.out
+
+
 def test_a_turn_that_cannot_be_decoded_is_named(filled: Command) -> None:
     sql(filled.folder / "holdfast.db", "UPDATE history SET events = x'ff' WHERE number = 1 AND turn = 1")
     for command in ("show", "history"):

@@ -219,11 +219,21 @@ class SqliteStore(RelationalReads):
     # ------------------------------------------------------------ reads
 
     async def _read(self, statement: str, *bindings: Any) -> list[Row]:
-        return self._open(self._reader).execute(statement, bindings).fetchall()
+        try:
+            return self._open(self._reader).execute(statement, bindings).fetchall()
+        except UnicodeDecodeError as error:
+            raise self._not_text(error) from error
 
     async def _read_all(self, *asked: Ask) -> list[list[Row]]:
         execute = self._open(self._reader).execute
-        return [execute(ask[0], ask[1:]).fetchall() for ask in asked]
+        try:
+            return [execute(ask[0], ask[1:]).fetchall() for ask in asked]
+        except UnicodeDecodeError as error:
+            raise self._not_text(error) from error
+
+    def _not_text(self, error: UnicodeDecodeError) -> StoreError:
+        """SQLite takes any bytes as a text."""
+        return StoreError(f"{self._named} has a damaged row, whose text is not UTF-8 ({error}); run holdfast verify")
 
     def _open(self, part: Value | None) -> Value:
         if self._generation != generation():
