@@ -90,3 +90,46 @@ def test_W10_a_stop_that_is_cancelled_ends_there_and_may_be_repeated() -> None:
             may_end.set()
 
     asyncio.run(scenario())
+
+
+@hf.workflow
+async def swallows() -> str:
+    """What it leaves over ends for no reason: neither cancelling nor letting go of it is heard."""
+
+    async def swallower() -> None:
+        while True:
+            try:
+                await hf.wait_until(lambda: False)
+            except BaseException:
+                pass
+
+    waiting = asyncio.create_task(swallower())
+    await asyncio.sleep(0)
+    return f"ended {waiting.done()}"
+
+
+class Ticker:
+    """Measures how long the event loop stands still."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._last = self._loop.time()
+        self.longest_seconds = 0.0
+        self._tick()
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        self.longest_seconds = max(self.longest_seconds, now - self._last)
+        self._last = now
+        self._loop.call_later(0.01, self._tick)
+
+
+def test_G12_code_that_swallows_its_end_holds_the_event_loop_for_a_moment_only() -> None:
+    async def scenario() -> None:
+        async with engine_of(":memory:", swallows) as engine:
+            for number in range(3):
+                await engine.start(swallows, id=f"it-{number}")
+            ticker = Ticker()
+        assert ticker.longest_seconds < 2.0, "the limit of a teardown is 0.2 s, that of a turn is 10 s"
+
+    together(scenario())

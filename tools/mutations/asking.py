@@ -138,6 +138,14 @@ ASKING: Final = (
         STARTS,
     ),
     in_python(
+        "code that is torn down has the time of a turn",
+        "G12",
+        "runtime/watchdog",
+        "pause_seconds = teardown_seconds if self.is_tearing_down else turn_seconds",
+        "pause_seconds = turn_seconds",
+        "tests/scenarios/test_closing.py",
+    ),
+    in_python(
         "a run that a query has changed goes on",
         "G11",
         "runtime/queries",

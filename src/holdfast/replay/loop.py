@@ -45,11 +45,19 @@ Arguments = TypeVarTuple("Arguments")
 class WorkflowLoop(LoopWithoutWorld):
     """A deterministic event loop for one workflow instance."""
 
-    def __init__(self, host: LoopHost, *, start_at: float = 0.0, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        host: LoopHost,
+        *,
+        start_at: float = 0.0,
+        watch: Watch | None = None,
+        watch_teardown: Watch | None = None,
+    ) -> None:
         compat.install()
         self.host: LoopHost = host
         """Who drives this loop."""
         self._watch = watch or unwatched
+        self._watch_teardown = watch_teardown or self._watch
         self._now = start_at
         self._ready: deque[ReadyHandle | TimerHandle] = deque()
         self._timers: dict[int, TimerHandle] = {}
@@ -367,7 +375,9 @@ class WorkflowLoop(LoopWithoutWorld):
         generators = self._generators.take_all()
         if generators or self.pending_tasks():
             try:
-                stuck = run_in_place(self, self._watch, tear_down, self, list(self._tasks.values()), generators)
+                stuck = run_in_place(
+                    self, self._watch_teardown, tear_down, self, list(self._tasks.values()), generators
+                )
             except TurnTooLong as error:
                 stuck = [str(error)]
         self._timers.clear()

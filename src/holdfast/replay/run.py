@@ -60,11 +60,12 @@ class WorkflowRun(WorkflowCalls):
         new_deadline: Callable[[], Callable[[], bool]] | None = None,
         watch: Watch | None = None,
         limit: PayloadLimit | None = None,
+        watch_teardown: Watch | None = None,
     ) -> None:
         super().__init__(code, identity, payloads, limit or PayloadLimit())
         self._resolve = resolve
         self._guarded, self._watch = guarded, watch or unwatched
-        self._loop = WorkflowLoop(self, watch=watch)
+        self._loop = WorkflowLoop(self, watch=watch, watch_teardown=watch_teardown)
         self._new_deadline = new_deadline
         self._cancel_reason: str | None = None
         self._is_overdue = False

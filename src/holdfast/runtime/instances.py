@@ -4,6 +4,7 @@ Turns run on the worker's event loop, one after the other, without I/O; each bec
 a turn did counts when it is on disk: only then do activities start, results appear and logs get written.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -47,6 +48,7 @@ from holdfast.storage.contract import (
 
 logger = logging.getLogger("holdfast")
 MAX_FIRST_FAILURES: Final = 1_000
+SLOW_TEARDOWN_SECONDS: Final = 0.05
 workflow_logger = logging.getLogger("holdfast.workflow")
 
 
@@ -394,8 +396,13 @@ class InstanceOwner:
 
     async def release_all(self) -> None:
         """Stop cleanly: everything becomes claimable by others."""
+        loop = asyncio.get_running_loop()
         for live in list(self._live.values()):
-            self.let_go(live)
+            if self._live.get(live.number) is live:
+                began = loop.time()
+                self.let_go(live)
+                if loop.time() - began > SLOW_TEARDOWN_SECONDS:
+                    await asyncio.sleep(0)  # others on this event loop go on before the next one
         self._due.stop()
         await self._committer.drain()
 

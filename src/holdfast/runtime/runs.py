@@ -50,7 +50,8 @@ class RunMaker:
     ) -> AnyRun:
         """One execution, before anything was applied to it. `flow`: the version of a flow that it stays with."""
         code, identity = self._registry.workflow(workflow), Identity(instance_id, workflow, execution)
-        watch = None if self._watchdog is None else self._watchdog.watch(workflow)
+        dog = self._watchdog
+        watch = None if dog is None else dog.watch(workflow)
         if code.is_flow:
             return self.flows.new_run(code, identity, payloads, flow, watch)
         return WorkflowRun(
@@ -62,6 +63,7 @@ class RunMaker:
             new_deadline=self._new_deadline if self._watchdog is None else None,
             watch=watch,
             limit=self._limit,
+            watch_teardown=None if dog is None else dog.watch_teardown(workflow),
         )
 
     async def revive(self, store: Store, record: InstanceRecord) -> tuple[AnyRun, Loaded]:

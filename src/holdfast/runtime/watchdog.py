@@ -30,6 +30,8 @@ from holdfast.runtime.loop_watch import described, is_debugged
 
 TURN_LIMIT_MS: Final = 10_000
 """What one message may take. Workflow code that works longer belongs into an activity."""
+TEARDOWN_LIMIT_MS: Final = 200
+"""What the code of an instance that is let go may take to end. It has no effect any more, and the event loop waits."""
 LOOKS_PER_LIMIT: Final = 10
 LOOKS_TO_INTERRUPT: Final = LOOKS_PER_LIMIT + 2
 """Within so many looks code that can be interrupted has been, and its instance is blocked."""
@@ -87,13 +89,23 @@ class Watch:
                 dog.settle(self._workflow)
             raise dog.too_long(self._workflow) from None
 
+    def tear_down(self, work: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
+        """The same within `TEARDOWN_LIMIT_MS`."""
+        dog = self._dog
+        dog.is_tearing_down = True
+        dog.wake()
+        try:
+            return self.run(work, *args)
+        finally:
+            dog.is_tearing_down = False
+
 
 class Watchdog:
     """One for each worker, made on the thread that runs its turns. `guilty` finds the workflow's frame in a stack."""
 
     __slots__ = (
         *("_bell", "_guilty", "_is_stopped", "_limit_ms", "_thread", "_watched_thread", "_watches"),
-        *("alarm", "is_asleep", "running", "slices", "where"),
+        *("alarm", "is_asleep", "is_tearing_down", "running", "slices", "where"),
     )
 
     def __init__(
@@ -108,7 +120,8 @@ class Watchdog:
         self._thread: BackgroundThread | None = None
         self._bell = threading.Event()
         self._is_stopped = False
-        self._watches: dict[str, AnyWatch] = {}
+        self.is_tearing_down = False
+        self._watches: dict[str, Watch] = {}
         self.slices = 0
         self.running = NOTHING
         self.is_asleep = False
@@ -116,13 +129,21 @@ class Watchdog:
         self.where = ""
 
     def watch(self, workflow: str) -> AnyWatch:
-        """What runs the slices of a workflow. The first call starts the thread."""
+        """What runs the slices of a workflow."""
+        return self._watch_of(workflow).run  # a method: an object is called more slowly
+
+    def watch_teardown(self, workflow: str) -> AnyWatch:
+        """What tears the code of a workflow down, within a shorter limit."""
+        return self._watch_of(workflow).tear_down
+
+    def _watch_of(self, workflow: str) -> Watch:
+        """The first call starts the thread."""
         if self._thread is None:
             self._thread = BackgroundThread(Duty.WATCHDOG, self._look_after, is_stopped=lambda: self._is_stopped)
             self._thread.start()
         watch = self._watches.get(workflow)
         if watch is None:
-            watch = self._watches[workflow] = Watch(self, workflow).run  # a method: an object is called more slowly
+            watch = self._watches[workflow] = Watch(self, workflow)
         return watch
 
     def stop(self) -> None:
@@ -163,11 +184,13 @@ class Watchdog:
     # ------------------------------------------------------------ on the watchdog's own thread
 
     def _look_after(self) -> None:
-        pause_seconds = self._limit_ms / LOOKS_PER_LIMIT / MILLISECONDS
+        turn_seconds = self._limit_ms / LOOKS_PER_LIMIT / MILLISECONDS
+        teardown_seconds = min(self._limit_ms, TEARDOWN_LIMIT_MS) / LOOKS_PER_LIMIT / MILLISECONDS
         seen, looks, idle = NOTHING, 0, 0
         if self.alarm == FIRING:  # this thread failed in a strike and was started again: the code must not wait for it
             self.alarm = FIRED
         while not self._is_stopped:
+            pause_seconds = teardown_seconds if self.is_tearing_down else turn_seconds
             if self._bell.wait(pause_seconds):
                 self._bell.clear()  # rung late: that was no look
                 continue
