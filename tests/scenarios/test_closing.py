@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +99,8 @@ async def swallows() -> str:
 
     async def swallower() -> None:
         while True:
-            try:
+            with suppress(BaseException):
                 await hf.wait_until(lambda: False)
-            except BaseException:
-                pass
 
     waiting = asyncio.create_task(swallower())
     await asyncio.sleep(0)

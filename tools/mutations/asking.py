@@ -146,6 +146,22 @@ ASKING: Final = (
         "tests/scenarios/test_closing.py",
     ),
     in_python(
+        "a mistake that the code swallows counts for nothing",
+        "G12",
+        "replay/run",
+        "if turn.findings and not self.replaying:",
+        "if False:",
+        "tests/scenarios/test_swallowed_findings.py",
+    ),
+    in_python(
+        "generated code belongs to the program",
+        "G12",
+        "replay/guard_rules",
+        "return file if isinstance(file, str) else path",
+        "return path",
+        "tests/unit/replay/test_guard.py",
+    ),
+    in_python(
         "a run that a query has changed goes on",
         "G11",
         "runtime/queries",

@@ -98,6 +98,7 @@ class WorkflowCalls:
         "_waits",
         "_watch",
         "depth",
+        "failed_with",
         "identity",
         "is_set_aside",
         "is_spoiled",
@@ -141,6 +142,8 @@ class WorkflowCalls:
         """The history that is being replayed has the event that is being applied as set aside."""
         self.is_spoiled = False
         """Code that may only look has changed something: this run is not what a replay would give."""
+        self.failed_with: tuple[BaseException, ...] = ()
+        """What the code, and updates of it, failed with since the last input."""
         self.needs_turn: bool | None = None
         """None: what this run does counts. Otherwise it is a preview, and True says that it met a side effect, whose
         value only a committed turn decides."""
@@ -326,6 +329,8 @@ class WorkflowCalls:
         turn.begin()
         try:
             value = loop.run(self._watch, work)
+            if turn.findings:
+                raise turn.findings[0]  # the code caught it
             besides = self._output.besides
             return value, () if besides is None else besides.logs
         finally:

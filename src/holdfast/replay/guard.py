@@ -10,15 +10,18 @@ The guard turns that into an error on the first run. It watches in two ways:
   which there are no audit events. It makes code slower, so the driver asks for it on a sample of turns.
 
 Both raise `ForbiddenInWorkflow` where the call is made, so that the workflow fails there with a traceback
-that ends at the line. It is an honest guard against mistakes, not a sandbox: reflection, C extensions and
-code that catches the error get past it. A finding that the workflow caught is still in `Turn.findings`.
+that ends at the line. It is a guard against mistakes, not a sandbox: reflection and C extensions get past it.
+A finding that the workflow caught is in `Turn.findings`, and the run does not let such a turn count.
+
+Code that was generated while the program ran (``<string>``, as the ``__init__`` of a dataclass) belongs to the
+module that it was generated for.
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import get_ident
 from types import FrameType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol, Self, cast
 
 from holdfast.errors import ForbiddenInWorkflow
 from holdfast.replay import guard_rules as rules
@@ -67,6 +70,7 @@ class Guard:
         """
         installed: FrameType | None = None
         user: FrameType | None = None
+        is_generated = False  # then a frame with a line that can be looked up is the better one to name
         while frame is not None:
             module = frame.f_globals.get("__name__")
             name = module if isinstance(module, str) else ""
@@ -74,9 +78,10 @@ class Guard:
                 return None
             if rules.is_own_module(name):
                 return user or installed
-            path = frame.f_code.co_filename
-            if user is None and self.is_user_file(path):
-                user = frame
+            path = rules.source_of(frame)
+            if (user is None or is_generated) and self.is_user_file(path):
+                is_generated = rules.is_generated(frame)
+                user = frame if user is None or not is_generated else user
             elif installed is None and "-packages" in path:
                 installed = frame
             frame = frame.f_back
@@ -86,12 +91,19 @@ class Guard:
 class Guarded(Protocol):
     """A turn that is guarded, or one that is not."""
 
+    @property
+    def findings(self) -> Sequence[ForbiddenInWorkflow]: ...
     def begin(self) -> None: ...
     def end(self) -> None: ...
 
 
 class Unguarded:
     """A turn that nobody guards."""
+
+    @property
+    def findings(self) -> Sequence[ForbiddenInWorkflow]:
+        """Nothing is found."""
+        return ()
 
     def begin(self) -> None:
         """Nothing changes."""
@@ -161,11 +173,6 @@ class Turn:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def raise_first_finding(self) -> None:
-        """Raise the first mistake of the turn, which the workflow may have caught and gone on from."""
-        if self.findings:
-            raise self.findings[0]
-
     def accuse(self, called: str, advice: str, frame: FrameType | None) -> None:
         """Raise `ForbiddenInWorkflow` for a call of `called` if workflow code is to blame for it."""
         guilty = self._guard.guilty_frame(frame)
@@ -185,23 +192,37 @@ class Turn:
         CPython removes a profile function that raises, and raises its exception from the call that was being
         made: just where it belongs. Clocks and randomness are then unwatched for the rest of that turn.
         """
-        is_user_file = self._guard.is_user_file
+        is_user_file, source_of = self._guard.is_user_file, rules.source_of
         suspects = rules.SUSPECTS
 
         def look(frame: FrameType, event: str, argument: Any) -> None:
             if event == "c_call":
-                if is_user_file(frame.f_code.co_filename):
+                if is_user_file(source_of(frame)):
                     found = rules.forbidden_builtin(argument)
-                    if found is not None:
+                    if found is not None and not rules.is_in_side_effect(frame):
                         self.accuse(*found, frame)
             elif event == "call" and id(frame.f_code) in suspects:
                 caller = frame.f_back
-                if caller is not None and is_user_file(caller.f_code.co_filename):
+                if caller is not None and is_user_file(source_of(caller)):
                     found = rules.forbidden_function(frame)
-                    if found is not None:
+                    if found is not None and not rules.is_in_side_effect(caller):
                         self.accuse(*found, caller)
 
         return look
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """An exception and every one that it came from, or that is in its group, each once."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            waiting += [each.__cause__, each.__context__]
+            if isinstance(each, BaseExceptionGroup):
+                waiting += cast("BaseExceptionGroup[BaseException]", each).exceptions
 
 
 def _install_hook() -> None:

@@ -160,6 +160,38 @@ _STANDARD_PATHS: Final = tuple(
 _LIBRARY_MARKS: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
+def is_in_side_effect(frame: FrameType | None) -> bool:
+    """Tell whether `hf.side_effect` computes a value in this frame: what is recorded may differ from run to run."""
+    while frame is not None:
+        module = frame.f_globals.get("__name__")
+        if isinstance(module, str) and is_own_module(module):
+            return frame.f_code.co_name == "side_effect"
+        frame = frame.f_back
+    return False
+
+
+def is_generated(frame: FrameType) -> bool:
+    """Tell whether the code of a frame was compiled from a text that is in no file."""
+    path = frame.f_code.co_filename
+    return path.startswith("<") and not path.startswith(_FROZEN)
+
+
+def source_of(frame: FrameType) -> str:
+    """Return the file whose code a frame runs; for generated code, the file of the module that it was made for.
+
+    Python's ``exec`` gives it the globals of that module, as dataclasses do. Other generators have globals of their own
+    (attrs); there the class of its ``self`` tells. Without either it is a program's own, as of ``python -c``.
+    """
+    path = frame.f_code.co_filename
+    if path[:1] != "<" or path.startswith(_FROZEN):
+        return path
+    file = frame.f_globals.get("__file__")
+    if not isinstance(file, str) and "__name__" not in frame.f_globals:
+        module = sys.modules.get(type(frame.f_locals.get("self")).__module__)
+        file = getattr(module, "__file__", None)
+    return file if isinstance(file, str) else path
+
+
 def is_library_file(path: str) -> bool:
     """Tell whether a source file belongs to Python itself or to an installed package."""
     return path.startswith((_FROZEN, *_STANDARD_PATHS)) or any(mark in path for mark in _LIBRARY_MARKS)

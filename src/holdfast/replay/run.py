@@ -10,20 +10,20 @@ recorded ones; the first difference is a `HistoryMismatch` that names both.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload
-from holdfast.errors import PayloadError
+from holdfast.errors import ForbiddenInWorkflow, PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.replay.calls import MILLISECONDS, Identity, WorkflowCalls, WorkflowCode
 from holdfast.replay.children import Above, AskedChild, Children, ScheduledChild
 from holdfast.replay.continuing import asked_to_continue
-from holdfast.replay.guard import Guarded
+from holdfast.replay.guard import Guarded, causes_of
 from holdfast.replay.loop import WorkflowLoop
 from holdfast.replay.matching import ended_before_it_ran, is_same, mismatch
 from holdfast.replay.output import Ending, Output, with_one_more
@@ -181,6 +181,8 @@ class WorkflowRun(WorkflowCalls):
 
     def _run_code(self, has_more: bool) -> None:
         guarded, new_deadline = self._guarded, self._new_deadline
+        if self.failed_with:
+            self.failed_with = ()
         turn = guarded()
         turn.begin()
         try:
@@ -196,6 +198,17 @@ class WorkflowRun(WorkflowCalls):
                     self._finish(self._main, deadline)
         finally:
             turn.end()
+        if turn.findings and not self.replaying:
+            self._refuse_swallowed(turn.findings)
+
+    def _refuse_swallowed(self, findings: Sequence[ForbiddenInWorkflow]) -> None:
+        """Raise what the guard found and the code caught, unless the code, or an update of it, failed for that reason.
+
+        A replay does not raise: what is recorded may be from a time when such a turn counted.
+        """
+        for finding in findings:
+            if not any(finding is cause for error in self.failed_with for cause in causes_of(error)):
+                raise finding
 
     def _started(self, started: ev.Started) -> None:
         self._take_limit(started)
@@ -285,6 +298,7 @@ class WorkflowRun(WorkflowCalls):
         self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
+        self.failed_with = (*self.failed_with, error)
         self._end(ev.WorkflowFailed(failure=Payload(msgspec.Raw(_encode(failure_of(error))))))
 
     def _end(self, outcome: Ending) -> None:

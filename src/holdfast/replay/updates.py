@@ -92,6 +92,7 @@ class Updates:
             self._finish(ev.UpdateCompleted(id=event.id, result=payload), Answer(AnswerKind.DONE, payload.data))
 
     def _fail(self, event: ev.UpdateAccepted, error: BaseException) -> None:
+        self._calls.failed_with = (*self._calls.failed_with, error)
         payload = Payload(msgspec.Raw(_encode(failure_of(error))))
         self._finish(ev.UpdateFailed(id=event.id, failure=payload), Answer(AnswerKind.FAILED, payload.data))
 

@@ -94,8 +94,58 @@ def test_code_that_an_import_runs_is_innocent(tmp_path: Path, monkeypatch: pytes
 def test_a_mistake_that_the_workflow_caught_is_kept_for_the_driver() -> None:
     result, turn = run_guarded(mistakes.catches, strict=True)
     assert result == "caught"
-    with pytest.raises(ForbiddenInWorkflow):
-        turn.raise_first_finding()
+    assert [type(finding) for finding in turn.findings] == [ForbiddenInWorkflow]
+
+
+def _module(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    folder.mkdir(parents=True)
+    (folder / f"{name}.py").write_text(text)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    module = __import__(name)
+    monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, name, module)
+    return module
+
+
+STAMPED = """
+import time
+from dataclasses import dataclass, field
+
+@dataclass
+class Stamped:
+    at: int = field(default_factory=time.perf_counter_ns)
+
+class ByHand:
+    pass
+
+globals_of_its_own = {"now": time.perf_counter_ns}
+exec("def __init__(self):\\n    self.at = now()", globals_of_its_own)
+ByHand.__init__ = globals_of_its_own["__init__"]
+"""
+
+
+def test_generated_code_of_a_library_is_the_library_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The `__init__` of a dataclass is in the file `<string>`, and so is what attrs generates."""
+    library = _module(tmp_path / "site-packages", "hf_test_library", STAMPED, monkeypatch)
+
+    async def workflow() -> list[int]:
+        return [library.Stamped().at, library.ByHand().at]
+
+    result, turn = run_guarded(workflow, strict=True)
+    assert isinstance(result, list), result
+    assert turn.findings == []
+
+
+@pytest.mark.parametrize("name", ["Stamped", "ByHand"])
+def test_generated_code_of_a_program_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    program = _module(tmp_path / "program", "hf_test_program", STAMPED, monkeypatch)
+
+    async def workflow() -> int:
+        return int(getattr(program, name)().at)
+
+    result, _ = run_guarded(workflow, strict=True)
+    assert isinstance(result, ForbiddenInWorkflow), result
+    assert f"{__file__}:" in str(result), "the line that made it, and not one of a text that is in no file"
 
 
 def test_outside_a_turn_and_on_other_threads_nothing_is_forbidden() -> None:
