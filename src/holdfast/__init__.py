@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from holdfast.authoring.children import ChildHandle, start
     from holdfast.authoring.events import Event, event, events, raise_event
     from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
-    from holdfast.authoring.inside import WorkflowInfo, continue_as_new, info, log, now, random, side_effect, uuid4
+    from holdfast.authoring.inside import WorkflowInfo, continue_as_new, info, now, random, side_effect, uuid4
+    from holdfast.authoring.log import log
     from holdfast.authoring.retry import Retry
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import Workflow, workflow
@@ -207,7 +208,7 @@ _WHERE = {
     "heartbeat": "authoring.activity_context",
     "idempotency_key": "authoring.activity_context",
     "info": "authoring.inside",
-    "log": "authoring.inside",
+    "log": "authoring.log",
     "now": "authoring.inside",
     "on_query": "authoring.handlers",
     "on_update": "authoring.handlers",

@@ -86,6 +86,7 @@ async def nothing() -> None:
     assert_type(hf.side_effect(lambda: 7), int)
     assert_type(hf.random().random(), float)
     hf.log.info("a line of %s", hf.info().id)
+    hf.log.exception("a line of %s", hf.info().id, extra={"order": 7})
 
 
 size = hf.Query[int]("size")
@@ -274,7 +275,7 @@ async def listens(name: str) -> None:
     assert_type(hf.info(), hf.WorkflowInfo)
     assert_type(hf.info().should_continue, bool)
     hf.side_effect(7)  # type: ignore[arg-type]
-    hf.log.critical("no such level")  # type: ignore[attr-defined]
+    hf.log.fatal("no such level")  # type: ignore[attr-defined]
     hf.continue_as_new(name)
 
 

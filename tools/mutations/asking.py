@@ -162,6 +162,22 @@ ASKING: Final = (
         "tests/unit/replay/test_guard.py",
     ),
     in_python(
+        "a replay writes the records of logging again",
+        "G11",
+        "authoring/log",
+        "if calls.is_silent:",
+        "if False:",
+        "tests/scenarios/test_logging.py",
+    ),
+    in_python(
+        "the factory of log records stays when the engine is closed",
+        "G11",
+        "authoring/log",
+        "if logging.getLogRecordFactory() is self._factory:",
+        "if False:",
+        "tests/scenarios/test_logging.py",
+    ),
+    in_python(
         "a run that a query has changed goes on",
         "G11",
         "runtime/queries",

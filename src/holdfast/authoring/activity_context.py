@@ -28,11 +28,26 @@ class ActivityInfo(NamedTuple):
     details: Any
     delivered: int = 0
     is_cancelled: bool = False
+    execution: int = 1
+    worker: str = ""
+
+
+class AttemptIdentity(NamedTuple):
+    """Which attempt of which instance this is, and which worker runs it: what its log records say."""
+
+    instance_id: str
+    workflow: str
+    execution: int
+    activity: str
+    attempt: int
+    worker: str | None
 
 
 class ActivityContext(Protocol):
     """The running attempt, as its body sees it."""
 
+    @property
+    def identity(self) -> AttemptIdentity: ...
     @property
     def info(self) -> ActivityInfo: ...
     @property

@@ -1,7 +1,6 @@
-"""What workflow code calls instead of clocks, randomness and logging: the same in every replay."""
+"""What workflow code calls instead of clocks and randomness: the same in every replay."""
 
 import datetime as dt
-import logging
 from collections.abc import Callable
 from random import Random  # noqa: TID251 - only its type; the numbers come from the history's seed
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -75,25 +74,6 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
     Only the main task may call it, and the call never returns. Activities and timers that are still open are cancelled.
     """
     current("hf.continue_as_new").continue_as_new(args, kwargs)
-
-
-class WorkflowLogger:
-    """Logs each line once: not again in replay, and only when the turn that logged it is committed."""
-
-    def debug(self, message: str, *arguments: Any, **extra: Any) -> None:
-        looking("hf.log").log(logging.DEBUG, message, *arguments, **extra)
-
-    def info(self, message: str, *arguments: Any, **extra: Any) -> None:
-        looking("hf.log").log(logging.INFO, message, *arguments, **extra)
-
-    def warning(self, message: str, *arguments: Any, **extra: Any) -> None:
-        looking("hf.log").log(logging.WARNING, message, *arguments, **extra)
-
-    def error(self, message: str, *arguments: Any, **extra: Any) -> None:
-        looking("hf.log").log(logging.ERROR, message, *arguments, **extra)
-
-
-log = WorkflowLogger()
 
 
 def current(called: str) -> WorkflowRun:

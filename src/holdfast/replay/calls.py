@@ -70,6 +70,8 @@ class Identity(NamedTuple):
     instance_id: str
     workflow: str
     execution: int
+    worker: str = ""
+    """The key of the worker that runs it; empty where none does, as for a query of a client."""
 
 
 class WorkflowCalls:
@@ -402,10 +404,19 @@ class WorkflowCalls:
         self._loop.check_evicted()
         return round(self._loop.time() * MILLISECONDS)
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether what the code logs is dropped: it was written before, or the code is being torn down."""
+        return self.replaying or self._loop.is_closed()
+
     def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
+        """Log a line of the engine about this run (see `add_line`)."""
+        self.add_line(LogLine(level, message, arguments, extra))
+
+    def add_line(self, line: LogLine) -> None:
         """Log a line, once: not in replay, and not before the turn is committed."""
         if self._loop.is_closed():
             raise Evicted
         if not self.replaying:
             also = self._output.also()
-            also.logs = with_one_more(also.logs, LogLine(level, message, arguments, extra))
+            also.logs = with_one_more(also.logs, line)

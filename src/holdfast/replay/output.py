@@ -44,6 +44,9 @@ class LogLine(NamedTuple):
     message: str
     arguments: tuple[Any, ...]
     extra: dict[str, Any]
+    error: BaseException | None = None
+    place: tuple[str, int, str] = ("holdfast", 0, "")
+    """The file, the line and the function that logged it."""
 
 
 class Besides:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.authoring.log import write_line
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import Started
 from holdfast.core.liveness import WorkerKey
@@ -49,7 +50,6 @@ from holdfast.storage.contract import (
 logger = logging.getLogger("holdfast")
 MAX_FIRST_FAILURES: Final = 1_000
 SLOW_TEARDOWN_SECONDS: Final = 0.05
-workflow_logger = logging.getLogger("holdfast.workflow")
 
 
 class InstanceOwner:
@@ -289,7 +289,7 @@ class InstanceOwner:
     def _committed(self, live: LiveInstance, built: BuiltTurn, messages: list[Message]) -> None:
         turn, eager = built.turn, built.eager
         for line in built.logs:
-            workflow_logger.log(line.level, line.message, *line.arguments, extra={"instance": live.id, **line.extra})
+            write_line(line, live.run.identity)
         if self._live.get(live.number) is not live:  # let go of while its turn was on its way: the worker stops
             self._runner.give_back(len(eager))
             return

@@ -17,17 +17,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from holdfast.authoring.log import write_line
 from holdfast.core.answers import Answer
 from holdfast.core.events import FROM_OUTSIDE, ContinuedAsNew, EventReceived, Input, decode_events
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.liveness import WorkerKey, WorkerState
 from holdfast.errors import InstanceClosed, StoreError, WorkflowBlocked
 from holdfast.replay.answers import refused, unknown
-from holdfast.replay.asking import Asked, ask
+from holdfast.replay.asking import ask
 from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.flow_runs import AnyRun
 from holdfast.runtime.inbox import take_in
-from holdfast.runtime.instances import InstanceOwner, workflow_logger
+from holdfast.runtime.instances import InstanceOwner
 from holdfast.runtime.live import LiveInstance
 from holdfast.runtime.runs import RunMaker
 from holdfast.storage.contract import HistoryRow, InstanceNumber, InstanceRecord, Loaded, Store
@@ -120,7 +121,7 @@ class Queries:
             if run.is_spoiled:
                 run.evict()
                 run = self._rebuild(record, loaded)
-            return _logged(record.id, _ask(run, name, data))
+            return _ask(run, name, data)
         finally:
             run.evict()
 
@@ -189,7 +190,7 @@ async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes
         if position is None:
             position = live.last_row
         if not live.busy:
-            answer = _logged(live.id, _ask(live.run, name, data))
+            answer = _ask(live.run, name, data)
             if live.run.is_spoiled:
                 instances.let_go(live)
             return answer
@@ -206,17 +207,12 @@ async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes
 
 def _tell(live: LiveInstance, name: str, data: bytes, told: "asyncio.Future[Answer | None]", is_live: bool) -> None:
     if not told.done():
-        told.set_result(_logged(live.id, _ask(live.run, name, data)) if is_live else None)
+        told.set_result(_ask(live.run, name, data) if is_live else None)
 
 
 def _is_taken(run: WorkflowRun, event: Input) -> bool:
     """Whether the code takes a message now. An event that no code waits for stays in the inbox."""
     return not isinstance(event, EventReceived) or run.waits_for_event(event.name)
-
-
-def _ask(run: AnyRun, name: str, data: bytes) -> Asked:
-    """A flow has no code that could answer."""
-    return ask(run, name, data) if isinstance(run, WorkflowRun) else Asked(unknown(()))
 
 
 def _unreadable(record: InstanceRecord, error: Exception) -> Answer:
@@ -232,7 +228,11 @@ def _never_ran(history: list[HistoryRow]) -> bool:
     return not history or isinstance(decode_events(history[0].events)[-1], FROM_OUTSIDE)
 
 
-def _logged(instance_id: str, asked: Asked) -> Answer:
+def _ask(run: AnyRun, name: str, data: bytes) -> Answer:
+    """The answer of a run, after what its handler logged is written. A flow has no code that could answer."""
+    if not isinstance(run, WorkflowRun):
+        return unknown(())
+    asked = ask(run, name, data)
     for line in asked.logs:
-        workflow_logger.log(line.level, line.message, *line.arguments, extra={"instance": instance_id, **line.extra})
+        write_line(line, run.identity)
     return asked.answer

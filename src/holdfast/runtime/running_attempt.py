@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.authoring.activity import Activity
-from holdfast.authoring.activity_context import ActivityInfo, Cancelled
+from holdfast.authoring.activity_context import ActivityInfo, AttemptIdentity, Cancelled
 from holdfast.core.liveness import WorkerKey
 from holdfast.core.options import decode_options
 from holdfast.errors import PayloadTooLarge
@@ -189,6 +189,16 @@ class RunningAttempt:
             None if attempt.details is None else decode(attempt.details),
             0 if stream is None else stream.delivered,
             self.stop_reason is not None,
+            attempt.key.execution,
+            attempt.owner or "",
+        )
+
+    @property
+    def identity(self) -> AttemptIdentity:
+        attempt = self.attempt
+        key = attempt.key
+        return AttemptIdentity(
+            attempt.instance_id, attempt.workflow, key.execution, attempt.name, key.attempt, attempt.owner
         )
 
     @property

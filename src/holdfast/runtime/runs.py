@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from holdfast.authoring.log import records
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import decode_events
 from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
@@ -24,7 +25,7 @@ STRICT_TURNS: Final = 20
 
 
 class RunMaker:
-    """One for each worker, made on the thread that runs its turns."""
+    """One for each worker, made on the thread that runs its turns. `key` gives that of the worker, for log records."""
 
     def __init__(
         self,
@@ -32,8 +33,11 @@ class RunMaker:
         surroundings: Surroundings,
         words: LastWords,
         limit: PayloadLimit | None = None,
+        key: Callable[[], str] = str,
     ) -> None:
-        self.words = words
+        self.words, self._key = words, key
+        self._is_stopped = False
+        records.install()
         self._registry = registry
         self._limit = limit or PayloadLimit()
         self._elapsed_ms = surroundings.providers.elapsed_ms
@@ -49,7 +53,7 @@ class RunMaker:
         self, instance_id: str, workflow: str, execution: int, payloads: dict[str, bytes], flow: str = ""
     ) -> AnyRun:
         """One execution, before anything was applied to it. `flow`: the version of a flow that it stays with."""
-        code, identity = self._registry.workflow(workflow), Identity(instance_id, workflow, execution)
+        code, identity = self._registry.workflow(workflow), Identity(instance_id, workflow, execution, self._key())
         dog = self._watchdog
         watch = None if dog is None else dog.watch(workflow)
         if code.is_flow:
@@ -98,6 +102,9 @@ class RunMaker:
 
     def stop(self, *, is_clean: bool = True) -> None:
         """Make no more runs, and watch none."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            records.uninstall()
         if is_clean:
             self.words.close()
         else:

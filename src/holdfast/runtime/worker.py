@@ -101,7 +101,7 @@ class Worker:
         self.claims = Claims(
             store, registry, self.committer, self.runner, self.key_now, queues=queues, deadlines=deadlines
         )
-        self.runs = RunMaker(registry, surroundings, words, payload_limit)
+        self.runs = RunMaker(registry, surroundings, words, payload_limit, self.key_now)
         self.instances = InstanceOwner(
             registry,
             store,

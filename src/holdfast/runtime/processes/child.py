@@ -19,7 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.authoring.activity import Activity
-from holdfast.authoring.activity_context import ActivityInfo, Cancelled, current_activity
+from holdfast.authoring.activity_context import ActivityInfo, AttemptIdentity, Cancelled, current_activity
+from holdfast.authoring.log import records
 from holdfast.errors import UsageError
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.failures import failure_of, qualified_name
@@ -67,6 +68,13 @@ class ChildContext:
                 return
 
     @property
+    def identity(self) -> AttemptIdentity:
+        info = self._info
+        return AttemptIdentity(
+            info.instance_id, info.workflow, info.execution, info.activity, info.attempt, info.worker or None
+        )
+
+    @property
     def info(self) -> ActivityInfo:
         return self._info._replace(is_cancelled=self._has_to_stop())
 
@@ -95,6 +103,7 @@ def main(descriptor: int) -> None:
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _go_on)
+    records.install()
     line = socket.socket(fileno=descriptor)
     while (message := _read(line)) is not None:
         if isinstance(message, Task):

@@ -1,0 +1,194 @@
+"""Log records of workflow code and of the bodies of activities.
+
+While an engine, a worker or a client that answers queries is open, a record factory is installed in `logging`. It gives
+every record of such code, whichever logger it comes from, the ids of the instance and the attempt (`FIELDS`). Records
+that workflow code makes while it is replayed, or while it is torn down, are dropped: they were written before.
+
+`hf.log` goes further: a line of workflow code is written when its turn is committed, and only then (G11).
+"""
+
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from holdfast.authoring.activity_context import current_activity
+from holdfast.errors import NotInWorkflow
+from holdfast.replay.calls import Identity, WorkflowCalls
+from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.output import LogLine
+from holdfast.replay.read_only import ReadOnlyLoop
+from holdfast.replay.running import loop_here
+
+workflow_logger: Final = logging.getLogger("holdfast.workflow")
+activity_logger: Final = logging.getLogger("holdfast.activity")
+
+FIELDS: Final = (
+    "holdfast_instance",
+    "holdfast_workflow",
+    "holdfast_execution",
+    "holdfast_activity",
+    "holdfast_attempt",
+    "holdfast_worker",
+)
+"""What a record of workflow code or of an activity has. In workflow code there is no activity and no attempt: None."""
+DROPPED: Final = -1
+"""A level below that of every handler, so that `Logger.callHandlers` gives the record to none."""
+OF_LOGGING: Final = frozenset({"message", "asctime"})
+"""Attributes that formatters set, besides those that a new record has."""
+CALLER_DEPTH: Final = 2
+"""Frames between `Log._write` and the code that logs."""
+
+
+class Log:
+    """`hf.log`: for workflow code and for the bodies of activities.
+
+    In workflow code a line is written once: not again in a replay, and only when the turn that logged it is committed.
+    Keyword arguments and the dictionary of `extra=` become attributes of the record. One whose name `logging` has
+    already, such as `name`, gets an underscore behind it.
+    """
+
+    def debug(self, message: str, *arguments: Any, **extra: Any) -> None:
+        """Log with the level DEBUG."""
+        self._write(logging.DEBUG, message, arguments, extra)
+
+    def info(self, message: str, *arguments: Any, **extra: Any) -> None:
+        """Log with the level INFO."""
+        self._write(logging.INFO, message, arguments, extra)
+
+    def warning(self, message: str, *arguments: Any, **extra: Any) -> None:
+        """Log with the level WARNING."""
+        self._write(logging.WARNING, message, arguments, extra)
+
+    def error(self, message: str, *arguments: Any, **extra: Any) -> None:
+        """Log with the level ERROR. `exc_info=True` adds the exception that is being handled."""
+        self._write(logging.ERROR, message, arguments, extra)
+
+    def exception(self, message: str, *arguments: Any, **extra: Any) -> None:
+        """Log with the level ERROR and the exception that is being handled."""
+        extra.setdefault("exc_info", True)
+        self._write(logging.ERROR, message, arguments, extra)
+
+    def critical(self, message: str, *arguments: Any, **extra: Any) -> None:
+        """Log with the level CRITICAL."""
+        self._write(logging.CRITICAL, message, arguments, extra)
+
+    def _write(self, level: int, message: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        error = _error_of(options.pop("exc_info", None))
+        for unused in ("stack_info", "stacklevel"):
+            options.pop(unused, None)
+        extra = options | dict(options.pop("extra", None) or {})
+        caller = sys._getframe(CALLER_DEPTH)  # noqa: SLF001 - as `logging` finds the caller
+        place = (caller.f_code.co_filename, caller.f_lineno, caller.f_code.co_name)
+        line = LogLine(level, message, arguments, extra, error, place)
+        calls = _calls_here()
+        if calls is not None:
+            calls.add_line(line)
+            return
+        activity = current_activity.get()
+        if activity is None:
+            raise NotInWorkflow(
+                "hf.log works in workflow code and in the body of an activity; elsewhere use Python's `logging`"
+            )
+        _emit(activity_logger, line, tuple(activity.identity))
+
+
+log: Final = Log()
+
+
+def write_line(line: LogLine, identity: Identity) -> None:
+    """Write a line of workflow code, once its turn is committed."""
+    _emit(workflow_logger, line, _fields(identity))
+
+
+def _emit(logger: logging.Logger, line: LogLine, fields: tuple[Any, ...]) -> None:
+    if not logger.isEnabledFor(line.level):
+        return
+    error = line.error
+    exc_info = None if error is None else (type(error), error, error.__traceback__)
+    file, number, function = line.place
+    record = logger.makeRecord(logger.name, line.level, file, number, line.message, line.arguments, exc_info, function)
+    for key, value in line.extra.items():
+        is_taken = key in record.__dict__ or key in OF_LOGGING
+        record.__dict__[f"{key}_" if is_taken else key] = value
+    record.__dict__.update(zip(FIELDS, fields, strict=True))
+    record.__dict__.setdefault("instance", fields[0])
+    logger.handle(record)
+
+
+def _error_of(exc_info: Any) -> BaseException | None:
+    if isinstance(exc_info, BaseException):
+        return exc_info
+    return sys.exception() if exc_info else None
+
+
+def _fields(identity: Identity) -> tuple[Any, ...]:
+    return identity.instance_id, identity.workflow, identity.execution, None, None, identity.worker or None
+
+
+def _calls_here() -> WorkflowCalls | None:
+    """The run whose code is being executed on this thread: to be changed, or only looked at."""
+    loop = loop_here()
+    if isinstance(loop, ReadOnlyLoop):
+        return loop.calls
+    host: object = loop.host if isinstance(loop, WorkflowLoop) else None
+    return host if isinstance(host, WorkflowCalls) else None
+
+
+class _Factory:
+    """Makes records by the factory that was there before, and fills them while it is needed."""
+
+    __slots__ = ("is_needed", "previous")
+
+    def __init__(self, previous: Callable[..., logging.LogRecord]) -> None:
+        self.previous = previous
+        self.is_needed = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self.previous(*args, **kwargs)
+        if self.is_needed:
+            calls = _calls_here()
+            if calls is not None:
+                if calls.is_silent:
+                    record.levelno = DROPPED
+                record.__dict__.update(zip(FIELDS, _fields(calls.identity), strict=True))
+            else:
+                activity = current_activity.get()
+                if activity is not None:
+                    record.__dict__.update(zip(FIELDS, activity.identity, strict=True))
+        return record
+
+
+class Records:
+    """Installs the factory once for a process, while anybody needs it.
+
+    Each time it is another one: where the program has set a factory on top of the last, that one stays where it is, and
+    does nothing any more.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._factory: _Factory | None = None
+
+    def install(self) -> None:
+        """Begin to fill records, on top of the factory that is there."""
+        with self._lock:
+            self._users += 1
+            if self._factory is None:
+                self._factory = _Factory(logging.getLogRecordFactory())
+                logging.setLogRecordFactory(self._factory)
+
+    def uninstall(self) -> None:
+        """Put the factory of before back, unless another one was set on top."""
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._factory is not None:
+                self._factory.is_needed = False
+                if logging.getLogRecordFactory() is self._factory:
+                    logging.setLogRecordFactory(self._factory.previous)
+                self._factory = None
+
+
+records: Final = Records()
