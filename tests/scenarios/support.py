@@ -24,12 +24,24 @@ from holdfast.core.events import (
     decode_events,
 )
 from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptState, InstanceState, disagreement
+from holdfast.runtime.providers import SystemProviders
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.testing import Environment
 
 T = TypeVar("T")
 Definition = hf.Workflow[..., Any] | hf.Activity[..., Any]
 BOUND_SECONDS = 30.0
+
+
+class SleepingMachine(SystemProviders):
+    """A machine whose clock CLOCK_BOOTTIME can jump, as it does while a process is stopped or a laptop sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept_ms = 0
+
+    def elapsed_ms(self) -> int:
+        return super().elapsed_ms() + self.slept_ms
 
 
 def together(coroutine: Coroutine[Any, Any, T], seconds: float = BOUND_SECONDS) -> T:

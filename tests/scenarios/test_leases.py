@@ -4,24 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.scenarios.support import SleepingMachine, check_tables, engine_of, rows, together, until
 
 import holdfast as hf
 from holdfast.runtime import worker as worker_module
-from holdfast.runtime.providers import SystemProviders
 from holdfast.storage.contract import Lose
 from holdfast.testing.simulation.run import die
-
-
-class SleepingMachine(SystemProviders):
-    """A machine whose clock CLOCK_BOOTTIME can jump, as it does while a laptop's lid is closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slept_ms = 0
-
-    def elapsed_ms(self) -> int:
-        return super().elapsed_ms() + self.slept_ms
 
 
 @hf.activity

@@ -11,30 +11,18 @@ from typing import Any
 
 import pytest
 from tests.scenarios.bodies import calling
-from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.scenarios.support import SleepingMachine, check_tables, engine_of, rows, together, until
 
 import holdfast as hf
 from holdfast.audit import audit
 from holdfast.core.lifecycle import AttemptState
 from holdfast.runtime import attempts as runtime_attempts
-from holdfast.runtime.providers import SystemProviders
 from holdfast.runtime.streams import LEASE_CHECK_SECONDS
 from holdfast.runtime.threads import Threads
 
 ONCE = hf.Retry(attempts=1)
 LEASE_SECONDS = 30
 SLEPT_MS = 60_000
-
-
-class SleepingMachine(SystemProviders):
-    """A machine whose clock CLOCK_BOOTTIME can jump, as it does while a process is stopped or a laptop sleeps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slept_ms = 0
-
-    def elapsed_ms(self) -> int:
-        return super().elapsed_ms() + self.slept_ms
 
 
 def states(path: Path, name: str) -> list[str]:

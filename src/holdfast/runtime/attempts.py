@@ -174,12 +174,12 @@ class AttemptRunner:
 
     def abandon_all(self) -> None:
         """W7: stop every body and record nothing of it: the store moves their attempts on (W6)."""
-        for running in [*self.running.values(), *self.abandoned]:
-            if running.stop_reason is None:
-                self._ask_to_stop(running, StopReason.GIVEN_UP)
-            else:
-                running.stop_reason = StopReason.GIVEN_UP
-                running.interrupt()  # a process that was asked to stop is killed now
+        for running in self.running.values():
+            running.stop_reason = StopReason.GIVEN_UP
+            self._begin_grace(running)
+            running.interrupt()  # a process that was asked to stop before is killed now
+        for running in self.abandoned:
+            running.stop_reason = StopReason.GIVEN_UP
 
     def _time_out(self, running: RunningAttempt) -> None:
         self._ask_to_stop(running, StopReason.TIMED_OUT)
@@ -189,11 +189,13 @@ class AttemptRunner:
         if running.stop_reason is not None:
             return
         running.stop_reason = reason
+        self._begin_grace(running)
+        running.interrupt()
+
+    def _begin_grace(self, running: RunningAttempt) -> None:
         if running.timer is not None:
             running.timer.cancel()
-        loop = asyncio.get_running_loop()
-        running.timer = loop.call_later(GRACE_SECONDS, self._end_grace, running)
-        running.interrupt()
+        running.timer = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._end_grace, running)
 
     def _end_grace(self, running: RunningAttempt) -> None:
         """A5: the body was asked to stop and has not ended. A process is killed; everything else is abandoned."""

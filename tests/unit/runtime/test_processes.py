@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 import pytest
-from tests.scenarios.support import until
+from tests.scenarios.support import SleepingMachine, until
 from tests.unit.runtime import bodies
 
 import holdfast as hf
@@ -56,17 +56,6 @@ def test_however_a_body_ends_the_worker_lives(name: str, said: str) -> None:
     ended, afterwards = asyncio.run(run())
     assert ended.startswith(said)
     assert afterwards["doubled"] == [2, 4]
-
-
-class SleepingMachine(SystemProviders):
-    """Its clock jumps when a process asks for the permission to begin, as if the worker had been stopped then."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slept_ms = 0
-
-    def elapsed_ms(self) -> int:
-        return super().elapsed_ms() + self.slept_ms
 
 
 def test_W7_a_body_does_not_begin_in_its_process_after_the_lease_of_the_worker_is_over(
