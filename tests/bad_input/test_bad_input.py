@@ -171,7 +171,7 @@ def test_a_payload_above_the_limit_or_too_deep_is_refused(tmp_path: Path) -> Non
 
     async def scenario() -> None:
         path = tmp_path / "shop.db"
-        async with engine_of(path, *ALL) as engine:
+        async with engine_of(path, *ALL, payload_limit=1_000_000) as engine:
             with pytest.raises(PayloadTooLarge, match="bytes"):
                 await engine.start(keeps, "x" * 3_000_000, id="a")
             for value in (deep, endless):

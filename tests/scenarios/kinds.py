@@ -43,6 +43,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_flows_random",
         "test_flows_versions",
         "test_flows_waits",
+        "test_large_bytes",
         "test_leases",
         "test_lost_replies",
         "test_processes",

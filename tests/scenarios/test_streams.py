@@ -225,8 +225,8 @@ def test_L13_a_stream_whose_worker_dies_goes_on_elsewhere_without_a_gap(tmp_path
 def test_L15_large_values_are_stored_aside(tmp_path: Path, cache_size: int) -> None:
     @hf.activity
     async def large() -> AsyncIterator[str]:
-        yield "a" * 100_000
-        yield "b" * 100_000
+        yield "a " * 50_000
+        yield "b " * 50_000
 
     @hf.workflow
     async def collect() -> list[int]:

@@ -53,6 +53,14 @@ STATEMENTS: Final = (
 
 STORE: Final = (
     in_python(
+        "text that base64 writes in another way is stored as bytes",
+        "PAYLOADS",
+        "storage/large",
+        "return raw if text.endswith(b2a_base64(last_group, newline=False)) else None",
+        "return raw",
+        "tests/unit/storage/test_large.py",
+    ),
+    in_python(
         "a terminated instance leaves everything behind",
         "A9",
         "storage/relational/closing",

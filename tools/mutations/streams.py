@@ -117,7 +117,7 @@ KEPT_AND_STREAMED: Final = (
         "a large value among others stays in the row",
         "L15",
         "storage/large",
-        "[_aside(value, payloads) for value in event.values]",
+        "[_aside(value, payloads, large_value) for value in event.values]",
         "list(event.values)",
         STREAMS,
     ),

@@ -4,13 +4,12 @@ They are read one at a time, when something names them, so that an audit never h
 """
 
 from collections.abc import Callable, Iterable
-from hashlib import sha256
 
 import msgspec
 
 from holdfast.audit.problems import Finding, Rule
 from holdfast.core.events import HistoryEvent, Payload, payloads_of
-from holdfast.storage.large import reference_of
+from holdfast.storage.large import is_hash_of, read_stored, reference_of
 
 
 class Payloads:
@@ -33,7 +32,7 @@ class Payloads:
             data = self._read(self._number, reference)
             if data is None:
                 self._trouble[reference] = f" names the payload {reference[:12]}, which is not there"
-            elif sha256(data).hexdigest() != reference:
+            elif not is_hash_of(reference, data):
                 self._trouble[reference] = f": the payload {reference[:12]} is not what was stored"
             else:
                 self._trouble[reference] = ""
@@ -51,7 +50,10 @@ class Payloads:
 
     def data(self, payload: Payload) -> bytes | None:
         """The data itself; None if it is gone."""
-        return self._read(self._number, payload.reference) if payload.reference else bytes(payload.data)
+        if not payload.reference:
+            return bytes(payload.data)
+        data = self._read(self._number, payload.reference)
+        return None if data is None else read_stored(payload.reference, data)
 
     def are_same(self, one: Payload, other: Payload) -> bool:
         """Whether both hold the same data. References are hashes of it."""

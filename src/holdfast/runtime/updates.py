@@ -7,7 +7,7 @@ from holdfast.core.events import Payload
 from holdfast.core.updates import STATE_OF, UpdateState
 from holdfast.payloads.limits import is_inline
 from holdfast.storage.contract import LargePayload, UpdateAnswer
-from holdfast.storage.large import large_payload
+from holdfast.storage.large import large_value
 
 
 def answers_of(answers: dict[str, Answer | None], payloads: list[LargePayload]) -> tuple[UpdateAnswer, ...]:
@@ -20,7 +20,7 @@ def _answer(update_id: str, answer: Answer | None, payloads: list[LargePayload])
         return UpdateAnswer(id=update_id, state=UpdateState.ACCEPTED)
     payload = Payload(answer.data)
     if not is_inline(bytes(answer.data)):
-        large = large_payload(bytes(answer.data))
+        large = large_value(bytes(answer.data))
         payloads.append(large)
         payload = Payload(reference=large.reference)
     return UpdateAnswer(id=update_id, state=STATE_OF[answer.kind], answer=msgspec.json.encode(payload))

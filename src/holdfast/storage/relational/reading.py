@@ -24,7 +24,7 @@ from holdfast.storage.contract import (
     WorkerLoad,
     WorkerRow,
 )
-from holdfast.storage.large import references_in
+from holdfast.storage.large import read_stored, references_in
 from holdfast.storage.relational.rows import (
     attempt_of,
     deadline_of,
@@ -103,11 +103,16 @@ class RelationalReads(ABC):
         self, number: InstanceNumber, references: Collection[str] | None = None
     ) -> dict[str, bytes]:
         if references is None:
-            return dict(await self._read(self.sql.read_payloads, number))
+            stored: dict[str, bytes] = dict(await self._read(self.sql.read_payloads, number))
+            return {reference: read_stored(reference, data) for reference, data in stored.items()}
         if not references:
             return {}
         found = await self._read_all(*((self.sql.read_payload, number, reference) for reference in references))
-        return {reference: rows[0][0] for reference, rows in zip(references, found, strict=True) if rows}
+        return {
+            reference: read_stored(reference, rows[0][0])
+            for reference, rows in zip(references, found, strict=True)
+            if rows
+        }
 
     async def read_key(self, number: InstanceNumber) -> str | None:
         rows = await self._read(self.sql.read_key, number)

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import msgspec
 
-from holdfast.core.events import Payload, Started, decode_event
+from holdfast.core.events import ActivityCompleted, Payload, Started, decode_event, encode_events
 from holdfast.core.gates import IdPolicy
 from holdfast.core.lifecycle import AttemptEvent
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
@@ -113,5 +113,22 @@ class InputRules(Rules):
             check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=9))))
             (second,) = await claim(bench)
             check((second.key.attempt, second.input) == (2, LARGE))
+
+        self.on_bench(case)
+
+    def test_large_bytes_are_read_as_the_json_that_was_given(self) -> None:
+        async def case(bench: Bench) -> None:
+            raw = bytes(range(256)) * 100
+            given = msgspec.json.encode(raw)
+            answer = ActivityCompleted(time_ms=0, activity=0, result=Payload(msgspec.Raw(given)))
+            payloads: list[LargePayload] = []
+            named = offload(answer, payloads)
+            check([payload.data for payload in payloads] == [raw], "the bytes are stored, and not their base64")
+            record = await bench.started("a")
+            check(applied(await bench.one(turn(record, payloads=tuple(payloads), events=encode_events([named])))))
+            reference = named.result.reference
+            check(await bench.store.read_payloads(record.number) == {reference: given})
+            check(await bench.store.read_payloads(record.number, [reference]) == {reference: given})
+            check((await bench.store.load(record.number, 1)).payloads == {reference: given})
 
         self.on_bench(case)
