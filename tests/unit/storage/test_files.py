@@ -351,6 +351,21 @@ def test_the_first_of_two_stores_of_a_process_to_close_leaves_the_other_guarded(
     assert descriptors_of(tmp_path) == []
 
 
+def test_files_that_do_not_belong_together_are_an_error_of_the_store(tmp_path: Path) -> None:
+    """The database was removed, and the WAL and its index are in use by a process that has the old one open."""
+
+    async def case(store: SqliteStore) -> None:
+        await store.commit(CommitId(1), [start("a")])
+        store.path.unlink()
+        other = SqliteStore(store.path, clock=ManualClock())
+        with pytest.raises(hf.StoreError, match="cannot be used as a store"):
+            await other.open()
+        await other.close()
+
+    on_a_store(tmp_path, case)
+    assert descriptors_of(tmp_path) == []
+
+
 def test_a_relative_path_means_the_folder_that_was_current_when_it_was_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import apsw
+
 from holdfast.core.liveness import Heartbeat, Reply
 from holdfast.errors import StoreError, StoreReplaced
 from holdfast.storage.contract import CommitId, Member, Outcome, Registration
@@ -126,6 +128,9 @@ class SqliteStore(RelationalReads):
         try:
             writer.migrate()
             files.hold()
+        except apsw.Error as error:
+            files.close(writer.close)
+            raise StoreError(f"{self._path} cannot be used as a store: {error}") from error
         except BaseException:
             files.close(writer.close)
             raise
