@@ -132,22 +132,26 @@ def test_long_values_are_cut_unless_they_are_asked_for_whole(tmp_path: Path, len
 
 
 @pytest.mark.parametrize(
-    ("statement", "damage"),
+    ("statement", "bindings", "damage"),
     [
-        ("UPDATE instances SET state = 'FOO'", ""),
-        ("UPDATE history SET events = x'ff' WHERE turn = 0", "turn 0 cannot be decoded"),
-        ("UPDATE attempts SET input = x'7b', failure = x'ff', state = 'BAR'", ""),
-        ("UPDATE instances SET input = x'7b', closed_at_ms = -9223372036854775808, outcome = x'5b'", ""),
-        ("UPDATE kept SET value = x'ff'", ""),
-        ("UPDATE instances SET execution = 4611686018427387904", ""),
+        ("UPDATE instances SET state = 'FOO'", (), ""),
+        ("UPDATE history SET events = ? WHERE turn = 0", (b"\xff",), "turn 0 cannot be decoded"),
+        ("UPDATE attempts SET input = ?, failure = ?, state = 'BAR'", (b"{", b"\xff"), ""),
+        ("UPDATE instances SET input = ?, outcome = ?, closed_at_ms = -9223372036854775808", (b"{", b"["), ""),
+        ("UPDATE kept SET value = ?", (b"\xff",), ""),
+        ("UPDATE instances SET execution = 4611686018427387904", (), ""),
     ],
 )
-def test_a_damaged_instance_is_described(tmp_path: Path, statement: str, damage: str) -> None:
+def test_a_damaged_instance_is_described(
+    tmp_path: Path, statement: str, bindings: tuple[bytes, ...], damage: str
+) -> None:
+    path = tmp_path / "it.db"
+
     async def scenario() -> None:
-        async with hf.Engine(tmp_path / "it.db", workflows=[writes], activities=[pay]) as engine:
+        async with hf.Engine(path, workflows=[writes], activities=[pay]) as engine:
             await engine.run(writes, "a", id="it")
-            rows(tmp_path / "it.db", "INSERT INTO kept (number, key, value) VALUES (1, 'a', CAST('1' AS BLOB))")
-            rows(tmp_path / "it.db", statement)
+            rows(path, "INSERT INTO kept (number, key, value) VALUES (1, 'a', ?)", b"1")
+            rows(path, statement, *bindings)
             found = await engine.get("it").describe()
             assert found.id == "it"
             assert any(text.startswith(damage) for text in found.damage) == bool(damage)
