@@ -201,6 +201,7 @@ class AttemptRunner:
         """A5: the body was asked to stop and has not ended. A process is killed; everything else is abandoned."""
         if self._is_stopped:
             return  # `leave` decides
+        current_activity.set(None)  # what is logged here is no record of the body
         if running.activity.process:
             if running.task is not None:
                 running.task.cancel()
@@ -290,6 +291,7 @@ class AttemptRunner:
             data = value if activity.process or activity.yields else stored_result(signature, self._limit, value)
         except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
             error = raised
+        current_activity.set(None)  # what is logged from here on is no record of the body
         try:  # here nothing is being handled: what workflow code raises next gets no context that is not its own
             if self._generation != generation():
                 leave_if_forked(self._generation, error)
