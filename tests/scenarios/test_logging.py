@@ -143,6 +143,24 @@ def test_records_of_other_code_are_left_alone(tmp_path: Path, log: pytest.LogCap
     assert not any(hasattr(record, name) for name in FIELDS)
 
 
+def test_a_line_of_the_engine_keeps_the_ids_that_it_names(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    @hf.activity
+    async def logs_as_the_engine() -> None:
+        logging.getLogger("holdfast").warning("another instance", extra={"holdfast_instance": "other"})
+
+    @hf.workflow
+    async def parent() -> None:
+        await logs_as_the_engine()
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", parent, logs_as_the_engine) as engine:
+            await engine.run(parent, id="it")
+
+    together(scenario())
+    [record] = [record for record in log.records if record.message == "another instance"]
+    assert getattr(record, FIELDS[0]) == "other"
+
+
 def test_a_factory_of_the_program_is_kept_and_called(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     def stamped(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = before(*args, **kwargs)

@@ -23,6 +23,8 @@ from holdfast.replay.running import loop_here
 
 workflow_logger: Final = logging.getLogger("holdfast.workflow")
 activity_logger: Final = logging.getLogger("holdfast.activity")
+ENGINE_LOGGER: Final = "holdfast"
+"""Lines of the engine name their instance themselves. Some are written while workflow code or a body runs."""
 
 FIELDS: Final = (
     "holdfast_instance",
@@ -145,9 +147,9 @@ class _Factory:
         self.previous = previous
         self.is_needed = True
 
-    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
-        record = self.previous(*args, **kwargs)
-        if self.is_needed:
+    def __call__(self, name: str, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self.previous(name, *args, **kwargs)
+        if self.is_needed and name != ENGINE_LOGGER:
             calls = _calls_here()
             if calls is not None:
                 if calls.is_silent:
