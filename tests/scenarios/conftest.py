@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.scenarios.kinds import NOT_YET_ON_POSTGRES, POSTGRES, kinds_of, on_postgres
+from tests.scenarios.kinds import POSTGRES, kinds_of, on_postgres
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -12,8 +12,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if kinds != ["sqlite"]:
         is_many = module.startswith("test_flows") and len(kinds) > 1  # those on PostgreSQL wait for `make test`
         marks = [pytest.mark.slow] if is_many else []
-        if metafunc.function.__name__ in NOT_YET_ON_POSTGRES:
-            marks.append(pytest.mark.xfail(strict=False, reason="not yet judged on PostgreSQL"))
         marked = [pytest.param(kind, marks=marks if kind == POSTGRES else ()) for kind in kinds]
         metafunc.parametrize("store_kind", marked, indirect=True)
 

@@ -9,6 +9,7 @@ import itertools
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from tests.postgres.server import Place
 
 from holdfast.audit import auditor
 from holdfast.client import engine
+from holdfast.runtime.providers import SystemProviders
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.storage.places import PlacedStore, is_address
 from holdfast.storage.postgres.audit import PostgresTables
@@ -55,26 +57,6 @@ REPRESENTATIVE: Final = frozenset(
     }
 )
 
-NOT_YET_ON_POSTGRES: Final = frozenset(
-    {
-        "test_A9_termination_while_the_next_execution_is_brought_to_life",
-        "test_G11_a_query_does_not_foretell_the_turn_of_an_owner",
-        "test_G11_a_turn_that_is_committed_while_the_store_is_read_is_not_missed",
-        "test_G11_an_update_result_survives_a_crash",
-        "test_G5_a_query_waits_for_what_arrived_while_a_turn_was_being_written",
-        "test_G6_drop_unsubscribed_drops_with_a_warning_what_nobody_waits_for",
-        "test_G6_each_wait_gets_one_and_a_wait_that_gave_up_leaves_the_event_to_the_next",
-        "test_K7_the_fox_jumps",
-        "test_L13_a_stream_whose_worker_dies_goes_on_elsewhere_without_a_gap",
-        "test_W6_an_owner_whose_lease_has_run_out_is_not_waited_for",
-        "test_W7_a_lone_worker_whose_lease_ran_out_goes_on_under_a_new_key",
-        "test_a_damaged_instance_is_described",
-        "test_what_is_not_registered_here_waits_and_the_log_says_so_once",
-    }
-)
-"""Written while the variants on PostgreSQL ran on SQLite by mistake. Most use statements or methods of SQLite's own;
-each has to be judged, and leaves this list when it passes."""
-
 _fresh = itertools.count()
 _server: list[str | None] = [None]
 """Where the schemas are, in a test that is run on PostgreSQL."""
@@ -97,7 +79,7 @@ def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
     def open_there(store: str | Path | PlacedStore, durability: str, surroundings: Surroundings) -> PlacedStore:
         if isinstance(store, str | Path) and not is_address(store):
             place = _place(server, str(store))  # each call is another one for a store in memory
-            found = open_store(place.url, durability, surroundings)
+            found = open_store(place.url, durability, _beside_a_server(surroundings))
             _schemas[str(found.path)] = place
             return found
         return open_store(store, durability, surroundings)
@@ -117,6 +99,13 @@ def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
         _schemas.clear()
 
 
+def _beside_a_server(surroundings: Surroundings) -> Surroundings:
+    """A machine that sleeps in a test only pretends to: the clock of the server has not gone on meanwhile."""
+    if isinstance(surroundings.providers, SystemProviders):
+        return replace(surroundings, providers=SystemProviders())
+    return surroundings
+
+
 def _place(server: str, name: str) -> Place:
     if name == IN_MEMORY:
         name = f"{IN_MEMORY}{next(_fresh)}"
@@ -133,7 +122,7 @@ def rows_of(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]]
     place = _place(_server[0], str(path))
     with place.connect() as connection:
         cursor: Any = connection.cursor(binary=True)
-        text = translate(statement, place.schema)
+        text = translate(statement, place.schema).replace("%", "%%")
         for number in range(len(bindings), 0, -1):
             text = text.replace(f"${number}", f"%(p{number})s")
         cursor.execute(text, {f"p{number}": value for number, value in enumerate(bindings, 1)})

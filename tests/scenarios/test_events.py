@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.scenarios.support import check_tables, engine_of, history_of, rows, together, until
 
 import holdfast as hf
 from holdfast.audit import audit
+from holdfast.core.events import EventWaitEnded
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 
@@ -135,8 +136,9 @@ def test_G6_each_wait_gets_one_and_a_wait_that_gave_up_leaves_the_event_to_the_n
             await both.raise_event("name", "bert")
             assert await both.result(timeout=10) == ["ann", "bert"]
             late = await engine.start(waits_a_moment, id="late")
-            gave_up = "SELECT 1 FROM history WHERE CAST(events AS TEXT) LIKE '%event_wait_ended%'"
-            await until(lambda: rows(tmp_path / "shop.db", gave_up))
+            assert late.number is not None
+            number = late.number
+            await until(lambda: EventWaitEnded in map(type, history_of(tmp_path / "shop.db", number)))
             await late.raise_event("never", "after all")
             assert await late.result(timeout=10) == "after all"
         assert audit(tmp_path / "shop.db") == []
