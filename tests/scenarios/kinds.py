@@ -8,11 +8,12 @@ import hashlib
 import itertools
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import psycopg
 import pytest
 from tests.postgres.server import Place
 
@@ -62,6 +63,7 @@ _server: list[str | None] = [None]
 """Where the schemas are, in a test that is run on PostgreSQL."""
 _schemas: dict[str, Place] = {}
 """What the names of files stand for in this test."""
+_snapshots: dict[Path, psycopg.Connection] = {}
 
 
 def kinds_of(module: str) -> list[str]:
@@ -120,7 +122,7 @@ def rows_of(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]]
     if _server[0] is None or path.is_file():
         return None
     place = _place(_server[0], str(path))
-    with place.connect() as connection:
+    with nullcontext(_snapshots[path]) if path in _snapshots else place.connect() as connection:
         cursor: Any = connection.cursor(binary=True)
         text = translate(statement, place.schema).replace("%", "%%")
         for number in range(len(bindings), 0, -1):
@@ -128,6 +130,21 @@ def rows_of(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]]
         cursor.execute(text, {f"p{number}": value for number, value in enumerate(bindings, 1)})
         found: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
         return found
+
+
+@contextmanager
+def snapshot_of(path: Path) -> Generator[None]:
+    """Inside, `rows_of` reads one moment. A server may still commit what a process sent before it was killed."""
+    if _server[0] is None or path.is_file():
+        yield
+        return
+    with _place(_server[0], str(path)).connect() as connection:
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        _snapshots[path] = connection
+        try:
+            yield
+        finally:
+            del _snapshots[path]
 
 
 def named(path: Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
-from tests.scenarios.kinds import are_files, rows_of
+from tests.scenarios.kinds import are_files, rows_of, snapshot_of
 
 import holdfast as hf
 from holdfast.core.events import (
@@ -125,11 +125,12 @@ def check_tables(path: Path) -> None:
     """The invariants of reliability.md section 2 that can be read off the tables of a store at any moment."""
     problems: list[str] = []
     assert not are_files() or rows(path, "PRAGMA integrity_check") == [("ok",)]
-    for number, name, state, turn, owner, closed_at in rows(
-        path, "SELECT number, id, state, turn, owner, closed_at_ms FROM instances"
-    ):
-        problems += [f"{name}: {problem}" for problem in _of_instance(path, number, state, turn, owner, closed_at)]
-    problems += _of_attempts(path)
+    with snapshot_of(path):
+        for number, name, state, turn, owner, closed_at in rows(
+            path, "SELECT number, id, state, turn, owner, closed_at_ms FROM instances"
+        ):
+            problems += [f"{name}: {problem}" for problem in _of_instance(path, number, state, turn, owner, closed_at)]
+        problems += _of_attempts(path)
     assert not problems, problems
 
 
