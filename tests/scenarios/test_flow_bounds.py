@@ -12,8 +12,9 @@ import holdfast as hf
 from holdfast.errors import PayloadError, PayloadTooLarge
 from holdfast.flows.failing import failure_payload, types_in
 from holdfast.payloads.failures import resolve_builtin
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 
-MEGABYTE = 1_000_000
+A_THIRD = PAYLOAD_LIMIT_BYTES // 3 + 1
 INPUT = "input: {text: string}\n"
 
 
@@ -31,7 +32,7 @@ INPUT = "input: {text: string}\n"
 async def test_K_what_a_flow_puts_together_weighs_no_more_than_any_payload(nodes: str, output: str) -> None:
     text = f"{INPUT}activities:\n  start: {{trigger: true}}\n  {nodes}\noutput: {output}\n"
     async with staged(text) as stage:
-        assert isinstance(await stage.failure("f", {"text": "x" * MEGABYTE}), PayloadTooLarge)
+        assert isinstance(await stage.failure("f", {"text": "x" * A_THIRD}), PayloadTooLarge)
         assert await stage.run("f", {"text": "x"}, id="small")
 
 

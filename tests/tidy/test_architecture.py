@@ -53,6 +53,7 @@ CORE_MAY_IMPORT = {
     "itertools",
     "math",
     "msgspec",
+    "msgspec.structs",
     "re",
     "types",
     "typing",
