@@ -26,6 +26,7 @@ from tools.mutations.mutant import (
 
 PAYLOAD_LIMIT: Final = "tests/scenarios/test_payload_limit.py"
 PLACES: Final = "tests/unit/replay/test_running.py"
+RELEASE_BEFORE: Final = "tests/unit/replay/test_histories_of_the_release_before.py"
 
 RUNTIME: Final = (
     in_python(
@@ -43,6 +44,22 @@ RUNTIME: Final = (
         "self._output.events[-1] = limited",
         "pass",
         PAYLOAD_LIMIT,
+    ),
+    in_python(
+        "an execution of the release before takes the limit of today",
+        "G12",
+        "replay/run",
+        "started.payload_limit or UNRECORDED_LIMIT_BYTES",
+        "started.payload_limit or 16 * UNRECORDED_LIMIT_BYTES",
+        RELEASE_BEFORE,
+    ),
+    in_python(
+        "constraints are checked in a history of the release before",
+        "G12",
+        "replay/run",
+        "with constraints_ignored(True):",
+        "with constraints_ignored(False):",
+        RELEASE_BEFORE,
     ),
     in_python(
         "a result that cannot be stored is retried",

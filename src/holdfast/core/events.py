@@ -37,7 +37,7 @@ class Started(Event, frozen=True, tag="started"):
     flow: str = ""
     """Of a flow: the hash of the definition that the instance stays with."""
     payload_limit: int = 0
-    """The largest payload in bytes that the code of this execution may make; 0 stands for the usual limit."""
+    """The largest payload in bytes that the code of this execution may make; 0: a release before began it."""
 
 
 class ActivityCompleted(Event, frozen=True, tag="activity_completed"):

@@ -27,7 +27,13 @@ from msgspec.structs import astuple
 
 from holdfast.errors import AnnotationError, PayloadError
 from holdfast.payloads.diagnosis import describe, find_problem, name_of
-from holdfast.payloads.models import decode_unknown, encode_unknown, is_model_type, with_constraints
+from holdfast.payloads.models import (
+    are_constraints_ignored,
+    decode_unknown,
+    encode_unknown,
+    is_model_type,
+    with_constraints,
+)
 from holdfast.payloads.wire import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
 
 CACHED_TYPES_LIMIT: Final = 4_096
@@ -127,11 +133,18 @@ def payload_type(annotation: Any) -> PayloadType:
 class _Typed:
     """A type that msgspec reads and writes by itself, with models through hooks."""
 
-    __slots__ = ("_decode_json", "_node", "plain")
+    __slots__ = ("_decode_json", "_node", "_unconstrained", "plain")
 
-    def __init__(self, decode_json: Callable[[bytes | msgspec.Raw], Any], node: inspect.Type) -> None:
+    def __init__(
+        self,
+        decode_json: Callable[[bytes | msgspec.Raw], Any],
+        node: inspect.Type,
+        unconstrained: "_Typed | None" = None,
+    ) -> None:
         self._decode_json = decode_json
         self._node = node
+        self._unconstrained = unconstrained
+        """The same type without the constraints of pydantic, for executions that began before these were checked."""
         self.plain = str if node == inspect.StrType() else int if node == inspect.IntType() else None
         """A type whose values come back from JSON as they went."""
 
@@ -153,6 +166,8 @@ class _Typed:
         return self._encode_in_doubt(value, what)
 
     def _encode_in_doubt(self, value: Any, what: str) -> bytes:
+        if self._unconstrained is not None and are_constraints_ignored():
+            return self._unconstrained.encode(value, what)
         if problem := find_problem(value, self._node):
             raise PayloadError(f"{what} cannot be stored as JSON: {problem}")
         try:
@@ -169,6 +184,8 @@ class _Typed:
         try:
             return self._decode_json(data)
         except Exception as error:  # user code runs in here too: __post_init__, validators
+            if self._unconstrained is not None and are_constraints_ignored():
+                return self._unconstrained.decode(data, what)
             raise PayloadError(f"{what} cannot be read: {_reason(error, data)}") from error
 
 
@@ -260,6 +277,7 @@ def _build(annotation: Any) -> PayloadType:
         annotation = NoneType
     if annotation is object:
         annotation = Any
+    written = annotation
     annotation = with_constraints(annotation)
     try:
         node = inspect.type_info(annotation)
@@ -285,7 +303,11 @@ def _build(annotation: Any) -> PayloadType:
             f"`{text_of(annotation)}` has a dict with keys of type {describe(refused)}, and the keys of a JSON object "
             "are texts or numbers; use str keys, or a list of pairs such as list[tuple[KEY, VALUE]]"
         )
-    return _Typed(decoder.decode, node)
+    unconstrained = None
+    if annotation != written:
+        lax = msgspec.json.Decoder(written, dec_hook=decode_unknown)
+        unconstrained = _Typed(lax.decode, inspect.type_info(written))
+    return _Typed(decoder.decode, node, unconstrained)
 
 
 def decoder_of_fields(fields: Sequence[tuple[str, Any]]) -> Callable[[bytes], tuple[Any, ...]] | None:

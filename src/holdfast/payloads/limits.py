@@ -17,12 +17,18 @@ MEBIBYTE: Final = KIBIBYTE * KIBIBYTE
 PAYLOAD_LIMIT_BYTES: Final = 32 * MEBIBYTE
 """The largest payload where no other limit is given: the arguments of one call, one result, one event."""
 
+UNRECORDED_LIMIT_BYTES: Final = 2 * MEBIBYTE
+"""The limit of an execution whose history has none: it began in a release where this was the only one."""
+
 PAYLOAD_WARNING_BYTES: Final = 2 * MEBIBYTE
 """A larger payload is stored with a warning: every replay reads it again, and files belong elsewhere."""
 
 LEAST_PAYLOAD_LIMIT_BYTES: Final = 16 * KIBIBYTE
 MOST_PAYLOAD_LIMIT_BYTES: Final = 256 * MEBIBYTE
 """The range of `payload_limit`. A payload is in memory several times while it is written."""
+
+RAISE_THE_LIMIT: Final = "raise payload_limit of the engine, worker or client"
+"""What helps against a refusal, where the limit is that of the process."""
 
 MOST_WARNINGS: Final = 1_000
 """How many different large payloads one worker or client warns of."""
@@ -77,13 +83,13 @@ class PayloadLimit:
         """Another limit, whose warnings count with those of this one."""
         return self if largest_bytes == self.largest_bytes else PayloadLimit(largest_bytes, self._warned)
 
-    def checked(self, data: bytes, what: str) -> bytes:
+    def checked(self, data: bytes, what: str, advice: str = RAISE_THE_LIMIT) -> bytes:
         """`data` itself; `PayloadTooLarge`, naming `what`, its size and the limit, if it is above the limit."""
         size_bytes = len(data)
         if size_bytes > self.largest_bytes:
             raise PayloadTooLarge(
                 f"{what} has {size_bytes:,} bytes, and payload_limit is {self.largest_bytes:,}; "
-                "store large data elsewhere and pass its key, or raise payload_limit of the engine, worker or client"
+                f"store large data elsewhere and pass its key, or {advice}"
             )
         if size_bytes > PAYLOAD_WARNING_BYTES and what not in self._warned and len(self._warned) < MOST_WARNINGS:
             self._warned.add(what)

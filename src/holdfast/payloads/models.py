@@ -5,6 +5,9 @@ already, so `sys.modules` answers the question.
 """
 
 import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeGuard, Union, get_args, get_origin
 
@@ -15,6 +18,13 @@ from holdfast.errors import AnnotationError
 _LIBRARIES: Final = ("pydantic", "annotated_types")
 _CONSTRAINTS: Final = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
 """What msgspec can check, under the names that pydantic and annotated_types give them."""
+
+
+class _Constraints(threading.local):
+    ignored = False
+
+
+_constraints: Final = _Constraints()
 
 _encode_plain = msgspec.json.Encoder().encode
 
@@ -54,6 +64,22 @@ def _summary(error: ValueError) -> str:
         field = ".".join(str(step) for step in detail["loc"]) or "model"
         lines.append(f"field `{field}`: {detail['msg']}")
     return "; ".join(lines)
+
+
+@contextmanager
+def constraints_ignored(ignored: bool) -> Generator[None]:
+    """In this thread, whether values that break a constraint of an annotation (see `with_constraints`) are taken."""
+    before = _constraints.ignored
+    _constraints.ignored = ignored
+    try:
+        yield
+    finally:
+        _constraints.ignored = before
+
+
+def are_constraints_ignored() -> bool:
+    """Whether this thread is inside of `constraints_ignored`."""
+    return _constraints.ignored
 
 
 def is_field(value: object) -> bool:

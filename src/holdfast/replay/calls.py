@@ -34,6 +34,10 @@ from holdfast.replay.streams import Streams
 from holdfast.replay.updates import Updates
 
 MILLISECONDS: Final = 1000
+LIMIT_IS_FIXED: Final = (
+    "raise payload_limit of the worker: an execution keeps the limit that it began with, so a new instance, or the "
+    "next execution after hf.continue_as_new, has the new limit"
+)
 
 
 class WorkflowCode(Protocol):
@@ -176,7 +180,7 @@ class WorkflowCalls:
         limit = self._limit
         if self.replaying and len(data) <= limit.largest_bytes:
             return data  # it is stored already: no second warning
-        return limit.checked(data, what)
+        return limit.checked(data, what, LIMIT_IS_FIXED)
 
     def _schedule(self, activity: ActivityCode, encoded: bytes) -> int:
         if len(encoded) > self._limit.quiet_bytes:

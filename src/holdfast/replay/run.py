@@ -19,7 +19,8 @@ from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload
 from holdfast.errors import ForbiddenInWorkflow, PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
-from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, PayloadLimit
+from holdfast.payloads.limits import UNRECORDED_LIMIT_BYTES, PayloadLimit
+from holdfast.payloads.models import constraints_ignored
 from holdfast.replay.calls import MILLISECONDS, Identity, WorkflowCalls, WorkflowCode
 from holdfast.replay.children import Above, AskedChild, Children, ScheduledChild
 from holdfast.replay.continuing import asked_to_continue
@@ -42,6 +43,7 @@ class WorkflowRun(WorkflowCalls):
         "_began_at_end",
         "_cancel_reason",
         "_children",
+        "_ignores_constraints",
         "_is_overdue",
         "_new_deadline",
         "_resolve",
@@ -69,6 +71,8 @@ class WorkflowRun(WorkflowCalls):
         self._new_deadline = new_deadline
         self._cancel_reason: str | None = None
         self._is_overdue = False
+        self._ignores_constraints = False
+        """It began in a release that did not check constraints such as ``Field(gt=0)``: each replay does the same."""
         self._children: Children | None = None
         self._began_at_end = False
         """The newest input was applied after the main function had ended."""
@@ -102,7 +106,8 @@ class WorkflowRun(WorkflowCalls):
     def end(self) -> None:
         """Apply the end of the main function, if `apply` has deferred it."""
         if self.is_end_deferred:
-            self._run_code(has_more=False)
+            with constraints_ignored(self._ignores_constraints):
+                self._run_code(has_more=False)
 
     def add_payloads(self, payloads: dict[str, bytes]) -> None:
         """Large payloads that messages still to be applied name by reference."""
@@ -121,6 +126,7 @@ class WorkflowRun(WorkflowCalls):
     def replay(self, history: Iterable[HistoryEvent]) -> None:
         """Rebuild the run from its history, and compare what the code does with what it did (G12)."""
         recorded = list(history)
+        self._ignores_constraints = any(type(event) is ev.Started and not event.payload_limit for event in recorded[:1])
         self._side_effects = {
             event.number: event.value for event in recorded if isinstance(event, ev.SideEffectRecorded)
         }
@@ -174,6 +180,13 @@ class WorkflowRun(WorkflowCalls):
         return stuck
 
     def _feed(self, event: ev.Input, has_more: bool) -> None:
+        if self._ignores_constraints:
+            with constraints_ignored(True):
+                self._feed_checked(event, has_more)
+        else:
+            self._feed_checked(event, has_more)
+
+    def _feed_checked(self, event: ev.Input, has_more: bool) -> None:
         self._loop.advance_to(event.time_ms / MILLISECONDS)
         _HOW[type(event)](self, event)
         self._began_at_end = self.is_end_deferred
@@ -220,10 +233,14 @@ class WorkflowRun(WorkflowCalls):
         self._main = self._loop.create_task(self._loop.run_main(self._code.fn(*args, **kwargs)), name=self._code.name)
 
     def _take_limit(self, started: ev.Started) -> None:
-        """An execution keeps the limit of the worker that took its first turn, so that each replay refuses the same."""
-        if self.replaying:
-            self._limit = self._limit.of(started.payload_limit or PAYLOAD_LIMIT_BYTES)
-        elif self._limit.largest_bytes != PAYLOAD_LIMIT_BYTES:
+        """An execution keeps the limit of the worker that took its first turn, so that each replay refuses the same.
+
+        The limit is always recorded: a history without one is of a release before (see `_ignores_constraints`).
+        """
+        is_recorded = self.replaying and self.needs_turn is None
+        if is_recorded:
+            self._limit = self._limit.of(started.payload_limit or UNRECORDED_LIMIT_BYTES)
+        else:
             limited = msgspec.structs.replace(started, payload_limit=self._limit.largest_bytes)
             self._output.events[-1] = limited
 
@@ -289,7 +306,7 @@ class WorkflowRun(WorkflowCalls):
         if error is None:
             try:
                 result = self._code.signature.encode_result(main.result())
-                data = self._limit.checked(result, f"the result of {self._code.name}()")
+                data = self.checked(result, f"the result of {self._code.name}()")
             except PayloadError as unserialisable:
                 error = unserialisable
             else:
