@@ -28,6 +28,7 @@ from holdfast.core.events import (
     encode_events,
 )
 from holdfast.payloads.canonical import input_hash
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.storage.sqlite.connection import migrate, open_writer
 from holdfast.storage.sqlite.statements import statements as sql
 
@@ -99,7 +100,12 @@ class BareLoop:
             [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now, None)).fetchall()
             numbers.append(number)
             started = Started(
-                time_ms=now, workflow=sequence.name, version="", seed=2**52 + number, input=Payload(msgspec.Raw(given))
+                time_ms=now,
+                workflow=sequence.name,
+                version="",
+                seed=2**52 + number,
+                input=Payload(msgspec.Raw(given)),
+                payload_limit=PAYLOAD_LIMIT_BYTES,
             )
             calls = [ActivityScheduled(activity=activity, name=step.name) for activity in range(activities)]
             histories.append((number, 1, 0, encode_events([started, *calls])))

@@ -31,6 +31,7 @@ from holdfast.core.events import (
 from holdfast.core.ledger import RESPONSE_ENTRY, enter_leg2, exit_leg2
 from holdfast.core.streams import pass_pending
 from holdfast.payloads.canonical import input_hash
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.streams import MAX_TOGETHER, NO_VALUE
 from holdfast.storage.sqlite.statements import statements as sql
 
@@ -54,7 +55,14 @@ class BareFlows(BareLoop):
         row = (f"bare-{self._ids}", workflow.name, "", "RUNNING", 1, FENCE, OWNER, None, now, given)
         [[number]] = self._cursor.execute(sql.start_instance, (*row, input_hash(given), now, None)).fetchall()
         seed, data = 2**52 + number, Payload(msgspec.Raw(given))
-        return number, Started(time_ms=now, workflow=workflow.name, version="", seed=seed, input=data)
+        return number, Started(
+            time_ms=now,
+            workflow=workflow.name,
+            version="",
+            seed=seed,
+            input=data,
+            payload_limit=PAYLOAD_LIMIT_BYTES,
+        )
 
     def _turn(self, number: int, turn: int, events: list[HistoryEvent]) -> None:
         self._write(sql.commit_turn, [(turn + 1, self._now_ms, number, FENCE, OWNER, turn)])
