@@ -251,3 +251,40 @@ def test_a_client_that_replays_for_a_query_writes_no_line_again(tmp_path: Path, 
 
     together(scenario())
     assert [record.getMessage() for record in _of_users(log)] == ["asked"]
+
+
+@hf.activity
+async def names_an_id() -> None:
+    logger.warning("of another instance", extra={"holdfast_instance": "x", "cents": 7})
+
+
+@hf.workflow
+async def names_ids() -> None:
+    logger.warning("of another workflow", extra={"holdfast_workflow": "y"})
+    await names_an_id()
+
+
+def test_an_extra_with_the_name_of_an_id_wins(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", names_an_id, names_ids) as engine:
+            await engine.run(names_ids, id="it")
+            ours = logging.getLogRecordFactory()
+
+            def on_top(*args: Any, **kwargs: Any) -> logging.LogRecord:
+                return ours(*args, **kwargs)
+
+            logging.setLogRecordFactory(on_top)
+            try:
+                await engine.run(names_ids, id="with a factory on top")
+            finally:
+                logging.setLogRecordFactory(ours)
+
+    together(scenario())
+    found = _of_users(log)
+    formatter = logging.Formatter("%(holdfast_instance)s %(holdfast_workflow)s %(message)s")
+    assert [formatter.format(record) for record in found] == [
+        "it y of another workflow",
+        "x names_ids of another instance",
+        "with a factory on top y of another workflow",
+        "x names_ids of another instance",
+    ]

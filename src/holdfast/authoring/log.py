@@ -10,7 +10,7 @@ that workflow code makes while it is replayed, or while it is torn down, are dro
 import logging
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Final
 
 from holdfast.authoring.activity_context import current_activity
@@ -39,6 +39,9 @@ DROPPED: Final = -1
 """A level below that of every handler, so that `Logger.callHandlers` gives the record to none."""
 OF_LOGGING: Final = frozenset({"message", "asctime"})
 """Attributes that formatters set, besides those that a new record has."""
+MAKE_RECORD: Final = logging.Logger.makeRecord.__code__
+MAX_FACTORY_FRAMES: Final = 20
+"""Frames between `_extra_of_caller` and `Logger.makeRecord` that are searched."""
 CALLER_DEPTH: Final = 2
 """Frames between `Log._write` and the code that logs."""
 
@@ -154,16 +157,36 @@ class _Factory:
             if calls is not None:
                 if calls.is_silent:
                     record.levelno = DROPPED
-                record.__dict__.update(zip(FIELDS, _fields(calls.identity), strict=True))
+                _fill(record, _fields(calls.identity))
             else:
                 activity = current_activity.get()
                 if activity is not None:
-                    record.__dict__.update(zip(FIELDS, activity.identity, strict=True))
+                    _fill(record, activity.identity)
         return record
 
 
+def _fill(record: logging.LogRecord, values: Iterable[Any]) -> None:
+    """Set `FIELDS`, except those that the caller gives by `extra`: `Logger.makeRecord` refuses to overwrite one."""
+    extra = _extra_of_caller()
+    for name, value in zip(FIELDS, values, strict=True):
+        if name not in extra:
+            record.__dict__[name] = value
+
+
+def _extra_of_caller() -> Container[Any]:
+    """The `extra` of the call of `Logger.makeRecord` that asked for a record. A factory on top of ours is skipped."""
+    frame = sys._getframe(1)  # noqa: SLF001 - a factory is not given `extra`
+    for _ in range(MAX_FACTORY_FRAMES):
+        if frame.f_code is MAKE_RECORD:
+            return frame.f_locals["extra"] or ()
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return ()
+
+
 class Records:
-    """Installs the factory once for a process, while anybody needs it.
+    """Installs the factory once for a process, while an engine, a worker or a client that answers queries is open.
 
     Each time it is another one: where the program has set a factory on top of the last, that one stays where it is, and
     does nothing any more.
