@@ -132,3 +132,16 @@ def test_G12_code_that_swallows_its_end_holds_the_event_loop_for_a_moment_only()
         assert ticker.longest_seconds < 2.0, "the limit of a teardown is 0.2 s, that of a turn is 10 s"
 
     together(scenario())
+
+
+@pytest.mark.slow
+def test_G12_code_that_swallows_its_end_is_bounded_for_all_instances_together() -> None:
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        async with engine_of(":memory:", swallows) as engine:
+            for number in range(20):
+                await engine.start(swallows, id=f"it-{number}")
+            began = loop.time()
+        assert loop.time() - began < 3.5, "slow teardowns have 1 s together; 20 of them take 6 s"
+
+    asyncio.run(scenario())

@@ -207,6 +207,30 @@ def test_a_large_payload_is_stored_with_one_warning(tmp_path: Path, caplog: pyte
     assert audit(store) == []
 
 
+@hf.workflow
+async def large_result(length: int) -> str:
+    @hf.on_query
+    def size() -> int:
+        return length
+
+    del size
+    return "x" * length
+
+
+def test_a_replayed_result_is_not_warned_of_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with engine_of(store, large_result) as engine:
+            await engine.run(large_result, 3 * 1024 * 1024, id="it")
+        async with engine_of(store, large_result) as engine:
+            assert await engine.get("it").query("size") == 3 * 1024 * 1024
+
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        together(scenario())
+    assert [record.getMessage().partition(" has ")[0] for record in caplog.records] == ["the result of large_result()"]
+
+
 def test_a_worker_has_the_limit_of_its_client_or_its_own() -> None:
     async def scenario(**options: Any) -> int:
         runs.clear()

@@ -1,12 +1,15 @@
 """G3: a start that finds its instance runs no workflow code, and a first turn that fails is run once (G12)."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.scenarios.support import check_tables, engine_of, rows, together
+from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
+from holdfast.client.beside import Beside
+from holdfast.storage.contract import InstanceNumber
 
 runs: list[int] = []
 
@@ -99,5 +102,57 @@ def test_G12_a_first_turn_that_never_awaits_is_run_once_before_it_is_blocked(tmp
             with pytest.raises(hf.WorkflowBlocked):
                 await engine.get("it").result(timeout=10)
         assert len(runs) == 2, "the next worker tries it again"
+
+    together(scenario())
+
+
+@hf.workflow
+async def opens_a_file(is_wrong: bool) -> str:
+    if is_wrong:
+        with suppress(hf.HoldfastError), open(__file__, encoding="utf-8"):  # noqa: ASYNC230, PTH123 - refused
+            pass
+    await hf.event("go")
+    return "fine"
+
+
+def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def finds_nothing(_: Beside, __: object) -> bool:
+        return False  # as if another process created the instance between the look and the commit
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, opens_a_file) as engine, await hf.connect(path) as client:
+            handle = await engine.start(opens_a_file, False, id="it")
+            with monkeypatch.context() as patched:
+                patched.setattr(Beside, "_finds", finds_nothing)
+                with pytest.raises(hf.InstanceConflict):
+                    await engine.start(opens_a_file, True, id="it")
+            await handle.raise_event("go")
+            assert await handle.result(timeout=10) == "fine"
+            again = await client.start("opens_a_file", False, id="it", policy="reuse")
+            await client.get("it").raise_event("go")
+            assert await again.result(timeout=10) == "fine"
+            assert engine.worker is not None
+            assert engine.worker.instances.first_failures == ()
+
+    together(scenario())
+
+
+def test_G12_a_failed_first_turn_is_forgotten_when_another_worker_has_claimed_the_instance(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", opens_a_file) as engine:
+            assert engine.worker is not None
+            instances = engine.worker.instances
+            handle = await engine.start(opens_a_file, True, id="it")
+            with pytest.raises(hf.WorkflowBlocked, match="open"):
+                await handle.result(timeout=10)
+            assert instances.first_failures == ()
+            instances._first_failures[InstanceNumber(9_999)] = "of an instance that is never claimed here"
+            other = await engine.start(opens_a_file, True, id="other")
+            with pytest.raises(hf.WorkflowBlocked):
+                await other.result(timeout=10)
+            await until(lambda: instances.first_failures == ())
 
     together(scenario())

@@ -13,7 +13,6 @@ from holdfast.authoring.names import checked_name
 from holdfast.authoring.options import several, whole_number
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
-from holdfast.client.calls import with_started
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import Started
 from holdfast.core.gates import Existing, IdPolicy, StartIdentity, StartVerdict, decide_start
@@ -24,6 +23,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.flow_runs import saved
 from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.turns import with_started
 from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import Deliver, Failed, InstanceId, Member, Outcome, Rejected, Start
 from holdfast.storage.places import PlacedStore

@@ -9,12 +9,9 @@ from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.core.deadlines import Deadline
-from holdfast.core.events import Started, encode_event
 from holdfast.errors import UsageError
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.signature import Signature
-from holdfast.storage.contract import LargePayload, Start
-from holdfast.storage.large import offload
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -57,13 +54,6 @@ def refuse_keywords(given: Mapping[str, object], workflow: Any, method: str, opt
             f"{method} takes {options} by keyword, not {', '.join(given)}; for arguments of the workflow write "
             f"{method}({name}.bind({shown}), ...)"
         )
-
-
-def with_started(start: Start, started: Started) -> Start:
-    """The start of an instance whose first turn is taken by whoever claims it."""
-    payloads: list[LargePayload] = []
-    encoded = encode_event(offload(started, payloads))
-    return msgspec.structs.replace(start, started=encoded, payloads=tuple(payloads))
 
 
 def _of(workflow: Workflow[..., Any], encoded: bytes) -> Call:

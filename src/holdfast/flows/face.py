@@ -126,6 +126,9 @@ class RunFace:
         """Let go. There is no code to tear down."""
         return ()
 
+    def abandon(self) -> None:
+        """As `evict`: there is no code to tear down."""
+
     def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
         """Log a line with this turn's commit."""
         also = self.output.also()

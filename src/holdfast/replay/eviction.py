@@ -8,7 +8,7 @@ workflow's own loop and contexts, and silently: no durable step, no warning and 
 import asyncio
 import gc
 from asyncio import tasks
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import Context
 from traceback import walk_tb
 from types import AsyncGeneratorType, CoroutineType
@@ -34,6 +34,12 @@ def _never_let_go(endless: object) -> None:
     import ctypes  # noqa: PLC0415 - it is slow to import, and nearly nobody ever needs it
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(endless))
+
+
+def keep_suspended(coroutines: Iterable[object]) -> None:
+    """Keep coroutines and generators as they are until the process is gone, without running them."""
+    for coroutine in coroutines:
+        _never_let_go(coroutine)
 
 
 def tear_down(

@@ -22,7 +22,7 @@ from holdfast.errors import InvalidDelay, NotInWorkflow, TurnTooLong
 from holdfast.replay import compat
 from holdfast.replay.draining import drain
 from holdfast.replay.evicted import Evicted
-from holdfast.replay.eviction import tear_down
+from holdfast.replay.eviction import keep_suspended, tear_down
 from holdfast.replay.futures import NO_TIMER, ReadyHandle, TimerHandle, WorkflowFuture, WorkflowTask
 from holdfast.replay.generators import HeldGenerators, close
 from holdfast.replay.host import LoopHost, Nobody
@@ -380,9 +380,23 @@ class WorkflowLoop(LoopWithoutWorld):
                 )
             except TurnTooLong as error:
                 stuck = [str(error)]
+        self._clear()
+        return stuck
+
+    def abandon(self) -> None:
+        """Evict without running any code. The coroutines and generators stay suspended until the process ends."""
+        if self._evicting:
+            return
+        require(not self._running, "a workflow loop cannot be abandoned from inside its own slice")
+        self._evicting = True
+        self._ready.clear()
+        keep_suspended([task.get_coro() for task in self.pending_tasks()])
+        keep_suspended(self._generators.take_all())
+        self._clear()
+
+    def _clear(self) -> None:
         self._timers.clear()
         self._tasks.clear()
         self._generators.take_all()
         self._unhandled.clear()
         self.host = Nobody()  # so that both can go at once, without the collector
-        return stuck

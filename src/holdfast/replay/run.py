@@ -179,6 +179,10 @@ class WorkflowRun(WorkflowCalls):
             self._children = None  # so that nothing is left to the collector
         return stuck
 
+    def abandon(self) -> None:
+        """Make the next `evict` run no code: the coroutines stay suspended until the process ends."""
+        self._loop.abandon()
+
     def _feed(self, event: ev.Input, has_more: bool) -> None:
         if self._ignores_constraints:
             with constraints_ignored(True):

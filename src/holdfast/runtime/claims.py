@@ -151,6 +151,7 @@ class Claims:
         limit = min(instances.live.room(), CLAIM_BATCH) if self._workflows else 0
         if limit <= 0:
             return False
+        failed_here = instances.first_failures
         outcome = await self._committer.commit(
             ClaimInstances(owner=self._key(), workflows=self._workflows, limit=limit, blocked=blocked, build=build)
         )
@@ -167,6 +168,8 @@ class Claims:
                     await self._try_alone(instances, record)
         finally:
             waking.difference_update(numbers)  # what one that cannot be read leaves behind it is given back by the net
+        if not blocked and len(outcome.instances) < limit:  # all that could be claimed was
+            instances.claimed_elsewhere(failed_here)
         return bool(outcome.instances)
 
     async def _try_alone(self, instances: InstanceOwner, record: InstanceRecord) -> None:

@@ -35,7 +35,6 @@ from holdfast.storage.contract import (
     Completion,
     Failed,
     InboxRow,
-    InstanceId,
     InstanceNumber,
     InstanceRecord,
     Outcome,
@@ -50,6 +49,8 @@ from holdfast.storage.contract import (
 logger = logging.getLogger("holdfast")
 MAX_FIRST_FAILURES: Final = 1_000
 SLOW_TEARDOWN_SECONDS: Final = 0.05
+SLOW_TEARDOWNS_SECONDS: Final = 1.0
+"""How long all slow teardowns of one close may take together. After that no more workflow code is run to end it."""
 
 
 class InstanceOwner:
@@ -78,8 +79,8 @@ class InstanceOwner:
         self._keeper = Keeper(committer, key, registry, ended=ended, work_is_waiting=work_is_waiting)
         self._due = DueTimes(store.now_ms, self._timer_due)
         self._ready: list[LiveInstance] = []
-        self._first_failures: dict[InstanceId, str] = {}
-        """Why the first turns of instances failed that were not created with it: they are not run once more."""
+        self._first_failures: dict[InstanceNumber, str] = {}
+        """Why first turns failed, of instances that were created without them: this worker does not run them again."""
         self.turns = 0
 
     # ------------------------------------------------------------ what is live
@@ -99,10 +100,11 @@ class InstanceOwner:
 
     # ------------------------------------------------------------ starting
 
-    def first_turn(self, start: Start, started: Started) -> tuple[LiveInstance, BuiltTurn, Start] | None:
+    def first_turn(self, start: Start, started: Started) -> tuple[LiveInstance, BuiltTurn, Start] | str | None:
         """Run the first turn of an instance that is yet to be created; None if its code cannot be run here.
 
         The event of the start is applied with it, if the code waits for it. The start that is returned says so.
+        A text is the reason why the turn failed: see `first_turn_failed`.
         """
         if start.workflow not in self._registry.workflows or not self._runs.flows.has(start.workflow, started.flow):
             return None
@@ -116,10 +118,7 @@ class InstanceOwner:
             run.end()
         except HoldfastError as error:
             live.run.evict()
-            self._first_failures[start.id] = f"{type(error).__name__}: {error}"
-            while len(self._first_failures) > MAX_FIRST_FAILURES:
-                del self._first_failures[next(iter(self._first_failures))]
-            return None  # it is created without a turn, and blocked when it is claimed (G12)
+            return f"{type(error).__name__}: {error}"
         built = self._build(live, done, live.run.take_output())
         return live, built, msgspec.structs.replace(start, first=built.turn, mail_taken=len(done) > 1)
 
@@ -133,11 +132,28 @@ class InstanceOwner:
             self._runner.give_back(len(built.eager))
             live.run.evict()
 
+    def first_turn_failed(self, failure: str, outcome: Outcome) -> None:
+        """The start of an instance whose first turn failed was decided. If it was created, its claim blocks it."""
+        if isinstance(outcome, StartedInstance) and outcome.created:
+            self._first_failures[outcome.instance.number] = failure
+            while len(self._first_failures) > MAX_FIRST_FAILURES:
+                del self._first_failures[next(iter(self._first_failures))]
+
+    @property
+    def first_failures(self) -> tuple[InstanceNumber, ...]:
+        """The instances whose first turns failed here, and which were not claimed here since."""
+        return tuple(self._first_failures)
+
+    def claimed_elsewhere(self, numbers: Iterable[InstanceNumber]) -> None:
+        """Another worker has claimed these instances: how their first turns went here matters no more."""
+        for number in numbers:
+            self._first_failures.pop(number, None)
+
     # ------------------------------------------------------------ waking
 
     async def wake(self, record: InstanceRecord) -> None:
         """Bring a claimed instance to life: replay its history, then take in what waits for it (G8)."""
-        failure = self._first_failures.pop(record.id, None)
+        failure = self._first_failures.pop(record.number, None)
         if failure is not None and (record.execution, record.turn) == (1, 0):
             self._keeper.park(record, failure)
             return
@@ -395,13 +411,22 @@ class InstanceOwner:
         self._due.stop()
 
     async def release_all(self) -> None:
-        """Stop cleanly: everything becomes claimable by others."""
+        """Stop cleanly: everything becomes claimable by others.
+
+        Code that does not end quickly has `SLOW_TEARDOWNS_SECONDS` in all. The code of the instances after that is
+        left suspended.
+        """
         loop = asyncio.get_running_loop()
+        slow_seconds = 0.0
         for live in list(self._live.values()):
             if self._live.get(live.number) is live:
+                if slow_seconds >= SLOW_TEARDOWNS_SECONDS:
+                    live.run.abandon()
                 began = loop.time()
                 self.let_go(live)
-                if loop.time() - began > SLOW_TEARDOWN_SECONDS:
+                took_seconds = loop.time() - began
+                if took_seconds > SLOW_TEARDOWN_SECONDS:
+                    slow_seconds += took_seconds
                     await asyncio.sleep(0)  # others on this event loop go on before the next one
         self._due.stop()
         await self._committer.drain()

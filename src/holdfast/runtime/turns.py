@@ -15,10 +15,12 @@ from holdfast.core.events import (
     EventReceived,
     HistoryEvent,
     Payload,
+    Started,
     TimerFired,
     WorkflowCancelled,
     WorkflowCompleted,
     WorkflowFailed,
+    encode_event,
     encode_events,
     payload_of,
 )
@@ -48,6 +50,7 @@ from holdfast.storage.contract import (
     NextExecution,
     PendingExit,
     Responses,
+    Start,
     TimerRow,
     Transition,
     Turn,
@@ -340,3 +343,10 @@ def running_record(live: LiveInstance, new: NewAttempt) -> AttemptRecord:
         instance_id=live.id,
         workflow=live.workflow,
     )
+
+
+def with_started(start: Start, started: Started) -> Start:
+    """The start of an instance whose first turn is taken by the worker that claims it."""
+    payloads: list[LargePayload] = []
+    encoded = encode_event(offload(started, payloads))
+    return msgspec.structs.replace(start, started=encoded, payloads=tuple(payloads))

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -38,6 +39,7 @@ from holdfast.runtime.raising import Raising
 from holdfast.runtime.runs import RunMaker
 from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.runtime.telling import RepeatedTrouble, log_failed_instance
+from holdfast.runtime.turns import with_started
 from holdfast.storage.contract import (
     Applied,
     Close,
@@ -300,12 +302,18 @@ class Worker:
         self.claims.look()
 
     def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
-        """Create an instance together with its first turn; False if this worker cannot run it now."""
+        """Create an instance together with its first turn; False if this worker cannot run it now.
+
+        If the turn fails, the instance is created without it, and blocked when it is claimed (G12).
+        """
         if self._lease is None or self._lease is self._given_up or not self.instances.live.has_room or self.failure:
             return False
         begun = None if self._is_draining else self.instances.first_turn(start, started)
         if begun is None:
             return False
+        if isinstance(begun, str):
+            self.committer.submit(with_started(start, started), partial(self._created_without_turn, begun, done))
+            return True
         live, built, start = begun
         self._beginning.add(live)
 
@@ -316,6 +324,11 @@ class Worker:
 
         self.committer.submit(start, decided)
         return True
+
+    def _created_without_turn(self, failure: str, done: Callable[[Outcome], None], outcome: Outcome) -> None:
+        self.instances.first_turn_failed(failure, outcome)
+        done(outcome)
+        self.look()
 
     # ------------------------------------------------------------ lease
 
