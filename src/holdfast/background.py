@@ -11,6 +11,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final
 
@@ -109,16 +110,16 @@ class BackgroundTask:
         if self._is_stopped or (error is None and not task.cancelled()):
             self._settle()
             return
-        if error is not None:
-            logger.error("the background task %s failed; it is started again", self.duty, exc_info=error)
         if is_current:
             restart = self._begin if error is not None else self._begin_after_cancel
             self._restart = asyncio.get_running_loop().call_later(RESTART_SECONDS, restart)
+        if error is not None:  # logged last: a handler or filter of the user may raise
+            logger.error("the background task %s failed; it is started again", self.duty, exc_info=error)
 
     def _begin_after_cancel(self) -> None:
         """Logged only now: at its end a loop cancels all tasks, and then this is not called any more."""
-        logger.error("the background task %s was cancelled by other code; it is started again", self.duty)
         self._begin()
+        logger.error("the background task %s was cancelled by other code; it is started again", self.duty)
 
     def _settle(self) -> None:
         over, self._over = self._over, None
@@ -165,6 +166,7 @@ class BackgroundThread:
             self._run()
         except BaseException:  # whatever ends it has to be noticed
             if not self._is_stopped():
-                logger.exception("the background thread %s failed; it is started again", self.duty)
+                with suppress(Exception):  # a handler or filter of the user may raise, and must not end the thread
+                    logger.exception("the background thread %s failed; it is started again", self.duty)
             return False
         return True

@@ -139,3 +139,24 @@ def test_W10_a_clean_exit_is_one_line_and_does_not_read_like_a_crash(
     [(level, message)] = lines(caplog)
     assert level == "INFO"
     assert "has stopped cleanly" in message
+
+
+def test_A2_a_log_filter_that_raises_does_not_keep_a_failure_from_being_recorded(tmp_path: Path) -> None:
+    logger = logging.getLogger("holdfast")
+
+    def raises_on_failures(record: logging.LogRecord) -> bool:
+        if "failed" in record.getMessage():
+            raise AttributeError("request_id")
+        return True
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)  # the filter's own errors
+        async with engine_of(tmp_path / "shop.db", pays, declines) as engine:
+            with pytest.raises(hf.WorkflowFailed, match="no money"):
+                await engine.run(pays, id="it")
+
+    logger.addFilter(raises_on_failures)
+    try:
+        together(scenario())
+    finally:
+        logger.removeFilter(raises_on_failures)

@@ -446,8 +446,8 @@ class AttemptRunner:
             now_ms=now_ms,
             random_number=self._providers.random_number(),
         )
-        log_failed_attempt(attempt, failure, ended, now_ms=now_ms)
         self._ended(ended)
+        log_failed_attempt(attempt, failure, ended, now_ms=now_ms)  # last: a handler or filter of the user may raise
 
     def _finish_cancelled(self, running: RunningAttempt, error: asyncio.CancelledError) -> None:
         if running.stop_reason is not StopReason.CANCELLED:

@@ -176,8 +176,8 @@ class Janitor:
         )
         outcome = await self._committer.commit(_by_janitor(ended))
         if isinstance(outcome, Applied):
-            log_failed_attempt(attempt, failure, ended, now_ms=now_ms)
             self._expired(attempt.key)
+            log_failed_attempt(attempt, failure, ended, now_ms=now_ms)
         return isinstance(outcome, Applied)
 
 

@@ -174,8 +174,8 @@ class LeaseKeeper:
             why = "its event loop was closed while it ran. Close it first: async with hf.Engine(...)"
         else:
             why = f"its event loop has not run for {watch.silent_seconds:.0f} s, blocked in {watch.where()}"
-        logger.error("the lease of worker %s ends: %s", self.key, why, extra={"holdfast_worker": self.key})
         self._lose(watch, instances_only=False)
+        logger.error("the lease of worker %s ends: %s", self.key, why, extra={"holdfast_worker": self.key})
 
     def _lose(self, watch: LoopWatch, *, instances_only: bool) -> int:
         """W6, in batches. When the store fails, the next look does it, or the lease runs out by itself."""

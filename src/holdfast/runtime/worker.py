@@ -423,15 +423,15 @@ class Worker:
 
     def _instance_ended(self, instance_id: InstanceId, number: InstanceNumber, close: Close | None) -> None:
         """A turn ended an instance, or it was blocked."""
-        log_failed_instance(instance_id, close, self._name)
         self._tell_ended(instance_id, number, close)
+        log_failed_instance(instance_id, close, self._name)
 
     def _overdue(self, instance_id: InstanceId, number: InstanceNumber) -> None:
         """Its deadline has passed, and it was ended without its code."""
-        extra = {"holdfast_instance": instance_id, "holdfast_worker": self._name}
-        logger.error("instance %s failed: its deadline has passed", instance_id, extra=extra)
         self.instances.drop(number)
         self._tell_ended(instance_id, number, None)
+        extra = {"holdfast_instance": instance_id, "holdfast_worker": self._name}
+        logger.error("instance %s failed: its deadline has passed", instance_id, extra=extra)
 
     def _attempt_ended(self, ended: Completion | Retry) -> None:
         if self._is_stopping:  # whoever goes on with the instance takes its turn
