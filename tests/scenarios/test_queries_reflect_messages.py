@@ -1,7 +1,9 @@
 """G5, G11: a query reflects every message that was acknowledged before it was sent, whichever process is asked."""
 
 import asyncio
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -109,6 +111,95 @@ def test_G11_without_a_worker_a_query_applies_the_inbox_and_commits_nothing(tmp_
             assert await handle.query("total") == 5, "the code ends in the preview, and answers as after its end"
         async with engine_of(path, counter) as engine:
             assert await engine.get("it").result(timeout=10) == 5
+
+    together(scenario())
+
+
+@hf.workflow
+async def collects() -> None:
+    values: list[int] = []
+
+    @hf.on_query
+    def collected() -> list[int]:
+        return values
+
+    while True:
+        try:
+            values.append(await hf.event("add", int))
+        except hf.PayloadError:
+            values.append(-1)
+
+
+@pytest.mark.parametrize("first", ["not a number", 5])
+@pytest.mark.parametrize("second", ["not a number", 7])
+def test_G11_a_query_sets_aside_the_events_that_the_next_turn_sets_aside(
+    tmp_path: Path, first: int | str, second: int | str
+) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, collects) as engine, await hf.connect(path) as client:
+            await engine.start(collects, id="it")
+            await client.get("it").raise_event("add", first)  # through the store, where no process checks its type
+            await until(lambda: rows(path, "SELECT COUNT(*) FROM inbox") == [(0,)])
+        async with await hf.connect(path) as client:
+            await client.get("it").raise_event("add", second)
+        async with await hf.connect(path, workflows=[collects]) as client:
+            shown = await client.get("it").query("collected")
+        assert shown == [value for value in (first, second) if isinstance(value, int)]
+        async with engine_of(path, collects) as engine:
+            assert await engine.get("it").query("collected") == shown, "the next turn has the same effect"
+
+    together(scenario())
+
+
+def test_G12_a_query_does_not_show_a_turn_that_will_block_the_instance(tmp_path: Path) -> None:
+    @hf.workflow
+    async def swallows() -> None:
+        done: list[str] = []
+
+        @hf.on_query
+        def names() -> list[str]:
+            return done
+
+        await hf.event("go")
+        with suppress(Exception):
+            time.sleep(0)  # noqa: ASYNC251 - the guard refuses it
+        done.append("slept")
+        await hf.event("end")
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, swallows) as engine:
+            await engine.start(swallows, id="it")
+        async with await hf.connect(path, workflows=[swallows]) as client:
+            await client.get("it").raise_event("go")
+            assert await client.get("it").query("names") == []
+
+    together(scenario())
+
+
+def test_G10_a_query_applies_the_timers_that_go_before_a_message(tmp_path: Path) -> None:
+    @hf.workflow
+    async def sleeps_first() -> None:
+        values: list[int] = []
+
+        @hf.on_query
+        def collected() -> list[int]:
+            return values
+
+        await asyncio.sleep(3_600)
+        while True:
+            values.append(await hf.event("add", int))
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, sleeps_first) as engine:
+            await engine.start(sleeps_first, id="it")
+        async with await hf.connect(path, workflows=[sleeps_first]) as client:
+            await client.get("it").raise_event("add", 5)
+            assert await client.get("it").query("collected") == [], "its timer is not due"
+            rows(path, "UPDATE timers SET due_at_ms = due_at_ms - 3600000")
+            assert await client.get("it").query("collected") == [5]
 
     together(scenario())
 

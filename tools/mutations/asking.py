@@ -74,6 +74,22 @@ ASKING: Final = (
         f"{REFLECTING}::test_G11_a_turn_that_is_committed_while_the_store_is_read_is_not_missed",
     ),
     in_python(
+        "a query applies an event as the last one of the history was applied",
+        "G11",
+        "replay/calls",
+        "return self.is_set_aside if self.replaying else None",
+        "return self.is_set_aside if self.replaying or self.is_preview else None",
+        f"{REFLECTING}::test_G11_a_query_sets_aside_the_events_that_the_next_turn_sets_aside",
+    ),
+    in_python(
+        "a query ignores a timer that goes before the messages",
+        "G10",
+        "runtime/queries",
+        "if not has_due_timer and not any(",
+        "if not any(",
+        f"{REFLECTING}::test_G10_a_query_applies_the_timers_that_go_before_a_message",
+    ),
+    in_python(
         "a query ignores who owns the instance",
         "G11",
         "runtime/queries",

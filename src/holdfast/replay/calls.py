@@ -106,6 +106,7 @@ class WorkflowCalls:
         "depth",
         "failed_with",
         "identity",
+        "is_preview",
         "is_set_aside",
         "is_spoiled",
         "needs_turn",
@@ -124,6 +125,9 @@ class WorkflowCalls:
         self._limit = limit
         self.identity = identity
         self.replaying = False
+        self.is_preview = False
+        """Inputs are applied that no turn has committed, and none of the effects is kept. In contrast to a replay, the
+        history does not have these inputs: what the code does with them is decided now, as in a turn."""
         self.parent, self.depth = "", 0
         self._code = code
         self._payloads = dict(payloads or {})
@@ -151,8 +155,7 @@ class WorkflowCalls:
         self.failed_with: tuple[BaseException, ...] = ()
         """What the code, and updates of it, failed with since the last input."""
         self.needs_turn: bool | None = None
-        """None: what this run does counts. Otherwise it is a preview, and True says that it met a side effect, whose
-        value only a committed turn decides."""
+        """None until a preview begins. True: it met a side effect, whose value only a committed turn decides."""
 
     def _data(self, payload: Payload) -> bytes:
         return self._payloads[payload.reference] if payload.reference else bytes(payload.data)
@@ -178,8 +181,8 @@ class WorkflowCalls:
     def checked(self, data: bytes, what: str) -> bytes:
         """`data`, a payload that the code made, unless it is above the limit of this execution."""
         limit = self._limit
-        if self.replaying and len(data) <= limit.largest_bytes:
-            return data  # it is stored already: no second warning
+        if (self.replaying or self.is_preview) and len(data) <= limit.largest_bytes:
+            return data  # the turn that stores it logs the warning
         return limit.checked(data, what, LIMIT_IS_FIXED)
 
     def _schedule(self, activity: ActivityCode, encoded: bytes) -> int:
@@ -299,11 +302,12 @@ class WorkflowCalls:
     @contextmanager
     def previewing(self) -> Generator[None]:
         """Apply inputs without a commit (see `needs_turn`). What the code logs is dropped, as in a replay."""
-        self.replaying, self.needs_turn = True, False
+        self.is_preview = True
+        self.needs_turn = False
         try:
             yield
         finally:
-            self.replaying = False
+            self.is_preview = False
 
     def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
         """End this execution and ask for the next, with these arguments (G4)."""
@@ -410,17 +414,17 @@ class WorkflowCalls:
 
     @property
     def is_silent(self) -> bool:
-        """Whether what the code logs is dropped: it was written before, or the code is being torn down."""
-        return self.replaying or self._loop.is_closed()
+        """Whether what the code logs is dropped: another turn writes it, or the code is being torn down."""
+        return self.replaying or self.is_preview or self._loop.is_closed()
 
     def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
         """Log a line of the engine about this run (see `add_line`)."""
         self.add_line(LogLine(level, message, arguments, extra))
 
     def add_line(self, line: LogLine) -> None:
-        """Log a line, once: not in replay, and not before the turn is committed."""
+        """Log a line, once: not in a replay or a preview, and not before the turn is committed."""
         if self._loop.is_closed():
             raise Evicted
-        if not self.replaying:
+        if not self.is_silent:
             also = self._output.also()
             also.logs = with_one_more(also.logs, line)

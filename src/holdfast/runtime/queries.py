@@ -149,11 +149,14 @@ class Queries:
             take_in(live, loaded.inbox, ())
         except Exception:  # noqa: BLE001 - a row that cannot be decoded; the turn that reads it reports it
             return None
-        if not any(_is_taken(run, message.event) for message in live.queue):
+        if not live.queue:
             return None
+        newest_ms = max(message.event.time_ms for message in live.queue)
+        has_due_timer = any(due_ms <= newest_ms for due_ms in live.timers.values())
+        if not has_due_timer and not any(_is_taken(run, message.event) for message in live.queue):
+            return None  # a due timer goes first (G10), and the code may wait for one of the messages after it
         if await self._is_owned(record):
             return Unanswered.OWNED_ELSEWHERE if self._is_elsewhere(record) else Unanswered.NEEDS_TURN
-        newest_ms = max(message.event.time_ms for message in live.queue)
         messages = live.take_messages(lambda: newest_ms)  # of the timers only those that go before a message (G10)
         try:
             self._runs.preview(run, live, messages)
