@@ -23,7 +23,7 @@ ASKING: Final = (
         f"{READ_ONLY}::test_G11_a_handler_that_raises_no_ordinary_exception_harms_neither_who_asks_nor_the_worker",
     ),
     in_python(
-        "a query is answered for an asker who has gone", "G11", "runtime/queries", "told.cancel()", "pass", WAITING
+        "a query is answered for an asker who has gone", "G11", "runtime/queries", "pending.cancel()", "pass", WAITING
     ),
     in_python(
         "a damaged history is no error of the store",

@@ -133,9 +133,8 @@ class Asking:
         answer = await queries.ask(record.number, name, data)
         is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.key)
         if isinstance(answer, Answer) and answer.kind is AnswerKind.REFUSED and is_elsewhere:
-            return (
-                Unanswered.OWNED_ELSEWHERE
-            )  # the code of its owner may fit the history where that of this one does not
+            # The code of the owner may fit the history where the code of this process does not.
+            return Unanswered.OWNED_ELSEWHERE
         return answer
 
     async def _ask_others(

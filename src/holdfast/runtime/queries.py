@@ -1,7 +1,7 @@
 """Answers to queries. An answer reflects every message that was acknowledged before the query was sent (G5, G11).
 
-An instance whose code is live here answers after the turn that applies its inbox is committed. An instance that nobody
-owns answers from a run that is rebuilt from the history, to which the messages of the inbox are applied without a
+An instance whose code is live here answers after the turn that applies its inbox is committed. An instance without
+an owner answers from a run that is rebuilt from the history, to which the messages of the inbox are applied without a
 commit: the order and the times of these messages are fixed (G10), so the next turn has the same effect. The result of
 a side effect is not fixed before it is recorded; where the messages lead to one, the query waits for the turn. For an
 instance that another worker owns only that worker knows what is applied next, and it is asked.
@@ -197,20 +197,22 @@ async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes
             if live.run.is_spoiled:
                 instances.let_go(live)
             return answer
-        told: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
-        live.asked = [*(live.asked or ()), (position, partial(_tell, live, name, data, told))]
+        pending: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        live.asked = [*(live.asked or ()), (position, partial(_resolve, live, name, data, pending))]
         try:
-            done, _ = await asyncio.wait({told}, timeout=LOOK_SECONDS)
-            if done and (told_now := told.result()) is not None:
-                return told_now
+            done, _ = await asyncio.wait({pending}, timeout=LOOK_SECONDS)
+            if done and (committed := pending.result()) is not None:
+                return committed
         finally:
-            told.cancel()  # a sender that has gone, or that asks again, gets no answer from this one
+            pending.cancel()  # the query was cancelled, or is asked again: the handler is not called for this one
     return None
 
 
-def _tell(live: LiveInstance, name: str, data: bytes, told: "asyncio.Future[Answer | None]", is_live: bool) -> None:
-    if not told.done():
-        told.set_result(_ask(live.run, name, data) if is_live else None)
+def _resolve(
+    live: LiveInstance, name: str, data: bytes, pending: "asyncio.Future[Answer | None]", is_live: bool
+) -> None:
+    if not pending.done():
+        pending.set_result(_ask(live.run, name, data) if is_live else None)
 
 
 def _is_taken(run: WorkflowRun, event: Input) -> bool:

@@ -1,6 +1,7 @@
-"""Answers questions that those without the code put into the store: about what is live here, and about what nobody has.
+"""Answers questions that clients without the code put into the store.
 
-A question is taken before it is answered, so that no two workers are at it, and none takes down more than one.
+A worker takes questions about the instances that it owns and about instances without an owner. A question is taken
+before it is answered: one worker answers it, and a handler that ends the process ends one process.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from holdfast.storage.contract import AnswerQuestion, Forget, Outcome, Question,
 logger = logging.getLogger("holdfast")
 
 LOOK_SECONDS: Final = 1.0
-"""How often is looked for questions that no wake-up told of."""
+"""The poll interval, for questions whose notification was lost."""
 BATCH: Final = 100
 TRY_SECONDS: Final = 0.01
 MAX_TRIES: Final = 500
@@ -94,4 +95,4 @@ class Questions:
 
 
 def _ignore(_: Outcome) -> None:
-    """Whoever asked waits no more, or asks again."""
+    """A rejected answer needs no action: the client has removed its question, or puts a new one."""
