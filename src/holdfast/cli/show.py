@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any, Final
 
 import click
@@ -438,7 +439,7 @@ def _failure_lines(failure: Failure) -> Iterator[Text]:
     while current is not None:
         yield Text.assemble((label, "bold red"), safe_lines(short_failure(current)))
         for note in current.notes:
-            yield Text(f"  {safe(note)}", "dim")
+            yield Text(indent(safe_lines(note), "  "), "dim")
         for member in current.members:
             yield Text(f"  one of them: {safe(short_failure(member))}")
         innermost = current

@@ -209,7 +209,10 @@ def _update_views(rows: Iterable[UpdateRow], events: Iterable[HistoryEvent], val
         failure: str | None = None
         if has_failed and answer is not None:
             data = values.data(answer)
-            failure = "a large failure" if data is None else failure_text(data)
+            if row.state is UpdateState.UNKNOWN:
+                failure = "the workflow has no such update"
+            else:
+                failure = "a large failure" if data is None else failure_text(data)
         views.append(
             UpdateView(
                 id=row.id,

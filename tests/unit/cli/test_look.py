@@ -75,6 +75,7 @@ def test_a_failure_is_shown_with_its_causes_and_every_attempt(filled: Command) -
     fields = json.loads(filled("show", "bad", "--json").out)
     assert fields["failure"]["cause"]["type"] == "builtins.KeyError"
     assert "result" not in fields
+    assert r"\n" not in out, "the recorded traceback has a line for each frame"
 
 
 def test_an_open_instance_says_what_it_waits_for_and_why_it_is_blocked(filled: Command) -> None:

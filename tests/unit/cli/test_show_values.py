@@ -48,6 +48,8 @@ def learning(holdfast: Command) -> Command:
             await told(waits)
             await handle.raise_event("aproval", {"by": "Anna"})
             assert await handle.update("add", 3, id="u1") == 4
+            with pytest.raises(hf.UnknownUpdate):
+                await handle.update("ad", 3, id="u2")
 
     asyncio.run(scenario())
     return holdfast
@@ -85,7 +87,7 @@ def test_programs_get_the_mailbox_the_updates_and_the_reasons(learning: Command)
     fields = json.loads(learning("show", "it", "--json").out)
     [message] = fields["mailbox"]
     assert (message["name"], message["value"], message["is_awaited"]) == ("aproval", {"by": "Anna"}, False)
-    [update] = fields["updates"]
+    [update] = [each for each in fields["updates"] if each["id"] == "u1"]
     assert (update["name"], update["state"], update["result"]) == ("add", "done", 4)
     assert (fields["state"], fields["losses"], fields["damage"]) == ({"epoch": 7}, 0, [])
     assert fields["obstacles"] == ["no worker is alive: start one with holdfast worker"]
@@ -95,3 +97,9 @@ def test_the_history_has_the_arguments_and_what_is_unread(learning: Command) -> 
     lines = learning("history", "it").out.splitlines()
     assert any("name=train  input=(rows=500)" in line for line in lines)
     assert lines[-1] == 'unread event aproval: {"by":"Anna"}'
+
+
+def test_an_update_that_the_workflow_does_not_have_is_described(learning: Command) -> None:
+    out = learning("show", "it").out
+    assert "the workflow has no such update" in out
+    assert "cannot be decoded" not in out
