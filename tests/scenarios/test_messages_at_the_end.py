@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.scenarios.kinds import are_files
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, together, until
 
 import holdfast as hf
-from holdfast.core.events import EventReceived, UpdateAccepted
+from holdfast.core.events import EventReceived, Payload, UpdateAccepted
+from holdfast.runtime.instances import MAX_REFUSED_ENDS
 from holdfast.runtime.providers import SystemProviders
-from holdfast.storage.contract import CommitId, Member, Outcome, Turn
+from holdfast.storage.contract import CommitId, Deliver, InstanceId, Member, Outcome, Turn
 from holdfast.storage.sqlite.store import SqliteStore
 
 heard: list[str] = []
@@ -214,6 +216,96 @@ def test_G14_it_is_so_in_every_turn_that_ends_the_code(tmp_path: Path) -> None:
                     assert await sent == "added x"
                     assert await handle.result(timeout=10) == "ended False"
         assert cleaned == ["done"]
+        check_tables(path)
+
+    together(scenario())
+
+
+@pytest.mark.parametrize("cache_size", [1_000, 0])
+def test_G14_messages_that_the_owner_has_not_read_yet_reach_the_code_before_the_end(
+    tmp_path: Path, cache_size: int
+) -> None:
+    """The message is in the inbox when the activity ends for which the main function waits."""
+    gate = asyncio.Event()
+    got: list[int] = []
+
+    @hf.activity
+    async def wait_at_gate() -> None:
+        await gate.wait()
+
+    @hf.workflow
+    async def ends_at_gate() -> str:
+        @hf.on_update
+        def add(number: int) -> int:
+            return number + 1
+
+        async def pump() -> None:
+            async for number in hf.events("sig", int):
+                got.append(number)
+
+        listening = asyncio.create_task(pump())
+        await wait_at_gate()
+        return f"ended {listening.done()}"
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        definitions = (ends_at_gate, wait_at_gate)
+        async with engine_of(path, *definitions, cache_size=cache_size) as engine, await hf.connect(path) as client:
+            with_event = await engine.start(ends_at_gate, id="event")
+            assert await client.get("event").raise_event("sig", 7)
+            gate.set()
+            assert await with_event.result(timeout=10) == "ended False"
+            gate.clear()
+            with_update = await engine.start(ends_at_gate, id="update")
+            async with asyncio.TaskGroup() as group:
+                sent = group.create_task(client.get("update").update("add", 7))
+                await until(lambda: sent.done() or rows(path, "SELECT 1 FROM inbox"))
+                gate.set()
+                assert await sent == 8
+                assert await with_update.result(timeout=10) == "ended False"
+        assert 7 in got
+        assert any(isinstance(event, EventReceived) for event in history_of(path, 1))
+        check_tables(path)
+
+    together(scenario())
+
+
+def test_G14_a_sender_without_pause_does_not_keep_the_code_from_its_end(tmp_path: Path) -> None:
+    """Before each commit of a last turn one more event is stored: after a bounded number of tries the end counts."""
+    if not are_files():
+        pytest.skip("the store of this test is a file")
+    tries = 0
+
+    class BusyStore(SqliteStore):
+        async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+            nonlocal tries
+            for member in members:
+                if isinstance(member, Turn) and member.close is not None:
+                    tries += 1
+                    value = Payload(msgspec.Raw(b'"more"'))
+                    more = Deliver(id=InstanceId("it"), event=EventReceived(time_ms=0, name="sig", value=value))
+                    await super().commit(CommitId(10_000 + tries), [more])
+            return await super().commit(commit_id, members)
+
+    @hf.workflow
+    async def ends_after_a_step() -> str:
+        async def pump() -> None:
+            async for _ in hf.events("sig", str):
+                pass
+
+        listening = asyncio.create_task(pump())
+        await step()
+        return f"ended {listening.done()}"
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        store = BusyStore(path, clock=SystemProviders().now_ms)
+        async with engine_of(store, ends_after_a_step, step) as engine:  # type: ignore[arg-type]
+            handle = await engine.start(ends_after_a_step, id="it")
+            assert await handle.result(timeout=30) == "ended False"
+        assert tries == MAX_REFUSED_ENDS + 1
+        received = [event for event in history_of(path, 1) if isinstance(event, EventReceived)]
+        assert len(received) == MAX_REFUSED_ENDS
         check_tables(path)
 
     together(scenario())

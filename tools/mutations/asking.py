@@ -106,6 +106,14 @@ ASKING: Final = (
         AT_END,
     ),
     in_python(
+        "an instance is closed while messages are unread",
+        "G14",
+        "storage/relational/members",
+        "if not stale and entered and has_read_all and _advance(transaction, turn):",
+        "if not stale and entered and _advance(transaction, turn):",
+        AT_END,
+    ),
+    in_python(
         "a replay ends the code before the messages at its end",
         "G14",
         "replay/run",

@@ -85,8 +85,8 @@ STORE: Final = (
         "a turn is taken although an answer was stale",
         "L9",
         "storage/relational/members",
-        "if not stale and entered and _advance(",
-        "if entered and _advance(",
+        "if not stale and entered and has_read_all and _advance(",
+        "if entered and has_read_all and _advance(",
     ),
     in_python(
         "a rejected turn loses its answers",

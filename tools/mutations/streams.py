@@ -34,7 +34,7 @@ KEPT_AND_STREAMED: Final = (
         "a turn is taken although its values were stale",
         "L13",
         "storage/relational/members",
-        "if not stale and entered and _advance(",
+        "if not stale and entered and has_read_all and _advance(",
         "if not stale and _advance(",
     ),
     in_python(

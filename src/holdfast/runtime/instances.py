@@ -48,6 +48,10 @@ from holdfast.storage.contract import (
 
 logger = logging.getLogger("holdfast")
 MAX_FIRST_FAILURES: Final = 1_000
+MAX_REFUSED_ENDS: Final = 10
+"""G14: how often an end is taken again for messages that came before it. A sender without pause cannot prevent it."""
+MAX_ENDING: Final = 1_000
+"""Instances whose rejected ends are counted."""
 SLOW_TEARDOWN_SECONDS: Final = 0.05
 SLOW_TEARDOWNS_SECONDS: Final = 1.0
 """How long all slow teardowns of one close may take together. After that no more workflow code is run to end it."""
@@ -81,6 +85,8 @@ class InstanceOwner:
         self._ready: list[LiveInstance] = []
         self._first_failures: dict[InstanceNumber, str] = {}
         """Why first turns failed, of instances that were created without them: this worker does not run them again."""
+        self._refused_ends: dict[InstanceNumber, int] = {}
+        """How often the last turns of instances were rejected."""
         self.turns = 0
 
     # ------------------------------------------------------------ what is live
@@ -281,6 +287,7 @@ class InstanceOwner:
             now_ms=now_ms(),
             reserve=self._reserve,
             release=self._size == 0,
+            may_close_unread=self._refused_ends.get(live.number, 0) >= MAX_REFUSED_ENDS,
         )
 
     def _decided(self, live: LiveInstance, built: BuiltTurn, messages: list[Message], outcome: Outcome) -> None:
@@ -292,6 +299,8 @@ class InstanceOwner:
             case Rejected():
                 # The store kept the completions of this turn; what waits behind it has to be kept, too. If only a
                 # completion was stale, the instance is still ours and must not stay so without being live (G2).
+                if built.turn.close is not None:
+                    self._note_refused_end(live.number)
                 self._runner.give_back(len(built.eager))
                 self.forget(live)
                 self._keeper.release(live, built.turn.owner)
@@ -301,6 +310,12 @@ class InstanceOwner:
                 self._failed(live, outcome.error)
             case _:
                 logger.error("a turn of %s had the outcome %r", live.id, outcome)
+
+    def _note_refused_end(self, number: InstanceNumber) -> None:
+        """An event or an update came before the end (G14): the instance is claimed again, and its inbox is read."""
+        self._refused_ends[number] = self._refused_ends.pop(number, 0) + 1
+        while len(self._refused_ends) > MAX_ENDING:  # of those that other workers have ended
+            del self._refused_ends[next(iter(self._refused_ends))]
 
     def _committed(self, live: LiveInstance, built: BuiltTurn, messages: list[Message]) -> None:
         turn, eager = built.turn, built.eager
@@ -350,6 +365,7 @@ class InstanceOwner:
         self.forget(live)
         self._room_was_made()
         if turn.close is not None:
+            self._refused_ends.pop(live.number, None)
             self._ended(live.id, live.number, turn.close)
         else:
             self._work_is_waiting()

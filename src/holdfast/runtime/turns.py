@@ -126,6 +126,7 @@ class Unusual(TypedDict, total=False):
     timers_ended: tuple[int, ...]
     payloads: tuple[LargePayload, ...]
     close: Close | None
+    read_to: int | None
     next: NextExecution | None
     waits: tuple[str, ...]
     mail_taken: int
@@ -149,9 +150,11 @@ def build_turn(
     now_ms: int,
     reserve: Callable[[ScheduledActivity], bool],
     release: bool,
+    may_close_unread: bool = False,
 ) -> BuiltTurn:
     """Put everything one turn did together. `reserve` says whether an activity may start here at once; one that was
-    given up in the very turn that called it is never begun.
+    given up in the very turn that called it is never begun. `may_close_unread`: the instance is closed even if messages
+    came that were not read (G14).
     """
     besides = output.besides
     abandoned = () if besides is None else besides.abandoned
@@ -183,6 +186,8 @@ def build_turn(
     if output.outcome is not None:
         unusual["close"], unusual["next"] = _ending(live, events, output.outcome, payloads)
         unusual["family"] = live.run.has_family
+        if unusual.get("close") is not None and not may_close_unread:
+            unusual["read_to"] = live.last_row
     if live.turn == 0 and (mailbox := live.run.mailbox) is not None:
         unusual["mailbox"] = mailbox
     taken = _add_taken(unusual, messages) if len(completions) < len(messages) else NOTHING_TAKEN

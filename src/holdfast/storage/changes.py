@@ -163,6 +163,9 @@ class Turn(Record, frozen=True):
     is_plain: bool = False
     """It has a history, a key, answers of activities and new attempts, and nothing besides: the store then does not
     look at the rest."""
+    read_to: int | None = None
+    """With `close`: the last inbox row that the owner has read. If an event or an update is behind it, the turn is
+    rejected, and the code is to take it before it ends (G14). None: the instance is closed whatever is in its inbox."""
     family: bool = False
     """It starts children or asks them to end, or it ends an execution that has a parent or has started children."""
 

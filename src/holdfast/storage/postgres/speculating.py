@@ -141,7 +141,8 @@ class SpeculativeTransaction:
         queued, self._queued = self._queued, []
         calls = list(self._calls(queued))
         answers = ask_all(self._connection, *asked, *(call for call, _ in calls), *more)
-        for (_, change), [(met, *_), *_] in zip(calls, answers[len(asked) :], strict=False):
+        for (_, change), rows in zip(calls, answers[len(asked) :], strict=False):
+            met = rows[0][0] if rows else 0  # a look that finds nothing gives no row
             if change is not None and change.one and met != 1:
                 raise Mistaken(f"{change.statement} met {met} rows")
         return answers

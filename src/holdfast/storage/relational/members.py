@@ -119,7 +119,8 @@ def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
         if not attempts.close_by_completion(transaction, one, one.applied_ledger):
             stale.append(one)  # noqa: PERF401 - nearly never there
     entered = not turn.entries or enter_with_turn(transaction, turn.entries)
-    if not stale and entered and _advance(transaction, turn):
+    has_read_all = turn.read_to is None or transaction.finds(transaction.steps.has_read_all, turn.number, turn.read_to)
+    if not stale and entered and has_read_all and _advance(transaction, turn):
         for left in turn.yields:
             exit_pending(transaction, left)
         ended = _write_turn(transaction, turn, turn.number)
@@ -129,6 +130,8 @@ def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
     for completion in turn.completions:
         if completion not in stale:
             attempts.reopen_for_inbox(transaction, completion)
+    if not has_read_all:
+        return Rejected(reason="an event or an update came before the end, and the owner has not read it")
     is_stale = stale or not entered
     return Rejected(reason="an answer was stale" if is_stale else "the fence, the owner or the turn has moved on")
 

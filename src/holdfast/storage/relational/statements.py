@@ -63,6 +63,7 @@ class StepStatements:
         "commit_flow_turn",
         "commit_turn",
         "has_pending",
+        "has_read_all",
         "insert_attempt",
         "move_attempt",
         "start_instance",
@@ -75,6 +76,7 @@ class StepStatements:
         self.commit_flow_turn = statements.commit_flow_turn
         self.commit_turn = statements.commit_turn
         self.has_pending = statements.has_pending
+        self.has_read_all = statements.has_read_all
         self.insert_attempt = statements.insert_attempt
         self.move_attempt = statements.move_attempt
         self.start_instance = statements.start_instance

@@ -56,6 +56,20 @@ async def waiting(bench: Bench, instance_id: str, *names: str) -> InstanceRecord
     return await bench.instance(instance_id)
 
 
+async def refuses_to_close_unread(bench: Bench, message: Deliver) -> None:
+    """A turn that closes is rejected as a whole: the instance stays open, and the message stays in its inbox."""
+    record = await waiting(bench, message.id, "go")
+    check(await told(bench, message) is EventVerdict.DELIVER)
+    [row] = await bench.store.peek_inbox(record.number, 10)
+    refused = await bench.one(closing(record, read_to=row.row - 1))
+    check(isinstance(refused, Rejected), f"it was closed: {refused}")
+    current = await bench.instance(message.id)
+    check((current.state, current.turn) == (InstanceState.RUNNING, record.turn))
+    check(await bench.store.peek_inbox(record.number, 10) == [row])
+    check(applied(await bench.one(closing(record, read_to=row.row))), "everything was read")
+    check((await bench.instance(message.id)).state is InstanceState.COMPLETED)
+
+
 async def claimable(bench: Bench) -> list[str]:
     """Whom the other worker gets."""
     outcome = await bench.one(ClaimInstances(owner=BERT, workflows=("flow",), limit=10))
@@ -144,6 +158,33 @@ class DeliveryRules(Rules):
             found = await bench.one(begin)
             check(isinstance(found, StartedInstance) and not found.created and found.mail is not None)
             check(len((await bench.store.load(record.number, 1)).inbox) == 1)
+
+        self.on_bench(case)
+
+    def test_G14_a_turn_does_not_close_before_its_owner_has_read_the_events(self) -> None:
+        async def case(bench: Bench) -> None:
+            await refuses_to_close_unread(bench, event("a", "go"))
+
+        self.on_bench(case)
+
+    def test_G14_other_messages_do_not_keep_a_turn_from_closing(self) -> None:
+        """A request to end is met by the end; messages for another instance do not count."""
+
+        async def case(bench: Bench) -> None:
+            record = await waiting(bench, "a", "go")
+            await waiting(bench, "other", "go")
+            await told(bench, event("other", "go"))
+            await told(bench, cancel("a"))
+            check(applied(await bench.one(closing(record, read_to=0))), "the turn was rejected")
+
+        self.on_bench(case)
+
+    def test_G14_a_turn_that_does_not_name_a_row_closes_whatever_is_in_the_inbox(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await waiting(bench, "a", "go")
+            await told(bench, event("a", "go"))
+            check(applied(await bench.one(closing(record))), "the turn was rejected")
+            check(await bench.store.peek_inbox(record.number, 10) == [], "the inbox of a closed instance is empty")
 
         self.on_bench(case)
 

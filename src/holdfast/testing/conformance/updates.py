@@ -17,7 +17,7 @@ from holdfast.storage.contract import (
     UpdateAnswer,
 )
 from holdfast.testing.conformance.bench import ANNA, Bench, Rules, applied, check, closing, start, turn
-from holdfast.testing.conformance.deliveries import claimable, told
+from holdfast.testing.conformance.deliveries import claimable, refuses_to_close_unread, told
 
 
 def update(instance_id: str, update_id: str = "one", *, name: str = "add", data: bytes = b"1") -> Deliver:
@@ -45,6 +45,12 @@ async def inbox(bench: Bench, record: InstanceRecord) -> list[int]:
 
 class UpdateRules(Rules):
     """What becomes of an update."""
+
+    def test_G14_a_turn_does_not_close_before_its_owner_has_read_the_updates(self) -> None:
+        async def case(bench: Bench) -> None:
+            await refuses_to_close_unread(bench, update("a"))
+
+        self.on_bench(case)
 
     def test_G7_the_updates_of_an_instance_are_listed_by_their_ids(self) -> None:
         async def case(bench: Bench) -> None:
