@@ -14,7 +14,7 @@ from holdfast.storage.postgres.batching import BATCHED, definition
 from holdfast.storage.postgres.schema import make_tables
 from holdfast.storage.postgres.statements import statements_of
 
-TARGET: Final = Path("src/holdfast/storage/postgres/migrations/0002_changes.sql")
+TARGET: Final = Path("src/holdfast/storage/postgres/migrations/0006_changes.sql")
 HEAD: Final = """-- Written by tools/generate_batch.py from the statements of the store, see `batching.py`.
 -- Makes many changes in one call, and fails if one of them does not meet the row it is for.
 -- oldest: 1

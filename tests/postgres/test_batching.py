@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import RawCursor
 from tests.postgres.server import Place
-from tests.postgres.stores import on_a_store
+from tests.postgres.stores import event, on_a_store
 from tools.generate_batch import TARGET, generate
 
 from holdfast.core.lifecycle import AttemptState
@@ -20,7 +20,7 @@ from holdfast.storage.postgres.batching import as_text, kinds_of
 from holdfast.storage.postgres.speculating import Numbers
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.postgres.transaction import ask_all
-from holdfast.testing.conformance.bench import ANNA, Bench, ManualClock, first_turn, start, turn
+from holdfast.testing.conformance.bench import ANNA, Bench, ManualClock, closing, first_turn, start, turn
 
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 HARD_TEXTS = ["", "NULL", "null", "a,b", "{x}", '"', "\\", '\\"', "a\\\nb", " ", "ü", "\x7f", AttemptState.RUNNING]
@@ -79,6 +79,33 @@ def test_a_group_that_goes_as_expected_is_said_at_once(postgres: Place, monkeypa
         assert len({record.number for record in records}) == len("abc")
         assert all(isinstance(outcome, Applied) for outcome in await bench.commit(*(turn(one) for one in records)))
         assert ways == ["at once", "at once"]
+
+    clock = ManualClock()
+    on_a_store(postgres, case, clock=clock)
+
+
+def test_G14_a_group_that_closes_instances_is_one_round_trip(postgres: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check that the owner has read every message is part of the batch, and it can still fail."""
+
+    async def case(store: PostgresStore) -> None:
+        bench = Bench(store, clock)
+        bench.beat(ANNA)
+        records = [await bench.started(name) for name in "abc"]
+        ways = counted(monkeypatch)
+        trips: list[int] = []
+
+        def ask_and_count(connection: Any, *asked: Any) -> Any:
+            trips.append(len(asked))
+            return ask_all(connection, *asked)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(speculating, "ask_all", ask_and_count)
+            outcomes = await bench.commit(*(closing(record, read_to=0) for record in records[:2]))
+        assert all(isinstance(outcome, Applied) for outcome in outcomes)
+        assert len(trips) == 1
+        await bench.one(event("c"))
+        assert isinstance(await bench.one(closing(records[2], read_to=0)), Rejected)
+        assert ways == ["at once", "at once", "at once", "answer by answer"]
 
     clock = ManualClock()
     on_a_store(postgres, case, clock=clock)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from holdfast.storage.postgres.statements import statements_of
 
-FUNCTION: Final = "apply_changes_1"
+FUNCTION: Final = "apply_changes_2"
 """The number grows when what the function does changes, so that the release before finds its own."""
 MISSED: Final = "HF001"
 """The SQLSTATE of a change that did not meet the one row it was for."""
@@ -30,6 +30,7 @@ BATCHED: Final = (
     "forget_asked_updates",
     "clear_timers",
     "cancel_activities",
+    "has_read_all",
     "close_instance",
     "delete_inbox",
     "start_timer",
