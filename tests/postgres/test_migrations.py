@@ -148,6 +148,36 @@ def test_a_release_that_is_too_old_for_the_tables_says_so_and_names_both_numbers
         asyncio.run(open_and_close(str(path)))
 
 
+BEFORE_RAW_BYTES = 5
+FILES_BEFORE_RAW_BYTES = 4
+"""The newest migrations of the release that can read neither raw bytes nor events that were set aside."""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_release_that_cannot_read_raw_bytes_is_refused_once_a_newer_one_has_opened_the_store(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused when it opens the store: if it could open it, it would block the instances that have them."""
+    if kind == "postgres":
+        store, package = request.getfixturevalue("postgres").url, "postgres.schema"
+        known, newest = migrations()[:BEFORE_RAW_BYTES], NEWEST
+    else:
+        store, package = str(tmp_path / "shop.db"), "sqlite.connection"
+        known, newest = sqlite_migrations()[:FILES_BEFORE_RAW_BYTES], OF_FILES
+
+    def open_with_the_release_before() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(f"holdfast.storage.{package}.migrations", lambda: known)
+            asyncio.run(open_and_close(store))
+
+    open_with_the_release_before()
+    open_with_the_release_before()
+    asyncio.run(open_and_close(store))
+    with pytest.raises(hf.ReleaseTooOld, match=too_old(newest, len(known) + 1 + (kind == "postgres"), len(known))):
+        open_with_the_release_before()
+    asyncio.run(open_and_close(store))
+
+
 def test_every_migration_says_who_can_work_with_it() -> None:
     assert [migration.number for migration in migrations()] == list(range(1, len(migrations()) + 1))
     for migration in (*migrations(), *sqlite_migrations()):
@@ -234,7 +264,7 @@ def test_an_index_is_built_while_others_write_and_recorded_once(postgres: Place)
             done.result()
     assert index_is_valid(postgres)
     recorded = ask(postgres, "SELECT number, oldest FROM {}.migrations ORDER BY number")
-    assert recorded == [(migration.number, 1) for migration in INDEXED]
+    assert recorded == [(migration.number, migration.oldest) for migration in INDEXED]
 
 
 def test_an_index_whose_building_was_interrupted_is_dropped_and_built_again(postgres: Place) -> None:
@@ -324,10 +354,11 @@ async def start_another(store: PostgresStore) -> None:
 
 
 def test_a_database_without_pl_pgsql_is_used_answer_by_answer(plain: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """The function cannot be made there; that is said once, and everything else works."""
+    """The function cannot be made there; a warning for each migration that makes one says so, once."""
     on_a_store(plain, start_some, clock=ManualClock())
     on_a_store(plain, start_another, clock=ManualClock())
-    assert len([text for text in caplog.messages if "cannot be made" in text]) == 1
+    functions = [migration for migration in migrations() if migration.is_optional]
+    assert len([text for text in caplog.messages if "cannot be made" in text]) == len(functions)
 
 
 def test_what_is_printed_makes_a_store_without_pl_pgsql_once_the_part_that_it_names_is_left_out(

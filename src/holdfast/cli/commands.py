@@ -302,7 +302,7 @@ COMMANDS: Final = (
             help="With --print: only what comes after schema N, which is there.",
         ),
         STORE,
-        details="Workers of the release before may continue meanwhile.",
+        details="Workers of the release before may continue meanwhile, unless the changelog says otherwise.",
         examples="holdfast migrate --print --store 'postgresql:///shop?schema=holdfast' | psql -v ON_ERROR_STOP=1 shop",
     ),
     Command(

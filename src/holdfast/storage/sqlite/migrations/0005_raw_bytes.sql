@@ -1,0 +1,6 @@
+-- Large results and events of type bytes are stored raw, and histories record events that were set aside (decision 31).
+-- Releases before this one can read neither and would block the instances, so they may not open the store. The tables
+-- stay the same.
+-- oldest: 5
+
+SELECT 1;
