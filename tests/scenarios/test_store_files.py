@@ -5,14 +5,16 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.scenarios.kinds import are_files
 from tests.scenarios.support import engine_of, together, until
 
 import holdfast as hf
+from holdfast.client import changes, waiting
 
 SUFFIXES = ("", "-wal", "-shm")
 
@@ -58,7 +60,7 @@ def test_an_engine_whose_files_are_gone_stops_with_one_error_and_one_line(
 
     async def scenario() -> None:
         async with engine_of(path, waits, hangs, hangs_on) as engine:
-            waiting = asyncio.create_task((await engine.start(waits, id="a")).result())
+            result = asyncio.create_task((await engine.start(waits, id="a")).result())
             await engine.start(hangs_on, id="b")
             worker = engine.worker
             assert worker is not None
@@ -67,7 +69,7 @@ def test_an_engine_whose_files_are_gone_stops_with_one_error_and_one_line(
             with pytest.raises(hf.StoreReplaced):
                 await engine.get("a").raise_event("word", "lost")
             with pytest.raises(hf.StoreReplaced):
-                await waiting
+                await result
             with pytest.raises(hf.StoreReplaced):
                 await engine.run(waits, id="c")
             await until(lambda: not worker.runner.running)
@@ -100,15 +102,55 @@ def test_a_client_without_a_worker_gets_the_error_wherever_it_waits(tmp_path: Pa
     async def scenario() -> None:
         async with hf.connect(path) as client:
             handle = await client.start("waits", id="a")
-            waiting = asyncio.create_task(handle.result())
+            result = asyncio.create_task(handle.result())
             await until(lambda: client._waiters._waiting)
             path.unlink()
             with pytest.raises(hf.StoreReplaced):
                 await handle.raise_event("word", "lost")
             with pytest.raises(hf.StoreReplaced):
-                await waiting
+                await result
 
     together(scenario())
+
+
+async def its_result(handle: hf.Handle[Any]) -> None:
+    await handle.result()
+
+
+async def its_changes(handle: hf.Handle[Any]) -> None:
+    async for _ in handle.watch():
+        pass
+
+
+async def its_first_turn(handle: hf.Handle[Any]) -> None:
+    await handle.query("progress")
+
+
+@pytest.mark.parametrize("wait_for", [its_result, its_changes, its_first_turn])
+@pytest.mark.parametrize("harm", [remove, replace])
+def test_a_client_that_only_waits_notices_it_by_its_periodic_look(
+    tmp_path: Path,
+    harm: Callable[[Path], None],
+    wait_for: Callable[[hf.Handle[Any]], Coroutine[Any, Any, None]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It has no worker and sends nothing: no commit and no heartbeat compares the files."""
+    path = tmp_path / "shop.db"
+    for module in (waiting, changes):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        async with hf.connect(path) as client:
+            handle = await client.start("waits", id="a")
+            task = asyncio.create_task(wait_for(handle))
+            await until(lambda: client._waiters._waiting or client.asking.changes._waiting)
+            harm(path)
+            with pytest.raises(hf.StoreReplaced):
+                await asyncio.wait_for(task, 20)
+
+    together(scenario())
+    assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
 
 
 def test_companions_that_are_removed_are_made_again_and_the_work_goes_on(

@@ -73,7 +73,7 @@ class Asking:
         self._committer = committer
         self._own_runs: RunMaker | None = None
         self._own_queries: Queries | None = None
-        self.changes = changes = Changes()
+        self.changes = changes = Changes(store.check_files)
         new_id = surroundings.providers.unique_text
         self.updating = Updating(store, changes, registry.resolve, new_id, deliver, limit=limit)
 

@@ -1,16 +1,21 @@
 """Waiting for anything to change in a store: told at once by this process and by others, and by a look now and then."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from holdfast.background import BackgroundTask, Duty
+from holdfast.errors import StoreError
 
 LOOK_SECONDS: Final = 1.0
 """How often is looked for a change that nobody told of."""
 PAUSE_SECONDS: Final = 0.005
 """Between two looks, after the first ones: a busy store must not keep those busy who only wait."""
 LOOKS_WITHOUT_PAUSE: Final = 3
+
+Check = Callable[[], Awaitable[None]]
+"""Raises `StoreReplaced` if the files of the store are gone: for a client that only waits, and commits nothing."""
 
 
 def give_up(future: "asyncio.Future[Any]", error: Exception | None) -> None:
@@ -25,7 +30,8 @@ def give_up(future: "asyncio.Future[Any]", error: Exception | None) -> None:
 class Changes:
     """Wakes everybody who waits. What there is to see is in the store."""
 
-    def __init__(self) -> None:
+    def __init__(self, check_files: Check) -> None:
+        self._check_files = check_files
         self._waiting: set[asyncio.Future[None]] = set()
         self._looking = BackgroundTask(Duty.CHANGES, self._look_now_and_then)
 
@@ -61,5 +67,7 @@ class Changes:
         """For changes that no wake-up told of; as long as anybody waits."""
         await asyncio.sleep(LOOK_SECONDS)
         while self._waiting:
+            with suppress(StoreError):  # the reads of those who wait raise it, too
+                await self._check_files()
             self.ring()
             await asyncio.sleep(LOOK_SECONDS)

@@ -96,7 +96,7 @@ class Client(Beside, Overview):
         self._committer = Committer(
             store, providers.commit_id, after_group=self._committed, unusable=self._store_was_replaced
         )
-        self._waiters = Waiters(store.read_instance)
+        self._waiters = Waiters(store.read_instance, store.check_files)
         self.asking = Asking(
             store,
             registry,

@@ -6,7 +6,8 @@ from contextlib import suppress
 from typing import Final
 
 from holdfast.background import BackgroundTask, Duty
-from holdfast.client.changes import give_up
+from holdfast.client.changes import Check, give_up
+from holdfast.errors import StoreReplaced
 from holdfast.runtime.telling import tell_trouble
 from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord
 
@@ -46,8 +47,9 @@ class Waiting:
 class Waiters:
     """Everyone who waits for an end. An id may have had several instances (G3), so each names its number, too."""
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, check_files: Check) -> None:
         self._read = read
+        self._check_files = check_files
         self._waiting: dict[InstanceId, list[Waiting]] = {}
         self._looking = BackgroundTask(Duty.ENDS, self._look_for_ends)
         self._wake = asyncio.Event()
@@ -101,11 +103,15 @@ class Waiters:
             self._wake.clear()  # before the look: what wakes us from here on is looked for in the next round
             try:
                 await self._look()
+            except StoreReplaced as error:
+                self.stop(error)
+                return
             except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits goes on waiting
                 tell_trouble("looking for the ends of instances failed, and is tried again", error)
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _look(self) -> None:
+        await self._check_files()
         wanted = {
             (instance_id, waiting.number) for instance_id, everyone in self._waiting.items() for waiting in everyone
         }

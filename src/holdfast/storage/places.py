@@ -36,6 +36,10 @@ class PlacedStore(Store, Protocol):
         """The store's own way to wake others and to be woken; None: the one of the machine serves it."""
         ...
 
+    async def check_files(self) -> None:
+        """Raise `StoreReplaced` if a file of the store was removed or replaced. Commits check this by themselves."""
+        ...
+
     def open_for_reading(self) -> None:
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
         ...

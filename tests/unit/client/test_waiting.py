@@ -18,8 +18,11 @@ def test_an_error_of_a_look_is_not_the_end_of_looking(caplog: pytest.LogCaptureF
         if len(looks) == 1:
             raise OSError("the database is locked")
 
+    async def check_files() -> None:
+        pass
+
     async def scenario() -> None:
-        waiters = Waiters(read)
+        waiters = Waiters(read, check_files)
         waiting = asyncio.create_task(waiters.wait(InstanceId("a"), InstanceNumber(7)))
         async with asyncio.timeout(10):
             while not waiting.done():

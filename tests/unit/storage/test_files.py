@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.forking.processes import program
-from tests.scenarios.support import rows
+from tests.scenarios.support import rows, until
 
 import holdfast as hf
 from holdfast.core.liveness import Heartbeat, WorkerKey
@@ -21,6 +21,8 @@ from holdfast.storage.contract import CommitId, InstanceId, Member, Outcome, Sta
 from holdfast.storage.relational.members import apply_members
 from holdfast.storage.sqlite import files
 from holdfast.storage.sqlite import writer as sqlite_writer
+from holdfast.storage.sqlite.lock import WriteLock
+from holdfast.storage.sqlite.patience import watch
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.conformance.bench import HERE, ManualClock, start
 
@@ -92,6 +94,41 @@ def test_a_store_whose_files_were_removed_or_replaced_acknowledges_nothing_and_s
 
     on_a_store(tmp_path, case)
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_client_that_only_waits_notices_it_by_asking(
+    tmp_path: Path, suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def case(store: SqliteStore) -> None:
+        await store.commit(CommitId(1), [start("a")])
+        await store.check_files()
+        file_of(store, suffix).unlink()
+        with pytest.raises(hf.StoreReplaced, match="was removed"):
+            await store.check_files()
+        with pytest.raises(hf.StoreReplaced, match="was removed"):
+            await store.find(InstanceId("a"))
+
+    on_a_store(tmp_path, case)
+    assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
+
+
+def test_a_store_that_waits_for_its_write_lock_to_close_does_not_delay_other_stores(tmp_path: Path) -> None:
+    async def run() -> None:
+        slow, other = (SqliteStore(tmp_path / name, clock=ManualClock()) for name in ("slow.db", "other.db"))
+        await slow.open()
+        elsewhere = WriteLock(slow.path)
+        with elsewhere.held():
+            closing_slow = asyncio.create_task(slow.close())
+            await until(lambda: watch._waits)
+            async with asyncio.timeout(10):
+                await other.open()
+                await other.close()
+            assert not closing_slow.done()
+        await closing_slow
+        elsewhere.close()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

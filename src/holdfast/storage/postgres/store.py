@@ -139,6 +139,9 @@ class PostgresStore(RelationalReads):
         self._name = name
         return CarriedBell(make_bell(self.address, name, heard))
 
+    async def check_files(self) -> None:
+        """There are no files: the server has them."""
+
     async def close(self) -> None:
         writer, beater, readers = self._writer, self._beater, self._readers
         self._writer = self._beater = None

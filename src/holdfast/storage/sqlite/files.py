@@ -148,7 +148,10 @@ class StoreFiles:
             raise StoreError(f"{self._database} was replaced by another file while it was opened; try again")
 
     def close(self, close_connection: Callable[[], None]) -> None:
-        """Close the store's last connection, and with the last one of the process the guard."""
+        """Close the store's last connection, and with the last one of the process the guard.
+
+        All stores of the process wait meanwhile, so `close_connection` must not wait for other processes.
+        """
         with _guards_lock:
             guard = self._guard
             guard.users -= 1
@@ -168,21 +171,29 @@ class StoreFiles:
         """
         if not self._identities:
             return
+        found = self._find()
+        if found is None or self.failure:
+            raise self._lost(save)
+        self._condition = _condition(found)
+
+    def are_in_place(self) -> bool:
+        """Whether the files at their paths are those that were opened, and have always been. Needs no lock."""
+        return not self._identities or (self._find() is not None and not self.failure)
+
+    def _find(self) -> os.stat_result | None:
+        """The database at its path; None if it, the WAL or the shared memory is not the one that was opened."""
         stat = os.stat  # six times for each group: Path.stat costs twice as much
         database, wal, memory = self._identities
         try:
             found = stat(self._database)
-            if (
+            is_same = (
                 (found.st_dev, found.st_ino) == database
                 and _identity(stat(self._wal)) == wal
                 and _identity(stat(self._memory)) == memory
-                and not self.failure
-            ):
-                self._condition = _condition(found)
-                return
+            )
         except OSError:
-            pass
-        raise self._lost(save)
+            return None
+        return found if is_same else None
 
     def note(self) -> None:
         """The database was changed by this process."""

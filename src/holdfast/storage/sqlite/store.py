@@ -157,7 +157,7 @@ class SqliteStore(RelationalReads):
                 beater.close()
         finally:
             if writer is not None and files is not None:
-                await self._on_writer_thread(lambda: files.close(writer.close))
+                await self._on_writer_thread(lambda: _close(writer, files))
             self._was_closed = True
             self._executor.shutdown()
             if self._temporary is not None:
@@ -206,6 +206,11 @@ class SqliteStore(RelationalReads):
 
     async def was_committed(self, commit_id: CommitId) -> bool:
         return bool(await self._read(self.sql.find_commit, commit_id))
+
+    async def check_files(self) -> None:
+        writer = self._open(self._writer)
+        if self._files is not None and not self._files.are_in_place():
+            await self._apart(writer.check_files)
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
         with self._one_beat:  # a thread that was given up may still be at it
@@ -261,3 +266,10 @@ class SqliteStore(RelationalReads):
 
     def _written(self, _: "asyncio.Future[Value]") -> None:
         self._waiting -= 1
+
+
+def _close(writer: SqliteWriter, files: StoreFiles) -> None:
+    try:
+        writer.checkpoint()  # waits for other processes that write, so it comes before what makes other stores wait
+    finally:
+        files.close(writer.close)

@@ -68,17 +68,27 @@ class SqliteWriter:
         self._is_checkpoint_failing = False
         self._connection.set_wal_hook(self._count_pages)
 
-    def close(self) -> None:
-        """Move the WAL into the database, as far as readers and the disk allow, and close the file.
+    def checkpoint(self) -> None:
+        """Move the WAL into the database, as far as readers and the disk allow.
 
         What cannot be moved stays in the WAL, which the next one to open the store reads.
         """
+        with self._lock.held():
+            self._try_checkpoint()
+
+    def close(self) -> None:
+        """Close the connection and the lock files. Waits for nobody."""
         try:
-            with self._lock.held():
-                self._try_checkpoint()
+            if not self._files.are_in_place():  # SQLite must not checkpoint, nor delete the WAL of other files
+                self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         finally:
             self._connection.close()
             self._lock.close()
+
+    def check_files(self) -> None:
+        """Raise `StoreReplaced` if a file of the store was removed or replaced."""
+        with self._lock.held():
+            self._check_files()
 
     def migrate(self) -> None:
         """Bring the schema up to this release. Where it is already, nobody has to wait for its turn."""
@@ -200,8 +210,8 @@ class SqliteWriter:
         try:
             self._check_files()
             self._checkpoint()
-        except StoreReplaced:  # which was logged; SQLite must not checkpoint either, nor delete another WAL
-            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        except StoreReplaced:
+            pass  # `StoreFiles` has logged it
         except apsw.Error as error:
             if not self._is_checkpoint_failing:
                 logger.warning("%s could not be checkpointed; its WAL grows until it can be: %s", self._path, error)
