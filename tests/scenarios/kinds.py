@@ -34,6 +34,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_activities",
         "test_background",
         "test_blocked_loop",
+        "test_closing",
         "test_continue_as_new",
         "test_describe",
         "test_events",
@@ -49,12 +50,14 @@ REPRESENTATIVE: Final = frozenset(
         "test_large_bytes",
         "test_leases",
         "test_lost_replies",
+        "test_messages_at_the_end",
         "test_processes",
         "test_queries_reflect_messages",
         "test_reading_trouble",
         "test_several_engines",
         "test_streams",
         "test_updates",
+        "test_waiting_queries",
     }
 )
 

@@ -7,15 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.scenarios.kinds import are_files
+from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, together, until
 
 import holdfast as hf
 from holdfast.core.events import EventReceived, Payload, UpdateAccepted
 from holdfast.runtime.instances import MAX_REFUSED_ENDS
-from holdfast.runtime.providers import SystemProviders
 from holdfast.storage.contract import CommitId, Deliver, InstanceId, Member, Outcome, Turn
-from holdfast.storage.sqlite.store import SqliteStore
 
 heard: list[str] = []
 
@@ -167,8 +165,6 @@ def test_G4_an_update_at_a_continue_as_new_goes_to_the_next_execution(tmp_path: 
 
 def test_G14_it_is_so_in_every_turn_that_ends_the_code(tmp_path: Path) -> None:
     """Two answers and an update are applied in one turn: the first answer ends the code."""
-    if not are_files():
-        pytest.skip("the store of this test is a file")
     cleaned: list[str] = []
 
     @hf.workflow
@@ -188,23 +184,15 @@ def test_G14_it_is_so_in_every_turn_that_ends_the_code(tmp_path: Path) -> None:
         await hf.event("go")
         return f"ended {left_over.done()}"
 
-    class StuckStore(SqliteStore):
-        go_on, is_stuck = asyncio.Event(), asyncio.Event()
-
-        async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-            if any(isinstance(member, Turn) for member in members):
-                self.is_stuck.set()
-                await self.go_on.wait()
-            return await super().commit(commit_id, members)
-
     async def scenario() -> None:
         path = tmp_path / "shop.db"
-        store = StuckStore(path, clock=SystemProviders().now_ms)
-        async with engine_of(store, ends_later, step) as engine:  # type: ignore[arg-type]
+        store = store_at(path)
+        held = HeldTurns(store)
+        async with engine_of(store, ends_later, step) as engine:
             handle = await engine.start(ends_later, id="it")
             async with asyncio.TaskGroup() as group:
                 group.create_task(handle.raise_event("go"))
-                await store.is_stuck.wait()
+                await held.is_stuck.wait()
                 async with await hf.connect(path) as client:
                     await client.get("it").raise_event("go")
                     sent = group.create_task(client.get("it").update("add", "x"))
@@ -212,7 +200,7 @@ def test_G14_it_is_so_in_every_turn_that_ends_the_code(tmp_path: Path) -> None:
                     assert engine.worker is not None
                     [live] = engine.worker.instances.live.values()
                     await until(lambda: len(live.queue) == 2)
-                    store.go_on.set()
+                    held.go_on.set()
                     assert await sent == "added x"
                     assert await handle.result(timeout=10) == "ended False"
         assert cleaned == ["done"]
@@ -272,20 +260,7 @@ def test_G14_messages_that_the_owner_has_not_read_yet_reach_the_code_before_the_
 
 def test_G14_a_sender_without_pause_does_not_keep_the_code_from_its_end(tmp_path: Path) -> None:
     """Before each commit of a last turn one more event is stored: after a bounded number of tries the end counts."""
-    if not are_files():
-        pytest.skip("the store of this test is a file")
     tries = 0
-
-    class BusyStore(SqliteStore):
-        async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-            nonlocal tries
-            for member in members:
-                if isinstance(member, Turn) and member.close is not None:
-                    tries += 1
-                    value = Payload(msgspec.Raw(b'"more"'))
-                    more = Deliver(id=InstanceId("it"), event=EventReceived(time_ms=0, name="sig", value=value))
-                    await super().commit(CommitId(10_000 + tries), [more])
-            return await super().commit(commit_id, members)
 
     @hf.workflow
     async def ends_after_a_step() -> str:
@@ -299,8 +274,22 @@ def test_G14_a_sender_without_pause_does_not_keep_the_code_from_its_end(tmp_path
 
     async def scenario() -> None:
         path = tmp_path / "shop.db"
-        store = BusyStore(path, clock=SystemProviders().now_ms)
-        async with engine_of(store, ends_after_a_step, step) as engine:  # type: ignore[arg-type]
+        store = store_at(path)
+        commit = store.commit
+
+        async def send_and_commit(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+            nonlocal tries
+            for member in members:
+                if isinstance(member, Turn) and member.close is not None:
+                    tries += 1
+                    value = Payload(msgspec.Raw(b'"more"'))
+                    more = Deliver(id=InstanceId("it"), event=EventReceived(time_ms=0, name="sig", value=value))
+                    await commit(CommitId(10_000 + tries), [more])
+            outcomes: list[Outcome] = await commit(commit_id, members)
+            return outcomes
+
+        store.commit = send_and_commit
+        async with engine_of(store, ends_after_a_step, step) as engine:
             handle = await engine.start(ends_after_a_step, id="it")
             assert await handle.result(timeout=30) == "ended False"
         assert tries == MAX_REFUSED_ENDS + 1

@@ -2,31 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.scenarios.kinds import are_files
-from tests.scenarios.support import check_tables, engine_of, path_of, rows, together, until
+from tests.scenarios.held import HeldTurns, store_at
+from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.runtime.providers import SystemProviders
 from holdfast.runtime.surroundings import Surroundings
-from holdfast.storage.contract import CommitId, InstanceNumber, Loaded, Member, Outcome, Turn
-from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.contract import InstanceNumber, Loaded
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 ROUNDS = 15
-on_files = pytest.mark.usefixtures("only_files")
-
-
-@pytest.fixture
-def only_files() -> None:
-    """The test has a store of its own, which is SQLite's."""
-    if not are_files():
-        pytest.skip("the store of this test is a file")
 
 
 @hf.workflow
@@ -292,31 +281,23 @@ def test_G12_where_the_inbox_cannot_be_applied_the_last_committed_turn_answers(t
     together(scenario())
 
 
-@on_files
 def test_G5_a_query_waits_for_what_arrived_while_a_turn_was_being_written(tmp_path: Path) -> None:
-    class StuckStore(SqliteStore):
-        go_on, is_stuck = asyncio.Event(), asyncio.Event()
-
-        async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-            if any(isinstance(member, Turn) for member in members):
-                self.is_stuck.set()
-                await self.go_on.wait()
-            return await super().commit(commit_id, members)
-
     async def scenario() -> None:
-        store = StuckStore(tmp_path / "shop.db", clock=SystemProviders().now_ms)
-        async with engine_of(store, counter) as engine:  # type: ignore[arg-type]
+        path = tmp_path / "shop.db"
+        store = store_at(path)
+        held = HeldTurns(store)
+        async with engine_of(store, counter) as engine:
             handle = await engine.start(counter, id="it")
             first = asyncio.create_task(handle.raise_event("add", 1))
-            await store.is_stuck.wait()
-            async with await hf.connect(path_of(engine)) as client:
+            await held.is_stuck.wait()
+            async with await hf.connect(path) as client:
                 await client.get("it").raise_event("add", 10)
             asked = asyncio.create_task(handle.query("total"))
             assert engine.worker is not None
             [live] = engine.worker.instances.live.values()
             await until(lambda: asked.done() or live.asked)
             assert not asked.done()
-            store.go_on.set()
+            held.go_on.set()
             assert await asked == 11
             await first
 
@@ -359,35 +340,35 @@ def test_G5_a_query_reflects_an_event_whose_wake_up_was_lost(tmp_path: Path) -> 
     together(scenario())
 
 
-@on_files
 def test_G11_a_turn_that_is_committed_while_the_store_is_read_is_not_missed(tmp_path: Path) -> None:
     """History and inbox are read one after the other. A message that moves between the reads is in neither."""
 
-    class Interleaved(SqliteStore):
-        has_read = asyncio.Event()
-
-        async def load(self, number: InstanceNumber, execution: int) -> Loaded:
-            history = await self.read_history(number, execution)
-            self.has_read.set()
-            await until(lambda: len(rows(self.path, "SELECT 1 FROM history")) == 2)
-            return msgspec.structs.replace(await super().load(number, execution), history=history)
-
     async def scenario() -> None:
         path = tmp_path / "shop.db"
-        store = Interleaved(path, clock=SystemProviders().now_ms)
-        async with await hf.connect(store, workflows=[counter]) as client:  # type: ignore[arg-type]
+        store = store_at(path)
+        load = store.load
+        has_read = asyncio.Event()
+
+        async def interleaved(number: InstanceNumber, execution: int) -> Loaded:
+            history = await store.read_history(number, execution)
+            has_read.set()
+            await until(lambda: len(rows(path, "SELECT 1 FROM history")) == 2)
+            loaded: Loaded = await load(number, execution)
+            return msgspec.structs.replace(loaded, history=history)
+
+        store.load = interleaved
+        async with await hf.connect(store, workflows=[counter]) as client:
             async with engine_of(path, counter) as owner:
                 await owner.start(counter, id="it")
             await client.get("it").raise_event("add", 1)
             asked = asyncio.create_task(client.get("it").query("total"))
-            await store.has_read.wait()
+            await has_read.wait()
             async with engine_of(path, counter):
                 assert await asked == 1
 
     together(scenario())
 
 
-@on_files
 def test_G11_a_query_does_not_foretell_the_turn_of_an_owner(tmp_path: Path) -> None:
     """An answer of an activity, in the owner's memory and on its way to disk, goes before the event in the inbox."""
     answered = asyncio.Event()
@@ -422,28 +403,20 @@ def test_G11_a_query_does_not_foretell_the_turn_of_an_owner(tmp_path: Path) -> N
             group.create_task(by_event())
         return first
 
-    class StuckStore(SqliteStore):
-        go_on, is_stuck = asyncio.Event(), asyncio.Event()
-
-        async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-            if any(isinstance(member, Turn) for member in members):
-                self.is_stuck.set()
-                await self.go_on.wait()
-            return await super().commit(commit_id, members)
-
     async def scenario() -> None:
         path = tmp_path / "shop.db"
-        store = StuckStore(path, clock=SystemProviders().now_ms)
-        async with engine_of(store, races, wins) as owner:  # type: ignore[arg-type]
+        store = store_at(path)
+        held = HeldTurns(store)
+        async with engine_of(store, races, wins) as owner:
             handle = await owner.start(races, id="it")
             answered.set()
-            await store.is_stuck.wait()
-            async with await hf.connect(path_of(owner), workflows=[races]) as client:
+            await held.is_stuck.wait()
+            async with await hf.connect(path, workflows=[races]) as client:
                 await client.get("it").raise_event("go", "event")
                 asked = asyncio.create_task(client.get("it").query("winner"))
                 await until(lambda: asked.done() or rows(path, "SELECT 1 FROM questions"))
                 assert not asked.done()
-                store.go_on.set()
+                held.go_on.set()
                 assert await asked == "activity"
             assert await handle.result(timeout=10) == "activity"
 

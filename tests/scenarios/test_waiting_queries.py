@@ -1,17 +1,14 @@
 """Queries that wait: for a turn on its way to disk (G11), and for a worker that has others to answer, too (C1)."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import engine_of, rows, together
 
 import holdfast as hf
-from holdfast.runtime.providers import SystemProviders
 from holdfast.runtime.queries import LOOK_SECONDS
-from holdfast.storage.contract import CommitId, Member, Outcome, Turn
-from holdfast.storage.sqlite.store import SqliteStore
 
 
 def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_asker_has_gone(tmp_path: Path) -> None:
@@ -27,26 +24,18 @@ def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_aske
         await hf.event("go")
         await hf.event("end")
 
-    class StuckStore(SqliteStore):
-        go_on, is_stuck = asyncio.Event(), asyncio.Event()
-
-        async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-            if any(isinstance(member, Turn) for member in members):
-                self.is_stuck.set()
-                await self.go_on.wait()
-            return await super().commit(commit_id, members)
-
     async def scenario() -> None:
-        store = StuckStore(tmp_path / "shop.db", clock=SystemProviders().now_ms)
-        async with engine_of(store, counted) as engine:  # type: ignore[arg-type]
+        store = store_at(tmp_path / "shop.db")
+        held = HeldTurns(store)
+        async with engine_of(store, counted) as engine:
             handle = await engine.start(counted, id="it")
             raised = asyncio.create_task(handle.raise_event("go"))  # it is told with its turn
-            await store.is_stuck.wait()
+            await held.is_stuck.wait()
             patient = asyncio.create_task(handle.query("which", "patient"))
             with pytest.raises(TimeoutError):
                 await handle.query("which", "hasty", timeout=3.5 * LOOK_SECONDS)
             assert not patient.done()
-            store.go_on.set()
+            held.go_on.set()
             assert await patient == "patient"
             assert calls == ["patient"]
             assert await raised

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from holdfast.core.liveness import Heartbeat, Reply, WorkerKey
-from holdfast.errors import StoreError
+from holdfast.errors import ClientClosed, StoreError
 from holdfast.storage.contract import CommitId, InboxRow, Member, Outcome, Registration
 from holdfast.storage.forks import generation
 from holdfast.storage.places import Bell
@@ -147,6 +147,7 @@ class PostgresStore(RelationalReads):
         self._writer = self._beater = None
         self._readers = []
         was_open, self._is_open = self._is_open, False
+        self._was_closed |= was_open
         if self._generation != generation():
             _LEFT_TO_THE_PARENT.extend((writer, beater, readers))
         elif was_open:
@@ -154,7 +155,6 @@ class PostgresStore(RelationalReads):
             for part in parts:
                 part.stop()
             await self._on_writer_thread(lambda: self._let_go(parts))
-            self._was_closed = True
             self._writing.shutdown()
 
     def _let_go(self, parts: Sequence[PostgresWriter | PostgresBeater | Insisting]) -> None:
@@ -247,5 +247,7 @@ class PostgresStore(RelationalReads):
     def _check_open(self) -> None:
         if self._generation != generation():
             raise StoreError(f"{self.address} was opened before this process was forked; open it again here")
+        if self._was_closed:
+            raise ClientClosed(f"the store {self.address} was closed during this call")
         if not self._is_open:
             raise StoreError(f"the store {self.address} is not open")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import apsw
 
 from holdfast.core.liveness import Heartbeat, Reply
-from holdfast.errors import StoreError, StoreReplaced
+from holdfast.errors import ClientClosed, StoreError, StoreReplaced
 from holdfast.storage.contract import CommitId, Member, Outcome, Registration
 from holdfast.storage.forks import generation
 from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
@@ -146,6 +146,7 @@ class SqliteStore(RelationalReads):
             _LEFT_TO_THE_PARENT.append((self._writer, self._reader, self._beater, self._files))
             self._writer = self._reader = self._beater = self._files = self._temporary = None
             return
+        self._was_closed = True
         writer, self._writer = self._writer, None
         reader, self._reader = self._reader, None
         beater, self._beater = self._beater, None
@@ -158,7 +159,6 @@ class SqliteStore(RelationalReads):
         finally:
             if writer is not None and files is not None:
                 await self._on_writer_thread(lambda: _close(writer, files))
-            self._was_closed = True
             self._executor.shutdown()
             if self._temporary is not None:
                 shutil.rmtree(self._temporary, ignore_errors=True)
@@ -248,6 +248,8 @@ class SqliteStore(RelationalReads):
     def _open(self, part: Value | None) -> Value:
         if self._generation != generation():
             raise StoreError(f"{self._named} was opened before this process was forked; open it again here")
+        if self._was_closed:
+            raise ClientClosed(f"the store {self._named} was closed during this call")
         if part is None:
             raise StoreError(f"the store {self._named} is not open")
         if self._files is not None and self._files.failure:

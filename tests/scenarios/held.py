@@ -1,0 +1,32 @@
+"""A store of the kind that the scenario runs on, whose commits the scenario holds up or accompanies."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.client import engine
+from holdfast.runtime.surroundings import Surroundings
+from holdfast.storage.contract import CommitId, Member, Outcome, Turn
+from holdfast.storage.places import PlacedStore
+
+
+def store_at(path: Path) -> Any:
+    """A store that is not open yet, for an engine or a client. Its methods may be replaced."""
+    store: PlacedStore = engine.open_store(path, "full", Surroundings())
+    return store
+
+
+class HeldTurns:
+    """Commits with a turn wait from now on until `go_on` is set."""
+
+    def __init__(self, store: PlacedStore) -> None:
+        self.is_stuck, self.go_on = asyncio.Event(), asyncio.Event()
+        self._commit = store.commit
+        vars(store)["commit"] = self._hold
+
+    async def _hold(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        if any(isinstance(member, Turn) for member in members):
+            self.is_stuck.set()
+            await self.go_on.wait()
+        return await self._commit(commit_id, members)
