@@ -22,7 +22,8 @@ TYPE_CHECKING = False  # as typing has it; importing typing takes longer than ev
 
 if TYPE_CHECKING:
     from holdfast import testing
-    from holdfast.authoring.activity import Activity, StreamActivity, activity
+    from holdfast.authoring.activity import ActivityLike as Activity
+    from holdfast.authoring.activity import StreamActivity, activity
     from holdfast.authoring.activity_context import (
         ActivityInfo,
         Cancelled,
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from holdfast.authoring.log import log
     from holdfast.authoring.retry import Retry
     from holdfast.authoring.state import set_status, state, wait_until
-    from holdfast.authoring.workflow import Workflow, workflow
+    from holdfast.authoring.workflow import WorkflowLike as Workflow
+    from holdfast.authoring.workflow import workflow
     from holdfast.client.client import Client
     from holdfast.client.engine import Engine, connect
     from holdfast.client.handle import Handle

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, assert_type
+from typing import Any, ParamSpec, TypeVar, assert_type
 from uuid import UUID
 
 import holdfast as hf
@@ -73,7 +73,49 @@ async def together(order: Order) -> None:
     await asyncio.gather(charge(7), count("x"))  # type: ignore[arg-type]
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+async def retried(activity: hf.Activity[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    return await activity(*args, **kwargs)
+
+
+async def as_child(workflow: hf.Workflow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    handle = await hf.start(workflow.bind(*args, **kwargs))
+    assert_type(handle, hf.ChildHandle[R])
+    return await workflow(*args, **kwargs)
+
+
+async def at_once(engine: hf.Engine, workflow: hf.Workflow[[Order], R], order: Order) -> R:
+    return await engine.run(workflow, order)
+
+
+def registers_one(definition: hf.Workflow[..., Any] | hf.Activity[..., Any]) -> None:
+    if isinstance(definition, hf.Workflow):
+        hf.Engine("shop.db", workflows=[definition])
+    else:
+        hf.Engine("shop.db", activities=[definition])
+
+
+@hf.workflow
+async def by_helpers(order: Order) -> None:
+    assert_type(await retried(charge, order.card, cents=3), str)
+    assert_type(await asyncio.gather(retried(charge, "a"), retried(count, text="b")), tuple[str, int])
+    assert_type(await as_child(checkout, order, gift=True), str)
+    await retried(charge, 7)  # type: ignore[arg-type]
+    await retried(charge, "a", dollars=1)  # type: ignore[call-arg]
+    await retried(checkout, order)  # type: ignore[arg-type]
+    await as_child(checkout, "no order")  # type: ignore[arg-type]
+    await as_child(charge, "a")  # type: ignore[arg-type]
+    number: int = await retried(charge, "a")  # type: ignore[arg-type]
+    del number
+
+
 def registers() -> None:
+    annotated: list[hf.Activity[..., Any]] = [charge, count, write_story, count_up]
+    hf.Engine("shop.db", activities=annotated)
+    hf.Engine("shop.db", workflows=annotated)  # type: ignore[arg-type]
     activities = [charge, count, write_story, count_up]
     workflows = [checkout, nothing, together]
     hf.Engine("shop.db", activities=activities, workflows=workflows)

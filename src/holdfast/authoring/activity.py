@@ -7,7 +7,7 @@ anywhere else it simply runs. ``charge.fn`` is the function itself.
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -24,7 +24,24 @@ from holdfast.replay.run import current_run
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
 F_co = TypeVar("F_co", covariant=True)
+
+
+@runtime_checkable
+class ActivityLike(Protocol[P, R_co]):
+    """What type checkers know as ``hf.Activity``: an activity with its parameters and its result.
+
+    A protocol, because the decorators return `ActivityOf`, from whose one parameter no base class could take these two.
+    """
+
+    @property
+    def fn(self) -> Callable[..., Any]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def options(self) -> ActivityOptions: ...
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R_co]: ...
 
 
 class Activity(Definition, Generic[P, R]):
@@ -70,6 +87,10 @@ class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
         return values if self.is_async else _one_by_one(values)
 
 
+AnyActivity = Activity[..., Any] | ActivityLike[..., Any]
+"""Whatever `activity` has marked, where the parameters do not matter."""
+
+
 async def _one_by_one(values: Iterator[T]) -> AsyncIterator[T]:
     """The values of a plain generator, each made in a thread."""
     end = object()
@@ -90,7 +111,7 @@ if TYPE_CHECKING:
             self: "ActivityOf[Callable[P, R]]", *args: P.args, **kwargs: P.kwargs
         ) -> Coroutine[object, object, R]: ...
 
-    class StreamActivityOf(StreamActivity[..., Any], Generic[F_co]):
+    class StreamActivityOf(StreamActivity[..., Any], ActivityLike[..., Any], Generic[F_co]):
         """A generator as type checkers see it, with the values that it yields as the result of its function."""
 
         def __call__(  # type: ignore[override]

@@ -10,11 +10,11 @@ from types import CodeType, ModuleType
 from typing import Any, Final, TypeVar, cast
 
 from holdfast import errors
-from holdfast.authoring.activity import Activity
+from holdfast.authoring.activity import Activity, AnyActivity
 from holdfast.authoring.definition import not_a_function
 from holdfast.authoring.known_errors import known_errors
 from holdfast.authoring.options import several
-from holdfast.authoring.workflow import Workflow
+from holdfast.authoring.workflow import AnyWorkflow, Workflow
 from holdfast.core.options import DEFAULT_QUEUE
 from holdfast.errors import DuplicateName, UnknownActivity, UnknownWorkflow, UsageError
 from holdfast.payloads.failures import resolve_builtin
@@ -33,9 +33,9 @@ class Registry:
     def __init__(
         self,
         modules: Iterable[ModuleType] = (),
-        workflows: Iterable[Workflow[..., Any]] = (),
-        activities: Iterable[Activity[..., Any]] = (),
-        flows: Iterable[Workflow[..., Any]] = (),
+        workflows: Iterable[AnyWorkflow] = (),
+        activities: Iterable[AnyActivity] = (),
+        flows: Iterable[AnyWorkflow] = (),
     ) -> None:
         self.workflows: dict[str, Workflow[..., Any]] = {}
         self.activities: dict[str, Activity[..., Any]] = {}
@@ -43,13 +43,13 @@ class Registry:
         for module in several(modules, "modules"):
             self._add_module(module)
         for workflow in several(workflows, "workflows"):
-            self._add(self.workflows, workflow, Workflow)
+            self._add(self.workflows, cast(Workflow[..., Any], workflow), Workflow)
         for activity in several(activities, "activities"):
-            self._add(self.activities, activity, Activity)
+            self._add(self.activities, cast(Activity[..., Any], activity), Activity)
         for flow in several(flows, "flows"):
             if not getattr(flow, "is_flow", False):
                 raise UsageError(f"flows= takes flows, such as hf.Flow.load('order.yaml'), not {flow!r}")
-            self._add(self.workflows, flow, Workflow)
+            self._add(self.workflows, cast(Workflow[..., Any], flow), Workflow)
         for workflow in list(self.workflows.values()):
             self._add_what_is_brought(workflow)
         # Annotations that cannot be stored are found now, not at the first call.

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
 from holdfast.authoring.deadlines import said_deadline
 from holdfast.authoring.definition import Definition, refuse_method
@@ -30,6 +30,20 @@ class BoundWorkflow(Generic[R_co]):
     def __init__(self, workflow: "Workflow[..., Any]", encoded: bytes) -> None:
         self.workflow = workflow
         self.encoded = encoded
+
+
+@runtime_checkable
+class WorkflowLike(Protocol[P, R_co]):
+    """What type checkers know as ``hf.Workflow``: a workflow with its parameters and its result (`ActivityLike`)."""
+
+    @property
+    def fn(self) -> Callable[..., Any]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundWorkflow[R_co]: ...
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R_co]: ...
 
 
 class Workflow(Definition, Generic[P, R]):
@@ -102,6 +116,9 @@ class Workflow(Definition, Generic[P, R]):
         typed: Coroutine[object, object, R] = call
         return typed
 
+
+AnyWorkflow = Workflow[..., Any] | WorkflowLike[..., Any]
+"""Whatever `workflow` has marked, and flows, where the parameters do not matter."""
 
 if TYPE_CHECKING:
 

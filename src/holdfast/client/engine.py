@@ -6,10 +6,10 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, ClassVar, Final, Self, cast
 
-from holdfast.authoring.activity import Activity
+from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.durations import Duration
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.workflow import Workflow
+from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
 from holdfast.client.client import Client
 from holdfast.core.liveness.lease import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
@@ -43,9 +43,9 @@ class Engine(Client):
         store: str | Path | PlacedStore,
         *,
         modules: Iterable[ModuleType] = (),
-        workflows: Iterable[Workflow[..., Any]] = (),
-        activities: Iterable[Activity[..., Any]] = (),
-        flows: Iterable[Workflow[..., Any]] = (),
+        workflows: Iterable[AnyWorkflow] = (),
+        activities: Iterable[AnyActivity] = (),
+        flows: Iterable[AnyWorkflow] = (),
         queues: Iterable[str] | None = None,
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,
@@ -190,8 +190,8 @@ def connect(
     store: str | Path,
     *,
     modules: Iterable[ModuleType] = (),
-    workflows: Iterable[Workflow[..., Any]] = (),
-    flows: Iterable[Workflow[..., Any]] = (),
+    workflows: Iterable[AnyWorkflow] = (),
+    flows: Iterable[AnyWorkflow] = (),
     durability: str = "full",
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
     surroundings: Surroundings | None = None,

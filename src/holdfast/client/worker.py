@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
-from holdfast.authoring.activity import Activity
+from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.workflow import Workflow
+from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
 from holdfast.client.client import Client
 from holdfast.core.liveness.lease import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
@@ -31,9 +31,9 @@ class Worker:
         client: Client,
         *,
         modules: Iterable[ModuleType] = (),
-        workflows: Iterable[Workflow[..., Any]] = (),
-        activities: Iterable[Activity[..., Any]] = (),
-        flows: Iterable[Workflow[..., Any]] = (),
+        workflows: Iterable[AnyWorkflow] = (),
+        activities: Iterable[AnyActivity] = (),
+        flows: Iterable[AnyWorkflow] = (),
         queues: Iterable[str] | None = None,
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
         cache_size: int = DEFAULT_CACHE_SIZE,

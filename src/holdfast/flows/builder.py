@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeAlias, TypedDict, cast
 
-from holdfast.authoring.activity import Activity
+from holdfast.authoring.activity import Activity, AnyActivity
 from holdfast.authoring.definition import Definition
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.retry import Retry
-from holdfast.authoring.workflow import Workflow
+from holdfast.authoring.workflow import AnyWorkflow, Workflow
 from holdfast.core.flow.definition import After
 from holdfast.errors import FlowError, InvalidOption
 from holdfast.flows.documents import Mapping as MappingTree
@@ -91,7 +91,7 @@ class FlowBuilder(FlowWorkflow):
     def run(
         self,
         node_id: str,
-        activity: Activity[..., Any] | str,
+        activity: AnyActivity | str,
         *,
         after: Edges,
         input: object = None,  # noqa: A002  # as in YAML
@@ -131,7 +131,7 @@ class FlowBuilder(FlowWorkflow):
     def child(
         self,
         node_id: str,
-        flow: Workflow[..., Any] | str,
+        flow: AnyWorkflow | str,
         *,
         after: Edges,
         input: object = None,  # noqa: A002  # as in YAML

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import Self
 
-from holdfast.authoring.activity import Activity
+from holdfast.authoring.activity import AnyActivity
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.errors import FlowProblem
 from holdfast.flows.builder import FlowBuilder, as_tree
@@ -38,7 +38,7 @@ class Flow(FlowBuilder):
         path: str | Path,
         *,
         modules: Iterable[ModuleType] = (),
-        activities: Iterable[Activity[..., Any]] = (),
+        activities: Iterable[AnyActivity] = (),
     ) -> Self:
         """The flow in a YAML file. With `modules` or `activities`, their names and arguments are checked, too."""
         return cls._from(load_file(Path(path), _known(modules, activities)))
@@ -50,7 +50,7 @@ class Flow(FlowBuilder):
         *,
         name: str = "flow.yaml",
         modules: Iterable[ModuleType] = (),
-        activities: Iterable[Activity[..., Any]] = (),
+        activities: Iterable[AnyActivity] = (),
     ) -> Self:
         """The flow in a text of YAML, or in bytes of UTF-8. `name` is what problems call the text."""
         return cls._from(load_text(text, name, _known(modules, activities)))
@@ -105,7 +105,7 @@ class Flow(FlowBuilder):
         return draw_mermaid(self.definition, digits=digits)
 
 
-def _known(modules: Iterable[ModuleType], activities: Iterable[Activity[..., Any]]) -> Known | None:
+def _known(modules: Iterable[ModuleType], activities: Iterable[AnyActivity]) -> Known | None:
     """What a flow may name, if anything was given. Flows and workflows may come from anywhere."""
     several, single = tuple(modules), tuple(activities)
     return known_in(several, single) if several or single else None

@@ -5,14 +5,14 @@ from inspect import Signature, signature
 from types import ModuleType
 from typing import Any, cast
 
-from holdfast.authoring.activity import Activity
+from holdfast.authoring.activity import Activity, AnyActivity
 from holdfast.authoring.workflow import Workflow
 from holdfast.flows.checking import Known
 
 
-def known_in(modules: Iterable[ModuleType], activities: Iterable[Activity[..., Any]] = ()) -> Known:
+def known_in(modules: Iterable[ModuleType], activities: Iterable[AnyActivity] = ()) -> Known:
     """The activities that a flow may run if it has these. Flows and workflows may come from anywhere."""
-    found = list(activities)
+    found = [cast(Activity[..., Any], one) for one in activities]
     found += [cast(Activity[..., Any], value) for value in _values(modules) if isinstance(value, Activity)]
     names = frozenset(name for one in found for name in _names_of(one))
     return Known(activities=names, signatures=_signatures(found))

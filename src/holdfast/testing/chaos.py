@@ -14,7 +14,7 @@ from random import Random  # noqa: TID251 - seeded: the same messages are delive
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.audit import audit
-from holdfast.authoring.workflow import Workflow
+from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.core.events import INPUTS, HistoryEvent, decode_events
 from holdfast.core.liveness.lease import WORKER_LEASE_MS
 from holdfast.errors import HoldfastError, InvariantBroken
@@ -63,7 +63,7 @@ class CrashReport:
 
 
 async def crash_at_every_commit(
-    make: Make, clock: SkippingClock, workflow: Workflow[..., Any], args: tuple[Any, ...]
+    make: Make, clock: SkippingClock, workflow: AnyWorkflow, args: tuple[Any, ...]
 ) -> CrashReport:
     """Run it calmly, and then with a death before and after each commit until there are no more."""
     loop = asyncio.get_running_loop()
@@ -90,7 +90,7 @@ class _Lives:
     """Runs with at most one death each."""
 
     def __init__(
-        self, make: Make, clock: SkippingClock, workflow: Workflow[..., Any], args: tuple[Any, ...], folder: Path
+        self, make: Make, clock: SkippingClock, workflow: AnyWorkflow, args: tuple[Any, ...], folder: Path
     ) -> None:
         self._make, self._clock = make, clock
         self._workflow, self._args = workflow, args

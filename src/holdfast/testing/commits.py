@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
 from typing import Any, Final, cast
 
-from holdfast.authoring.activity import Activity
+from holdfast.authoring.activity import Activity, AnyActivity
 from holdfast.core.events import ActivityCompleted, ActivityFailed, EventReceived, HistoryEvent, decode_events
 from holdfast.errors import InvalidOption, UsageError
 from holdfast.runtime.faults import FaultPoint
@@ -26,7 +26,7 @@ from holdfast.storage.contract import (
     Turn,
 )
 
-Where = Activity[..., Any] | str | int | EllipsisType
+Where = AnyActivity | str | int | EllipsisType
 """Which commits: an activity, a name, the number of one, counted from now, or ``...`` for every one."""
 NameOf = Callable[[InstanceNumber, int, int], str]
 """The name of an activity, by its instance, execution and number."""
@@ -133,6 +133,6 @@ class Crash:
             return False
         if isinstance(where, int):
             return self._commits == where
-        wanted = where.name if isinstance(where, Activity) else where
+        wanted = where if isinstance(where, str) else where.name
         told = [member for member in members if not isinstance(member, Deliver)]  # a message has not reached the code
         return any(wanted in names_in(member, name_of) for member in told)

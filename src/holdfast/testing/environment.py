@@ -12,8 +12,8 @@ from pathlib import Path
 from types import EllipsisType, ModuleType, TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from holdfast.authoring.activity import Activity
-from holdfast.authoring.workflow import Workflow
+from holdfast.authoring.activity import AnyActivity
+from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
 from holdfast.client.engine import Engine
 from holdfast.core.events import Started
@@ -49,9 +49,9 @@ class Environment(Engine):
         store: str | Path | SqliteStore = IN_MEMORY,
         *,
         modules: Iterable[ModuleType] = (),
-        workflows: Iterable[Workflow[..., Any]] = (),
-        activities: Iterable[Activity[..., Any]] = (),
-        flows: Iterable[Workflow[..., Any]] = (),
+        workflows: Iterable[AnyWorkflow] = (),
+        activities: Iterable[AnyActivity] = (),
+        flows: Iterable[AnyWorkflow] = (),
         replace: Mapping[Replaceable, Body | BaseException] | None = None,
         queues: Iterable[str] | None = None,
         max_activities: int = DEFAULT_MAX_ACTIVITIES,
@@ -183,7 +183,7 @@ class Environment(Engine):
         """Run the activity or the workflow itself again."""
         self._replacements.restore(what)
 
-    def calls(self, activity: Activity[..., Any]) -> list[dict[str, Any]]:
+    def calls(self, activity: AnyActivity) -> list[dict[str, Any]]:
         """The arguments of each run of an activity so far, replaced or not: a dictionary by name for each."""
         return self._replacements.calls(activity)
 
@@ -212,7 +212,7 @@ class Environment(Engine):
         """How often the worker has died so far."""
         return self._lives.deaths
 
-    def duplicate(self, what: Activity[..., Any] | str | EllipsisType = ...) -> None:
+    def duplicate(self, what: AnyActivity | str | EllipsisType = ...) -> None:
         """From now on deliver something twice: the ends of an activity, an event by its name, or everything.
 
         The second time nothing may change; that it did is an `InvariantBroken` when the environment is closed.
@@ -258,7 +258,7 @@ class Environment(Engine):
         attempts = _at_once(self._store.read_attempts(number, execution))
         return next((attempt.name for attempt in attempts if attempt.key.activity == activity), "")
 
-    async def crash_at_every_commit(self, workflow: Workflow[..., Any], *args: Any) -> CrashReport:
+    async def crash_at_every_commit(self, workflow: AnyWorkflow, *args: Any) -> CrashReport:
         """Run a workflow again and again, each time with the worker dying before or after another of its commits.
 
         Result and steps must be those of a calm run; `CrashReport.check` raises if not. Each run has a store of its

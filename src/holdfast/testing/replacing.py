@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from holdfast.authoring.activity import Activity
+from holdfast.authoring.activity import Activity, AnyActivity
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.workflow import Workflow
+from holdfast.authoring.workflow import AnyWorkflow, Workflow
 from holdfast.errors import InvalidOption, UsageError
 
 Body = Callable[..., Any]
-Replaceable = Activity[..., Any] | Workflow[..., Any]
+Replaceable = AnyActivity | AnyWorkflow
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -63,7 +63,7 @@ class Replacements:
         self.made.pop(known, None)
         self._registry.activities[known.name] = known if known.process else self._noting(known, known.fn)
 
-    def calls(self, activity: Activity[..., Any]) -> list[dict[str, Any]]:
+    def calls(self, activity: AnyActivity) -> list[dict[str, Any]]:
         """The arguments of each run of the activity so far, by name."""
         known = self._known(activity)
         if known.process and known not in self.made:

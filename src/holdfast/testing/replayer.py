@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.workflow import Workflow
+from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.histories import parse
 from holdfast.core.events import HistoryEvent, Started
 from holdfast.core.flow.reading import FlowReading, version_of
@@ -28,8 +28,8 @@ class Replayer:
         self,
         *,
         modules: Iterable[ModuleType] = (),
-        workflows: Iterable[Workflow[..., Any]] = (),
-        flows: Iterable[Workflow[..., Any]] = (),
+        workflows: Iterable[AnyWorkflow] = (),
+        flows: Iterable[AnyWorkflow] = (),
     ) -> None:
         self._registry = Registry(modules, workflows, (), flows)
 

@@ -12,7 +12,7 @@ from random import Random  # noqa: TID251 - made from the seed of the simulation
 from typing import Any, Final
 
 from holdfast.audit import audit
-from holdfast.authoring.activity import Activity
+from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.client.client import Client
@@ -84,7 +84,7 @@ class Simulation:
         self,
         seed: int,
         jobs: Sequence[Job],
-        activities: Sequence[Activity[..., Any]],
+        activities: Sequence[AnyActivity],
         *,
         crash_rate: float,
         max_crashes: int,
@@ -284,7 +284,7 @@ async def die(engine: Engine) -> None:
     await engine.abandon()
 
 
-def simulate(seed: int, jobs: Sequence[Job], activities: Sequence[Activity[..., Any]], **options: Any) -> Report:
+def simulate(seed: int, jobs: Sequence[Job], activities: Sequence[AnyActivity], **options: Any) -> Report:
     """Run one seed in a folder of its own."""
     logger = logging.getLogger("holdfast")
     level = logger.level
