@@ -5,6 +5,7 @@ import datetime as dt
 import selectors
 import socket
 import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,87 @@ def test_a_replacement_that_does_not_fit_is_refused_with_a_sentence() -> None:
         environment(replace={charge: 7})
     with pytest.raises(UsageError, match="is not open"):
         _ = environment().now
+
+
+@hf.activity(retry=hf.Retry(attempts=2), resumable=True)
+async def letters(word: str) -> AsyncIterator[str]:
+    for letter in word[hf.activity_info().delivered :]:
+        await asyncio.sleep(60)
+        yield letter
+
+
+@hf.activity(resumable=True)
+def in_turn(count: int) -> Iterator[int]:
+    yield from range(hf.activity_info().delivered, count)
+
+
+@hf.workflow
+async def spell(word: str) -> str:
+    numbers = [str(number) async for number in in_turn(len(word))]
+    return "".join([letter async for letter in letters(word)]) + "".join(numbers)
+
+
+def streaming(**options: Any) -> Environment:
+    return Environment(workflows=[spell], activities=[letters, in_turn], **options)
+
+
+@pytest.mark.parametrize("cache_size", [0, 10])
+def test_L15_generators_run_in_an_environment_and_their_waits_are_skipped(cache_size: int) -> None:
+    async def scenario(env: Environment) -> None:
+        before = env.now
+        assert await env.run(spell, "tea") == "tea012"
+        assert dt.timedelta(minutes=3) <= env.now - before < dt.timedelta(minutes=4)
+        assert (env.calls(letters), env.calls(in_turn)) == ([{"word": "tea"}], [{"count": 3}])
+
+    streaming(cache_size=cache_size).run_sync(scenario)
+
+
+def test_L15_streams_are_replaced_by_generators_lists_and_exceptions_and_restored() -> None:
+    async def scenario(env: Environment) -> None:
+        assert await env.run(spell, "tea") == "TEA78"
+        env.replace(letters, with_=whole)
+        assert await env.run(spell, "tea") == "tea78"
+        env.replace(letters, with_=KeyError("no tea"))
+        with pytest.raises(hf.WorkflowFailed, match="no tea"):
+            await env.run(spell, "tea")
+        assert env.calls(letters) == [{"word": "tea"}] * 4, "the two before, and two attempts"
+        env.restore(letters)
+        assert await env.run(spell, "tea") == "tea78"
+
+    async def loudly(word: str) -> AsyncIterator[str]:
+        for letter in word:
+            yield letter.upper()
+
+    def whole(word: str) -> list[str]:
+        return [word]
+
+    def from_seven(count: int) -> Iterator[int]:
+        yield from range(7, 6 + count)
+
+    streaming(replace={letters: loudly, in_turn: from_seven}).run_sync(scenario)
+
+
+def test_L15_a_replacement_yields_where_the_activity_does_and_only_there() -> None:
+    async def returns(word: str) -> str:
+        return word
+
+    async def yields(card: str, cents: int) -> AsyncIterator[str]:
+        yield f"{card} {cents}"
+
+    with pytest.raises(InvalidOption, match="letters yields values; replace it by a generator"):
+        streaming(replace={letters: returns})
+    with pytest.raises(InvalidOption, match="charge returns one value; what replaces it must not yield"):
+        environment(replace={charge: yields})
+
+
+def test_L13_a_death_at_every_commit_of_a_stream_changes_nothing() -> None:
+    async def scenario(env: Environment) -> CrashReport:
+        return await env.crash_at_every_commit(spell, "tea")
+
+    report = streaming().run_sync(scenario)
+    report.check()
+    assert report.result == repr("tea012")
+    assert report.crashes >= 8
 
 
 def test_L13_a_death_at_every_commit_changes_nothing() -> None:

@@ -2,7 +2,7 @@
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import wraps
 from typing import Any
 
@@ -36,7 +36,7 @@ class Replacements:
         """From now on, run `body` instead, or raise it."""
         known = self._known_workflow(what) if isinstance(what, Workflow) else self._known(what)
         self.made[known] = body
-        function = _raising(body) if isinstance(body, BaseException) else body
+        function = _raising(body, known) if isinstance(body, BaseException) else body
         if isinstance(function, Activity | Workflow):
             function = function.fn
         if not callable(function):
@@ -104,10 +104,19 @@ class Replacements:
             bound = note(args, kwargs)
             return body(*bound.args, **bound.kwargs)
 
+        @wraps(body)
+        def iterate(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            bound = note(args, kwargs)
+            yield from body(*bound.args, **bound.kwargs)
+
+        is_coroutine, is_stream = inspect.iscoroutinefunction(body), inspect.isasyncgenfunction(body)
         stand_in = copy.copy(activity)
         stand_in.signature = activity.signature  # what is stored stays what the activity itself takes and gives
-        stand_in.is_async = inspect.iscoroutinefunction(body)
-        stand_in.fn = run_async if stand_in.is_async else run_in_thread
+        stand_in.is_async = is_coroutine or is_stream
+        if is_coroutine:
+            stand_in.fn = run_async
+        else:
+            stand_in.fn = iterate if activity.yields and not is_stream else run_in_thread
         stand_in.process = False
         return stand_in
 
@@ -126,16 +135,27 @@ def _acting(workflow: Workflow[..., Any], body: Body) -> Workflow[..., Any]:
     return stand_in
 
 
-def _raising(error: BaseException) -> Body:
+def _raising(error: BaseException, known: Replaceable) -> Body:
     async def fail(*args: Any, **kwargs: Any) -> Any:
         del args, kwargs
         raise error
 
-    return fail
+    async def fail_at_first(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        yield await fail(*args, **kwargs)
+
+    return fail_at_first if _yields(known) else fail
+
+
+def _yields(known: Replaceable) -> bool:
+    return isinstance(known, Activity) and known.yields
 
 
 def _check(known: Replaceable, body: Body) -> None:
-    """The body has to take every call that the activity or the workflow takes."""
+    """The body has to take every call that the activity or the workflow takes, and to yield if that does."""
+    if _yields(known) and inspect.iscoroutinefunction(body):
+        raise InvalidOption(f"{known.name} yields values; replace it by a generator, or by a `def` that returns a list")
+    if not _yields(known) and (inspect.isasyncgenfunction(body) or inspect.isgeneratorfunction(body)):
+        raise InvalidOption(f"{known.name} returns one value; what replaces it must not yield")
     parameters = list(inspect.signature(known.fn).parameters.values())
     is_flow = isinstance(known, Workflow) and known.is_flow
     args = [None] if is_flow else [None for each in parameters if each.kind in _BY_POSITION]
