@@ -9,6 +9,7 @@ from tests.scenarios.support import engine_of, rows, together
 
 import holdfast as hf
 from holdfast.audit import audit
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 
 IMAGE = bytes(range(256)) * 400
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
@@ -81,6 +82,125 @@ def test_bytes_are_stored_raw_and_read_as_they_were(tmp_path: Path, cache_size: 
     assert audit(store) == []
     rows(store, "UPDATE payloads SET data = ? WHERE substr(reference, 1, 6) = 'bytes-'", b"other")
     assert {problem.rule for problem in audit(store)} == {"payloads-there"}
+
+
+LIMIT = 20_000
+
+
+@hf.activity
+async def fill(count: int) -> bytes:
+    return bytes(count)
+
+
+@hf.activity
+def fill_in_thread(count: int) -> bytes | None:
+    return bytes(count)
+
+
+@hf.activity(process=True)
+def fill_in_process(count: int) -> bytes:
+    return bytes(count)
+
+
+@hf.activity
+async def fill_parts(count: int) -> AsyncIterator[bytes]:
+    yield bytes(count)
+
+
+@hf.workflow
+async def fills(where: str, count: int) -> int | bytes:
+    match where:
+        case "async":
+            return len(await fill(count))
+        case "thread":
+            return len(await fill_in_thread(count) or b"")
+        case "process":
+            return len(await fill_in_process(count))
+        case "stream":
+            return sum([len(part) async for part in fill_parts(count)])
+        case "side effect":
+            return len(hf.side_effect(lambda: bytes(count), bytes))
+        case "event":
+            hf.raise_event("nobody", "image", bytes(count))
+            return count
+        case _:
+            return bytes(count)
+
+
+@hf.workflow
+async def shows() -> int:
+    @hf.on_update
+    def made(count: int) -> bytes:
+        return bytes(count)
+
+    @hf.on_query
+    def seen(count: int) -> bytes:
+        return bytes(count)
+
+    del made, seen
+    return len(await hf.event("image", bytes))
+
+
+FILLS = (fill, fill_in_thread, fill_in_process, fill_parts, fills, shows)
+
+
+@pytest.mark.parametrize("where", ["async", "thread", "process", "stream", "side effect", "event", "result"])
+def test_G13_the_limit_counts_the_bytes_that_a_value_of_type_bytes_has(tmp_path: Path, where: str) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *FILLS, payload_limit=LIMIT) as engine:
+            result = await engine.run(fills, where, LIMIT)
+            assert (len(result) if isinstance(result, bytes) else result) == LIMIT
+            with pytest.raises(hf.WorkflowFailed, match=r"has 20,001 bytes, and payload_limit is 20,000"):
+                await engine.run(fills, where, LIMIT + 1)
+
+    together(scenario())
+    assert audit(tmp_path / "shop.db") == []
+
+
+def test_G13_messages_may_have_as_many_bytes_as_the_limit_says(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *FILLS, payload_limit=LIMIT) as engine:
+            handle = await engine.start(shows)
+            assert len(await handle.update("made", LIMIT, returns=bytes)) == LIMIT
+            assert len(await handle.query("seen", LIMIT, returns=bytes)) == LIMIT
+            with pytest.raises(hf.UpdateFailed, match="has 20,001 bytes"):
+                await handle.update("made", LIMIT + 1)
+            with pytest.raises(hf.QueryFailed, match="has 20,001 bytes"):
+                await handle.query("seen", LIMIT + 1)
+            with pytest.raises(hf.PayloadTooLarge, match="has 20,001 bytes"):
+                await handle.raise_event("image", bytes(LIMIT + 1))
+            await handle.raise_event("image", bytes(LIMIT))
+            assert await handle.result() == LIMIT
+
+    together(scenario())
+    assert audit(tmp_path / "shop.db") == []
+
+
+def test_G13_a_text_that_could_be_base64_counts_as_it_is(tmp_path: Path) -> None:
+    @hf.activity
+    async def write(count: int) -> str:
+        return "A" * count
+
+    @hf.workflow
+    async def writes(count: int) -> int:
+        return len(await write(count))
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", write, writes, payload_limit=LIMIT) as engine:
+            with pytest.raises(hf.WorkflowFailed, match="has 20,002 bytes"):
+                await engine.run(writes, LIMIT)
+
+    together(scenario())
+
+
+def test_G13_a_result_may_have_32_mebibytes_of_bytes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", *FILLS) as engine:
+            assert await engine.run(fills, "async", PAYLOAD_LIMIT_BYTES) == PAYLOAD_LIMIT_BYTES
+            with pytest.raises(hf.WorkflowFailed, match=r"has 33,554,433 bytes, and payload_limit is 33,554,432"):
+                await engine.run(fills, "async", PAYLOAD_LIMIT_BYTES + 1)
+
+    together(scenario())
 
 
 def test_a_flow_reads_large_bytes_as_base64(tmp_path: Path) -> None:

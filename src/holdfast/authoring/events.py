@@ -75,7 +75,7 @@ def raise_event(target: str, event: str, value: Any = None) -> None: ...
 def raise_event(target: str, event: "str | Event[Any]", value: Any = None) -> None:
     """Raise an event to another instance, with the commit of this turn. Nobody waits for it to arrive."""
     name, data = encoded_event(event, value)
-    current("hf.raise_event").raise_event(checked_name(target, "an instance"), name, data)
+    current("hf.raise_event").raise_event(checked_name(target, "an instance"), name, data, value)
 
 
 def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:

@@ -468,7 +468,7 @@ class Client(Beside, Overview):
         message_id: str | None,
     ) -> Deliver:
         name, data = encoded_event(event, value)
-        self._limit.checked(data, f"the value of event {name!r}")
+        self._limit.checked(data, f"the value of event {name!r}", value=value)
         unique = "" if message_id is None else checked_name(message_id, "a message")
         received = EventReceived(time_ms=self._store.now_ms(), name=name, value=Payload(msgspec.Raw(data)), id=unique)
         return Deliver(id=instance_id, number=number, event=received, message_id=unique)

@@ -18,7 +18,7 @@ PAYLOAD_LIMIT_BYTES: Final = 32 * MEBIBYTE
 """The largest payload where no other limit is given: the arguments of one call, one result, one event."""
 
 UNRECORDED_LIMIT_BYTES: Final = 2 * MEBIBYTE
-"""The limit of an execution whose history has none: it began in a release where this was the only one."""
+"""The limit of an execution whose history has none: it began in a release that had this one and counted base64."""
 
 PAYLOAD_WARNING_BYTES: Final = 2 * MEBIBYTE
 """A larger payload is stored with a warning: every replay reads it again, and files belong elsewhere."""
@@ -71,21 +71,35 @@ def is_inline(data: bytes) -> bool:
 class PayloadLimit:
     """The largest payload of an engine, worker or client. Above `PAYLOAD_WARNING_BYTES` it warns once for each name."""
 
-    __slots__ = ("_warned", "largest_bytes", "quiet_bytes")
+    __slots__ = ("_counts_base64", "_warned", "largest_bytes", "quiet_bytes")
 
-    def __init__(self, largest_bytes: int = PAYLOAD_LIMIT_BYTES, warned: set[str] | None = None) -> None:
+    def __init__(
+        self, largest_bytes: int = PAYLOAD_LIMIT_BYTES, warned: set[str] | None = None, *, counts_base64: bool = False
+    ) -> None:
+        self._counts_base64 = counts_base64
         self.largest_bytes = largest_bytes
         self.quiet_bytes = min(largest_bytes, PAYLOAD_WARNING_BYTES)
         """Up to this size there is nothing to check: what runs in every step compares before it calls `checked`."""
         self._warned = set[str]() if warned is None else warned
 
-    def of(self, largest_bytes: int) -> "PayloadLimit":
-        """Another limit, whose warnings count with those of this one."""
-        return self if largest_bytes == self.largest_bytes else PayloadLimit(largest_bytes, self._warned)
+    def of_execution(self, recorded_bytes: int) -> "PayloadLimit":
+        """The limit that the history of an execution has, or 0. Its warnings count with those of this one."""
+        if recorded_bytes == self.largest_bytes:
+            return self
+        return PayloadLimit(recorded_bytes or UNRECORDED_LIMIT_BYTES, self._warned, counts_base64=recorded_bytes == 0)
 
-    def checked(self, data: bytes, what: str, advice: str = RAISE_THE_LIMIT) -> bytes:
-        """`data` itself; `PayloadTooLarge`, naming `what`, its size and the limit, if it is above the limit."""
-        size_bytes = len(data)
+    def size_of(self, data: bytes, value: object = None) -> int:
+        """The bytes of `data` that count. A `value` of type `bytes` counts as it is and not as base64 (decision 31)."""
+        if not isinstance(value, bytes | bytearray) or self._counts_base64 or data[:1] != b'"':
+            return len(data)
+        return len(value)
+
+    def checked(self, data: bytes, what: str, advice: str = RAISE_THE_LIMIT, *, value: object = None) -> bytes:
+        """`data` itself; `PayloadTooLarge`, naming `what`, its size and the limit, if it is above the limit.
+
+        `value` is what `data` was made of, where the store may keep it as bytes.
+        """
+        size_bytes = self.size_of(data, value)
         if size_bytes > self.largest_bytes:
             raise PayloadTooLarge(
                 f"{what} has {size_bytes:,} bytes, and payload_limit is {self.largest_bytes:,}; "

@@ -28,7 +28,7 @@ def ask(run: WorkflowRun, name: str, data: bytes) -> Asked:
         return Asked(unknown(run.handlers.queries))
     try:
         value, logs = run.look(f"the query {name!r}", lambda: handler.call(data))
-        answer = run.checked(handler.signature.encode_result(value), f"the answer of query {name!r}")
+        answer = run.checked(handler.signature.encode_result(value), f"the answer of query {name!r}", value)
         return Asked(Answer(AnswerKind.DONE, msgspec.Raw(answer)), logs)
     except KeyboardInterrupt:
         raise  # it means the process, and not this code

@@ -178,12 +178,12 @@ class WorkflowCalls:
                 self._abandon(number)
             raise
 
-    def checked(self, data: bytes, what: str) -> bytes:
-        """`data`, a payload that the code made, unless it is above the limit of this execution."""
+    def checked(self, data: bytes, what: str, value: object = None) -> bytes:
+        """`data`, a payload that the code made of `value`, unless it is above the limit of this execution."""
         limit = self._limit
-        if (self.replaying or self.is_preview) and len(data) <= limit.largest_bytes:
+        if (self.replaying or self.is_preview) and limit.size_of(data, value) <= limit.largest_bytes:
             return data  # the turn that stores it logs the warning
-        return limit.checked(data, what, LIMIT_IS_FIXED)
+        return limit.checked(data, what, LIMIT_IS_FIXED, value=value)
 
     def _schedule(self, activity: ActivityCode, encoded: bytes) -> int:
         if len(encoded) > self._limit.quiet_bytes:
@@ -257,10 +257,10 @@ class WorkflowCalls:
         error = self.waits.misfit(event)
         return None if error is None or isinstance(error.__cause__, NotInWorkflow) else error
 
-    def raise_event(self, target: str, name: str, data: bytes) -> None:
+    def raise_event(self, target: str, name: str, data: bytes, value: object) -> None:
         """Raise an event to another instance, with this turn's commit."""
         self._loop.check_evicted()
-        self.checked(data, f"the value of event {name!r}")
+        self.checked(data, f"the value of event {name!r}", value)
         number = self._next_sent
         self._next_sent = number + 1
         self._output.events.append(ev.EventRaised(number=number, target=target, name=name))
@@ -295,9 +295,11 @@ class WorkflowCalls:
         if recorded is None and self.needs_turn is not None:
             self.needs_turn = True
             raise Evicted
-        payload = recorded or Payload(msgspec.Raw(self.checked(encode(compute()), "the side effect")))
-        self._output.events.append(ev.SideEffectRecorded(number=number, value=payload))
-        return decode(self._data(payload))
+        if recorded is None:
+            value = compute()
+            recorded = Payload(msgspec.Raw(self.checked(encode(value), "the side effect", value)))
+        self._output.events.append(ev.SideEffectRecorded(number=number, value=recorded))
+        return decode(self._data(recorded))
 
     @contextmanager
     def previewing(self) -> Generator[None]:

@@ -19,7 +19,7 @@ from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload
 from holdfast.errors import ForbiddenInWorkflow, PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
-from holdfast.payloads.limits import UNRECORDED_LIMIT_BYTES, PayloadLimit
+from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.models import constraints_ignored
 from holdfast.replay.calls import MILLISECONDS, Identity, WorkflowCalls, WorkflowCode
 from holdfast.replay.children import Above, AskedChild, Children, ScheduledChild
@@ -243,7 +243,7 @@ class WorkflowRun(WorkflowCalls):
         """
         is_recorded = self.replaying and self.needs_turn is None
         if is_recorded:
-            self._limit = self._limit.of(started.payload_limit or UNRECORDED_LIMIT_BYTES)
+            self._limit = self._limit.of_execution(started.payload_limit)
         else:
             limited = msgspec.structs.replace(started, payload_limit=self._limit.largest_bytes)
             self._output.events[-1] = limited
@@ -309,8 +309,9 @@ class WorkflowRun(WorkflowCalls):
             return
         if error is None:
             try:
-                result = self._code.signature.encode_result(main.result())
-                data = self.checked(result, f"the result of {self._code.name}()")
+                result = main.result()
+                data = self._code.signature.encode_result(result)
+                self.checked(data, f"the result of {self._code.name}()", result)
             except PayloadError as unserialisable:
                 error = unserialisable
             else:

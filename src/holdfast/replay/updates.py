@@ -76,7 +76,8 @@ class Updates:
             value: Any = handler.fn(*args, **kwargs)
             if isawaitable(value):
                 value = await value
-            data = self._calls.checked(handler.signature.encode_result(value), f"the result of update {event.name!r}")
+            data = handler.signature.encode_result(value)
+            self._calls.checked(data, f"the result of update {event.name!r}", value)
         except (Evicted, KeyboardInterrupt, GeneratorExit):
             raise
         except asyncio.CancelledError as error:

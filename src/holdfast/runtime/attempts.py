@@ -336,7 +336,9 @@ class AttemptRunner:
             running.timer = asyncio.get_running_loop().call_later(left_seconds, self._time_out, running)
         if activity.process:
             data = await self._processes.run(activity, running.attempt.input, running)
-            return limited_result(activity.signature, self._limit, data)
+            if len(data) <= self._limit.quiet_bytes:
+                return data
+            return limited_result(activity.signature, self._limit, data, activity.signature.decode_result(data))
         args, kwargs = activity.signature.decode_arguments(running.attempt.input)
         if activity.yields:
             return await self._stream(activity, running, args, kwargs)

@@ -41,13 +41,13 @@ def stored_result(signature: Signature, limit: PayloadLimit, value: Any) -> byte
         data = signature.encode_result(value)
     except Exception as error:
         raise ResultNotStored(error) from error
-    return data if len(data) <= limit.quiet_bytes else limited_result(signature, limit, data)
+    return data if len(data) <= limit.quiet_bytes else limited_result(signature, limit, data, value)
 
 
-def limited_result(signature: Signature, limit: PayloadLimit, data: bytes) -> bytes:
+def limited_result(signature: Signature, limit: PayloadLimit, data: bytes, value: object) -> bytes:
     """`data`, the payload of a result, unless it is above the limit."""
     try:
-        return limit.checked(data, f"the result of {signature.name}()")
+        return limit.checked(data, f"the result of {signature.name}()", value=value)
     except PayloadTooLarge as error:
         raise ResultNotStored(error) from error
 

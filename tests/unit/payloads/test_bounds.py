@@ -28,7 +28,7 @@ def test_a_large_payload_is_warned_of_once_for_each_name(caplog: pytest.LogCaptu
     limit.checked(large[1:], "quiet")
     for what in ("the result of a()", "the result of a()", "the result of b()"):
         limit.checked(large, what)
-    limit.of(4 * PAYLOAD_WARNING_BYTES).checked(large, "the result of a()")
+    limit.of_execution(4 * PAYLOAD_WARNING_BYTES).checked(large, "the result of a()")
     said = [record.getMessage() for record in caplog.records]
     assert [line.split(" has ")[0] for line in said] == ["the result of a()", "the result of b()"]
     assert "2,097,153 bytes" in said[0]

@@ -69,6 +69,26 @@ def test_G12_a_recorded_limit_takes_three_mebibytes() -> None:
     replayer.replay(history("measures", scheduled("measure"), arguments={}, limit=32 * MEBIBYTE))
 
 
+@hf.workflow
+async def sends_bytes() -> str:
+    try:
+        hf.raise_event("other", "image", b"x" * (2 * MEBIBYTE - 1))
+    except hf.PayloadTooLarge:
+        return await hf.event("refused", str)
+    return await hf.event("sent", str)
+
+
+@pytest.mark.parametrize("limit", [0, 2 * MEBIBYTE])
+def test_G12_without_a_recorded_limit_bytes_count_as_base64(limit: int) -> None:
+    raised = {"event": "event_raised", "number": 0, "target": "other", "name": "image"}
+    sent = (raised, {"event": "event_awaited", "wait": 0, "name": "sent"})
+    right, wrong = (sent, (refused(),)) if limit else ((refused(),), sent)
+    replayer = Replayer(workflows=[sends_bytes])
+    replayer.replay(history("sends_bytes", *right, arguments={}, limit=limit))
+    with pytest.raises(hf.HistoryMismatch):
+        replayer.replay(history("sends_bytes", *wrong, arguments={}, limit=limit))
+
+
 NEGATIVE_ALL_ALONG = (
     scheduled("double"),
     {"event": "activity_completed", "time_ms": 2, "activity": 0, "result": {"data": -2}},
