@@ -5,6 +5,7 @@ import contextlib
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -304,3 +305,42 @@ def test_what_workflow_code_raises_has_no_context_but_its_own(cache_size: int) -
             finish(code, fails, cache_size=cache_size)
         assert type(failed.value.cause) is kind
         assert failed.value.cause.__cause__ is None
+
+
+@dataclass
+class Cash:
+    cents: int
+
+
+@dataclass
+class Card:
+    cents: int
+
+
+@dataclass
+class Bill:
+    parts: list[Cash | Card]
+
+
+@pytest.mark.parametrize("cache_size", [0, 10])
+def test_arguments_results_and_events_may_have_unions_of_dataclasses_inside(tmp_path: Path, cache_size: int) -> None:
+    @hf.activity
+    async def swap(bill: Bill) -> list[Cash | Card]:
+        return [Card(part.cents) if isinstance(part, Cash) else Cash(part.cents) for part in bill.parts]
+
+    @hf.workflow
+    async def pays(first: dict[str, Cash | Card]) -> Bill:
+        swapped = await swap(Bill([*first.values()]))
+        return Bill(swapped + await hf.event("more", list[Cash | Card]))
+
+    more = hf.Event[list[Cash | Card]]("more")
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", swap, pays, cache_size=cache_size) as engine:
+            first: dict[str, Cash | Card] = {"a": Cash(1), "b": Card(2)}
+            second: list[Cash | Card] = [Card(3)]
+            handle = await engine.start(pays, first)
+            await handle.raise_event(more, second)
+            assert await handle.result() == Bill([Card(1), Cash(2), Card(3)])
+
+    together(scenario())

@@ -34,6 +34,7 @@ from holdfast.payloads.models import (
     is_model_type,
     with_constraints,
 )
+from holdfast.payloads.nested import Record, part_of
 from holdfast.payloads.wire import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
 
 CACHED_TYPES_LIMIT: Final = 4_096
@@ -46,8 +47,9 @@ UNRESOLVED_HINT: Final = (
 
 _TYPES_HINT: Final = "use a dataclass, a msgspec struct, a pydantic model or a standard type"
 _UNION_HINT: Final = (
-    "JSON does not show which member of the union a value is. Use msgspec structs with tag=True, or make the union "
-    "itself the parameter or the result, which is stored with the name of its member"
+    "JSON does not show which member of the union a value is. Use msgspec structs with tag=True; or put the union into "
+    "a parameter, a result, a list, a tuple, a dict or a field of a dataclass, where it is stored with the name of its "
+    "member"
 )
 _NO_KEYS: Final = (
     inspect.BoolType,
@@ -288,9 +290,9 @@ def _build(annotation: Any) -> PayloadType:
             f"{UNRESOLVED_HINT}"
         ) from error
     except Exception as error:
-        if isinstance(error, TypeError) and get_origin(annotation) in (Union, UnionType):
-            return _Tagged(annotation)
-        hint = _UNION_HINT if "unions may not" in str(error) else _TYPES_HINT
+        if isinstance(error, TypeError) and (nested := _nested(annotation, error)):
+            return nested
+        hint = _UNION_HINT if "union" in str(error) else _TYPES_HINT
         raise AnnotationError(f"`{text_of(annotation)}` cannot be stored as JSON: {error}; {hint}") from error
     nodes = list(_nodes_of(node))
     if unknown := next(filter(_is_unknown, nodes), None):
@@ -308,6 +310,21 @@ def _build(annotation: Any) -> PayloadType:
         lax = msgspec.json.Decoder(written, dec_hook=decode_unknown)
         unconstrained = _Typed(lax.decode, inspect.type_info(written))
     return _Typed(decoder.decode, node, unconstrained)
+
+
+def _nested(annotation: Any, error: TypeError) -> PayloadType | None:
+    """A type that msgspec refuses for a union, which may be inside of it; None if it cannot be stored."""
+    part = part_of(annotation, payload_type) if "union" in str(error) else None
+    if isinstance(part, Record):
+        _cache[annotation] = part  # its fields may name it
+        try:
+            _ = part.fields
+        except AnnotationError:
+            _cache.pop(annotation, None)
+            raise
+    if part is None and get_origin(annotation) in (Union, UnionType):
+        return _Tagged(annotation)
+    return part
 
 
 def decoder_of_fields(fields: Sequence[tuple[str, Any]]) -> Callable[[bytes], tuple[Any, ...]] | None:

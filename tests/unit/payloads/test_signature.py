@@ -3,8 +3,9 @@
 import datetime as dt
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any, Never, NoReturn, cast
+from typing import Annotated, Any, Never, NoReturn, cast
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,10 @@ class Order:
 @dataclass(frozen=True)
 class Point:
     x: int
+
+
+class Untagged(msgspec.Struct):
+    either: Order | Point
 
 
 async def charge(card: str, cents: int) -> str:
@@ -291,8 +296,9 @@ def test_a_function_that_never_returns_has_no_result() -> None:
 @pytest.mark.parametrize(
     ("annotation", "hint"),
     [
-        (list[Order | Point], "tag=True"),
-        (dict[str, Order | Point], "tag=True"),
+        (Untagged, "tag=True"),
+        (list[Untagged], "tag=True"),
+        (Annotated[list[Order | Point], msgspec.Meta(min_length=1)], "tag=True"),
         (complex, "use a dataclass"),
         (list[NoReturn], "use a dataclass"),
         (dict[tuple[int, int], str], "keys of type tuple.*list of pairs"),

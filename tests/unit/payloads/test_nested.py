@@ -1,0 +1,183 @@
+"""Unions inside of other types, which JSON cannot tell apart: stored with the name of their member."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import BaseModel
+
+from holdfast.errors import AnnotationError, PayloadError
+from holdfast.payloads import decode, encode
+from holdfast.payloads.encoding import payload_type
+
+
+@dataclass(frozen=True)
+class Cash:
+    cents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    cents: int
+    number: str = "none"
+
+
+class Coin(BaseModel):
+    cents: int
+
+
+class Note(BaseModel):
+    cents: int
+
+
+@dataclass
+class Order:
+    paid: Cash | Card
+    unit: ClassVar[str] = "cent"
+    more: list[Cash | Card | None] = field(default_factory=list[Cash | Card | None])
+    by_name: dict[str, Cash | Card] | None = None
+    note: str = "-"
+
+
+@dataclass
+class Leaf:
+    value: int
+
+
+@dataclass
+class Tree:
+    children: "list[Tree | Leaf]"
+
+
+@dataclass
+class Positive:
+    amount: Cash | Card
+
+    def __post_init__(self) -> None:
+        if self.amount.cents <= 0:
+            raise ValueError("not positive")
+
+
+CASH = {"$type": "Cash", "value": {"cents": 1}}
+CARD = {"$type": "Card", "value": {"cents": 2, "number": "42"}}
+PAID = (Cash(1), Card(2, "42"))
+
+
+STORED: list[Any] = [
+    (list[Cash | Card], list(PAID), [CASH, CARD]),
+    (Sequence[Cash | Card], list(PAID), [CASH, CARD]),
+    (list[Cash | Card], [], []),
+    (tuple[Cash | Card, ...], PAID, [CASH, CARD]),
+    (tuple[int, Cash | Card], (7, Cash(1)), [7, CASH]),
+    (set[Cash | Card], {Cash(1)}, [CASH]),
+    (frozenset[Cash | Card], frozenset({Cash(1)}), [CASH]),
+    (dict[str, Cash | Card], {"a": Cash(1), "b": Card(2, "42")}, {"a": CASH, "b": CARD}),
+    (dict[int, list[Cash | Card]], {7: [Cash(1)]}, {"7": [CASH]}),
+    (Mapping[str, Cash | Card], {"a": Cash(1)}, {"a": CASH}),
+    (list[Cash | Card] | None, [Cash(1)], [CASH]),
+    (list[Cash | Card] | None, None, None),
+    (list[Cash | Card | None], [None], [{"$type": "None", "value": None}]),
+    (list[Cash | Coin | Note], [Note(cents=3), Cash(1)], [{"$type": "Note", "value": {"cents": 3}}, CASH]),
+    (
+        Order,
+        Order(Cash(1), [Card(2, "42")], {"a": Cash(1)}, "x"),
+        {"paid": CASH, "more": [CARD], "by_name": {"a": CASH}, "note": "x"},
+    ),
+    (list[Order], [Order(Cash(1))], [{"paid": CASH, "more": [], "by_name": None, "note": "-"}]),
+    (
+        Tree,
+        Tree([Leaf(1), Tree([Leaf(2)])]),
+        {
+            "children": [
+                {"$type": "Leaf", "value": {"value": 1}},
+                {"$type": "Tree", "value": {"children": [{"$type": "Leaf", "value": {"value": 2}}]}},
+            ]
+        },
+    ),
+    (Tree | Leaf, Leaf(1), {"$type": "Leaf", "value": {"value": 1}}),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value", "stored"), STORED)
+def test_a_union_inside_is_stored_with_the_names_of_its_members(annotation: Any, value: Any, stored: Any) -> None:
+    data = encode(value, annotation)
+    assert json.loads(data) == stored
+    again = decode(data, annotation)
+    assert again == value
+    assert type(again) is type(value)
+    assert payload_type(annotation).read(data) == value
+
+
+def test_senders_may_leave_out_fields_with_defaults_and_names_where_one_member_fits() -> None:
+    assert decode(b'{"paid": {"$type": "Cash", "value": {"cents": 1}}, "unknown": 7}', Order) == Order(Cash(1))
+    assert decode(b'[{"cents": 2}]', list[Leaf | Card]) == [Card(2)]
+    assert decode(b" null ", list[Cash | Card] | None) is None
+    with pytest.raises(PayloadError, match="2 members"):
+        decode(b'[{"cents": 2}]', list[Cash | Card])
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "said"),
+    [
+        (list[Cash | Card], [Cash(1), 7], r"at `\$\[1\]`: expected .*Cash.*found int"),
+        (list[Cash | Card], (Cash(1), Cash("x")), r"at `\$\[1\]\.cents`: expected int, found str"),  # type: ignore[arg-type]
+        (list[Cash | Card], {Cash(1)}, r"at `\$`: expected list, found set"),
+        (tuple[int, Cash | Card], (7,), r"at `\$`: expected a tuple of length 2, found tuple"),
+        (dict[str, Cash | Card], {"a": 7}, r"at `\$\['a'\]`: expected"),
+        (dict[str, Cash | Card], {7: Cash(1)}, r"expected a key: str, found int"),
+        (Order, Cash(1), r"at `\$`: expected Order, found Cash"),
+        (Order, Order(Cash(1), [Card(2), 7]), r"at `\$\.more\[1\]`"),  # type: ignore[list-item]
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_its_path(annotation: Any, value: Any, said: str) -> None:
+    with pytest.raises(PayloadError, match=said) as refused:
+        encode(value, annotation, what="the input")
+    assert str(refused.value).startswith("the input cannot be stored as JSON: ")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "data", "said"),
+    [
+        (list[Cash | Card], b"7", r"Expected `array`, got `int` - at `\$`"),
+        (list[Cash | Card], b"[1", "truncated"),
+        (list[Cash | Card], b'[{"$type": "Cash", "value": {"cents": "x"}}]', r"at `\$\[0\]\.cents`"),
+        (tuple[int, Cash | Card], b"[7]", "length 2"),
+        (dict[int, Cash | Card], b'{"a": 7}', "Expected `int`"),
+        (Order, b"{}", r"missing required field `paid` - at `\$`"),
+        (list[Order], b"[{}]", r"missing required field `paid` - at `\$\[0\]`"),
+        (Positive, b'{"amount": {"$type": "Cash", "value": {"cents": 0}}}', "ValueError: not positive"),
+    ],
+)
+def test_json_that_does_not_fit_is_refused_with_its_path(annotation: Any, data: bytes, said: str) -> None:
+    with pytest.raises(PayloadError, match=said) as refused:
+        decode(data, annotation, what="the input")
+    assert str(refused.value).startswith("the input cannot be read: ")
+
+
+def test_what_its_own_class_would_refuse_is_not_stored() -> None:
+    changed = Positive(Cash(1))
+    changed.amount = Cash(0)
+    with pytest.raises(PayloadError, match="not positive"):
+        encode(changed, Positive)
+    assert decode(encode(Positive(Cash(1)), Positive), Positive) == Positive(Cash(1))
+
+
+def test_a_tree_that_is_too_deep_is_refused() -> None:
+    tree = Tree([])
+    for _ in range(40):
+        tree = Tree([tree])
+    with pytest.raises(PayloadError, match="nested too deep"):
+        encode(tree, Tree)
+
+
+def test_a_dataclass_with_a_field_that_cannot_be_stored_is_refused_each_time() -> None:
+    @dataclass
+    class Wrong:
+        paid: Cash | Card
+        number: complex
+
+    for _ in range(2):
+        with pytest.raises(AnnotationError, match="complex"):
+            payload_type(Wrong)
