@@ -198,6 +198,7 @@ STARTS_OF_TASKS = ("create_task", "ensure_future", "Thread")
 NOT_IN_THE_BACKGROUND = {
     "background.py",  # where they are started
     "cli/run.py",  # awaited where it is made
+    "cli/waiting.py",  # awaited where it is made
     "cli/worker.py",  # awaited where it is made
     "client/worker.py",  # awaited where they are made
     "runtime/carriers.py",  # bodies of activities

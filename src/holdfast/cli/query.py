@@ -9,6 +9,7 @@ import msgspec
 from holdfast.cli.inputs import checked_json
 from holdfast.cli.stores import Place, connected, existing_store
 from holdfast.cli.texts import json_text
+from holdfast.cli.waiting import answer_of
 from holdfast.client.asking import QUERY_SECONDS
 from holdfast.errors import QueryFailed
 
@@ -35,6 +36,7 @@ def print_json(value: Any) -> None:
 async def _ask(path: Place, instance_id: str, name: str, arguments: list[Any], seconds: float) -> Any:
     async with connected(path) as client:
         try:
-            return await client.get(instance_id).query(name, *arguments, timeout=seconds)
+            asked = client.get(instance_id).query(name, *arguments, timeout=seconds)
+            return await answer_of(client, instance_id, asked)
         except TimeoutError as error:
             raise QueryFailed(f"{error}; is there a worker that has its code?") from error

@@ -5,6 +5,7 @@ from typing import Any
 
 from holdfast.cli.query import parsed, print_json
 from holdfast.cli.stores import Place, connected, existing_store
+from holdfast.cli.waiting import answer_of
 from holdfast.errors import UpdateFailed
 
 
@@ -26,6 +27,7 @@ async def _send(  # noqa: PLR0917 - handed on
 ) -> Any:
     async with connected(path) as client:
         try:
-            return await client.get(instance_id).update(name, *arguments, id=update_id, timeout=seconds)
+            asked = client.get(instance_id).update(name, *arguments, id=update_id, timeout=seconds)
+            return await answer_of(client, instance_id, asked)
         except TimeoutError as error:
             raise UpdateFailed(str(error)) from error

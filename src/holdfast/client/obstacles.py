@@ -11,7 +11,7 @@ from holdfast.client.overview import registered_names
 from holdfast.client.views import Description
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey, WorkerState
-from holdfast.storage.contract import AttemptRecord, InstanceRecord, Store, WorkerRow
+from holdfast.storage.contract import AttemptRecord, InstanceId, InstanceRecord, Store, WorkerRow
 
 MOST_NAMES: Final = 10
 """Names that one sentence lists."""
@@ -33,6 +33,20 @@ async def read_obstacles(store: Store, record: InstanceRecord, attempts: Sequenc
     """Each reason why an open instance cannot go on, as a sentence; none if a live worker can take all its work."""
     if record.closed_at_ms is not None or record.state in _NEEDS_NO_WORKER:
         return []
+    return await _obstacles(store, record, attempts)
+
+
+async def read_silence(store: Store, instance_id: InstanceId) -> list[str]:
+    """Each reason why a query or an update of an instance gets no answer; an ended instance answers queries, too."""
+    record = await store.find(instance_id)
+    if record is None:
+        return []
+    is_open = record.closed_at_ms is None
+    attempts = await store.read_attempts(record.number, record.execution) if is_open else []
+    return await _obstacles(store, record, attempts)
+
+
+async def _obstacles(store: Store, record: InstanceRecord, attempts: Sequence[AttemptRecord]) -> list[str]:
     now_ms = store.now_ms()
     rows = await store.workers()
     live = [row for row in rows if row.state == WorkerState.ACTIVE and row.deadline_ms > now_ms]

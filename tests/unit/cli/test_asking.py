@@ -10,6 +10,7 @@ import pytest
 from tests.unit.cli.commands import Command
 
 import holdfast as hf
+from holdfast.cli import waiting
 
 
 @hf.workflow
@@ -92,6 +93,28 @@ def test_without_a_worker_nobody_answers_in_time(filled: Command) -> None:
     sent = filled("update", "open", "add", "--timeout", "0.05", "--id", "one")
     assert sent.code == 1
     assert "was not answered in time; ask again with id='one'" in sent.err
+
+
+@pytest.mark.parametrize("arguments", [["query", "good", "total"], ["update", "open", "add", "--id", "one"]])
+def test_a_wait_that_no_worker_can_end_says_why_once(
+    filled: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr(waiting, "QUIET_SECONDS", 0.01)
+    done = filled(*arguments, "--timeout", "0.2")
+    assert (done.code, done.out) == (1, "")
+    first, last = done.err.splitlines()
+    assert first == "holdfast: still waiting: no worker is alive: start one with holdfast worker"
+    assert "in time" in last
+    with working(filled):
+        done = filled(*arguments, "--timeout", "0.2")
+    assert "still waiting: no live worker has workflow 'checkout' (known: basket)" in done.err
+
+
+def test_a_wait_that_a_worker_can_end_is_silent(filled: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    with working(filled):
+        monkeypatch.setattr(waiting, "QUIET_SECONDS", 0.0)
+        done = filled("update", "it", "add", "--input", "4")
+        assert (done.out, done.err) == ("4\n", "")
 
 
 @pytest.mark.parametrize(
