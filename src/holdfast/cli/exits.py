@@ -25,7 +25,7 @@ EXIT_WRONG_INPUT: Final = 2
 EXIT_STORE: Final = 3
 """The store cannot be opened, read or written."""
 EXIT_INTERRUPTED: Final = 130
-"""Ctrl-C, as shells count it. What was recorded stays, and the same command goes on."""
+"""Ctrl-C, as shells count it, or SIGTERM to a run. What was recorded stays, and the same command continues."""
 
 BODIES: Final = "holdfast-activity"
 """What the threads are called that bodies of activities run in."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+import signal
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -110,8 +111,8 @@ def fulfil(wish: Wish, *, as_json: bool) -> None:
     """Run it here, with its steps on screen, and print the result."""
     console = Console(highlight=False)
     try:
-        result = asyncio.run(_run(wish, console, as_json=as_json))
-    except KeyboardInterrupt:
+        result = asyncio.run(_run_until_signal(wish, console, as_json=as_json))
+    except (KeyboardInterrupt, asyncio.CancelledError):
         Console(stderr=True, highlight=False).print(
             Text(f"Stopped. Everything up to here is recorded; go on with: {safe(wish.again)}"), soft_wrap=True
         )
@@ -121,6 +122,22 @@ def fulfil(wish: Wish, *, as_json: bool) -> None:
         click.echo(visible_json(encoded.decode()))
     else:
         console.print(Text.assemble(("result ", "bold green"), safe(encoded.decode())), soft_wrap=True)
+
+
+async def _run_until_signal(wish: Wish, console: Console, *, as_json: bool) -> Any:
+    """SIGTERM does what asyncio does at Ctrl-C: the run is cancelled, and the engine ends its lease as it closes.
+
+    A second SIGTERM ends the process as the system does.
+    """
+    running = asyncio.create_task(_run(wish, console, as_json=as_json))
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        loop.remove_signal_handler(signal.SIGTERM)
+        running.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    return await running
 
 
 async def _run(wish: Wish, console: Console, *, as_json: bool) -> Any:

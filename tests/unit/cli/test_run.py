@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.forking.processes import program
-from tests.unit.cli.commands import Command
+from tests.unit.cli.commands import Command, sql
 
 from holdfast.audit import audit
 
@@ -202,7 +202,10 @@ def test_a_store_that_is_something_else_is_exit_code_3(holdfast: Command) -> Non
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_how_to_go_on_and_the_command_it_says_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_W10_a_signal_ends_a_run_and_its_lease_and_the_same_command_continues(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     (tmp_path / "slow.py").write_text(
         "import asyncio, pathlib\nimport holdfast as hf\n"
         "@hf.activity\nasync def wait(marker: str) -> str:\n"
@@ -217,9 +220,10 @@ def test_ctrl_c_says_how_to_go_on_and_the_command_it_says_does(tmp_path: Path) -
     with program(command, cwd=tmp_path, env=environment) as process:
         assert process.stdout is not None
         assert any("here" in line for line in process.stdout)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, told = process.communicate(timeout=30)
     assert process.returncode == 130
+    assert sql(tmp_path / "holdfast.db", "SELECT state FROM workers") == [("INACTIVE",)], "it has left"
     assert told.splitlines()[-1].endswith("go on with: holdfast run slow.py:nap --id 'my nap'")
     assert "Traceback" not in told
     again = subprocess.run(
