@@ -5,7 +5,7 @@ one argument itself, if it cannot be read as arguments.
 """
 
 import inspect
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,6 +13,9 @@ from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.errors import ArgumentError, UsageError
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.payloads.scan import check_untrusted
+
+NO_OBJECT: Final = "got `object` - at `$`"
+"""The one argument takes no object at all: an object without its name has the name misspelled."""
 
 
 def bind_input(workflow: Workflow[..., Any], text: str | None) -> BoundWorkflow[Any]:
@@ -45,5 +48,5 @@ def _normalised(workflow: Workflow[..., Any], data: bytes) -> bytes:
     except ArgumentError as error:
         try:
             return workflow.signature.normalise(second)
-        except ArgumentError:
-            raise error from None
+        except ArgumentError as other:
+            raise (other if NO_OBJECT in str(error) else error) from None

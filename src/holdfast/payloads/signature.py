@@ -35,6 +35,8 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 """What a function is called with: ``function(*arguments[0], **arguments[1])``."""
 
 _RETURN: Final = "return"
+LONGEST_NAME: Final = 100
+"""Characters of an unknown name that an error shows."""
 _by_name: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _by_position: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _encode_name: Final = msgspec.json.Encoder().encode
@@ -140,6 +142,7 @@ class Signature:
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
+            self._refuse_unknown(kwargs)
             raise ArgumentError(f"{self.name}{self._signature}: {error}; correct the call") from error
         parts: list[bytes] = []
         for name, value in bound.arguments.items():
@@ -162,6 +165,7 @@ class Signature:
 
     def _decode_one_by_one(self, data: bytes) -> Arguments:
         stored = self._read(data)
+        self._refuse_unknown(stored)  # before one is missing: it may be a misspelled one
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         found = 0
@@ -182,10 +186,19 @@ class Signature:
                 raise ArgumentError(f"{entry.what} is positional, and one before it was left out; send both")
             else:
                 kwargs[name] = value
-        if found != len(stored):
-            unknown = ", ".join(repr(name) for name in stored if name not in self._parameters)
-            raise ArgumentError(f"{self.name}{self._signature} has no parameter {unknown}; leave it out")
         return tuple(args), kwargs
+
+    def _refuse_unknown(self, given: Mapping[str, Any]) -> None:
+        """Raise an error that has the known names, and the one that is closest to an unknown name."""
+        if given.keys() <= self._parameters.keys():
+            return
+        from difflib import get_close_matches  # noqa: PLC0415 - only for the error
+
+        name = next(name for name in given if name not in self._parameters)
+        near = get_close_matches(name, [known for known in self._parameters if known not in given], n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        takes = ", ".join(self._parameters) or "none"
+        raise ArgumentError(f"{self.name}() has no argument {name[:LONGEST_NAME]!r}{hint}; its arguments: {takes}")
 
     def _is_next(self, entry: _Parameter, args: list[Any]) -> bool:
         return self._positional[len(args)] is entry

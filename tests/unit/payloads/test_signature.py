@@ -120,6 +120,7 @@ def test_the_same_call_has_the_same_hash_however_it_was_written(card: str, cents
         (charge, ("42",), {}, ("charge", "missing", "cents")),
         (charge, ("42", 1, 2), {}, ("charge", "too many")),
         (charge, ("42", 1), {"cent": 2}, ("charge", "cent")),
+        (charge, ("42",), {"cent": 2}, ("charge() has no argument 'cent' (did you mean cents?)", "card, cents")),
         (charge, ("42", 1), {"cents": 2}, ("charge", "multiple values", "cents")),
         (charge, (42, 1), {}, ("charge()", "argument `card`", "expected str, found int")),
         (charge, ("42", float("nan")), {}, ("charge()", "argument `cents`", "found float")),
@@ -146,7 +147,7 @@ def test_wrong_arguments_are_refused_with_function_and_argument(
     ("function", "data", "parts"),
     [
         (charge, b'{"card":"4"}', ("charge()", "`cents`", "missing")),
-        (charge, b'{"card":"4","cents":1,"tip":2}', ("charge", "no parameter 'tip'")),
+        (charge, b'{"card":"4","cents":1,"tip":2}', ("charge", "no argument 'tip'")),
         (charge, b'{"card":"4","cents":"x"}', ("charge()", "`cents`", "Expected `int`, got `str`")),
         (ship, b'{"order":{"card":"4","cents":"x"},"when":"2026-01-01"}', ("`order`", "`$.cents`")),
         (charge, b'["4",1,2]', ("charge", "takes 2", "not 3")),
