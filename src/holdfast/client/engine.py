@@ -19,7 +19,6 @@ from holdfast.runtime.providers import Providers, SystemProviders
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
 from holdfast.storage.places import PlacedStore, check_platform, is_address, not_a_store
-from holdfast.storage.relational.reading import RelationalReads
 
 logger = logging.getLogger("holdfast")
 
@@ -117,6 +116,8 @@ def open_store(store: str | Path | PlacedStore, durability: str, surroundings: S
     check_platform()
     if durability not in DURABILITIES:
         raise InvalidOption(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
+    from holdfast.storage.relational.reading import RelationalReads  # noqa: PLC0415 - imported when a store is opened
+
     if isinstance(store, RelationalReads):
         return cast(PlacedStore, store)
     providers = surroundings.providers
