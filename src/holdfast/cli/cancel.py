@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.stores import Place, connected, existing_store
-from holdfast.cli.texts import json_text, safe
+from holdfast.cli.texts import json_text, print_line, safe
 
 
 def cancel(instance_id: str, reason: str | None = None, store: str | None = None, as_json: bool = False) -> None:
@@ -18,7 +18,7 @@ def cancel(instance_id: str, reason: str | None = None, store: str | None = None
         click.echo(json_text(fields))
     else:
         line = Text.assemble((safe(instance_id), "bold cyan"), f" is {state}")
-        Console(highlight=False).print(line, soft_wrap=True)
+        print_line(Console(highlight=False), line)
 
 
 async def _cancel(path: Place, instance_id: str, reason: str | None) -> str:

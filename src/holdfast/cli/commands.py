@@ -326,6 +326,7 @@ COMMANDS: Final = (
         "history:history",
         "Show the history of an instance, or export it so that tests can replay it.",
         ID,
+        option("--limit", "-n", metavar="N", type=int, help="Only the newest N entries."),
         option("--export", metavar="FILE", help="Write it to a file that Replayer reads."),
         WHOLE,
         STORE,

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from holdfast.cli.inputs import checked_json
 from holdfast.cli.stores import Place, connected, existing_store
-from holdfast.cli.texts import json_text, safe
+from holdfast.cli.texts import json_text, print_line, safe
 
 
 def event(  # noqa: PLR0917 - the options of the command
@@ -29,7 +29,7 @@ def event(  # noqa: PLR0917 - the options of the command
     else:
         said = " was raised to " if is_taken else " was dropped: nobody waits for it in "
         line = Text.assemble(("event ", ""), (safe(name), "bold"), said, (safe(instance_id), "bold cyan"))
-        Console(highlight=False).print(line, soft_wrap=True)
+        print_line(Console(highlight=False), line)
 
 
 async def _raise(path: Place, instance_id: str, name: str, value: Any, message_id: str | None) -> bool:

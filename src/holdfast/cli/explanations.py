@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.key_names import Names
-from holdfast.cli.texts import safe
+from holdfast.cli.texts import print_line, safe
 from holdfast.core.collation import Composite
 from holdfast.core.collation.digits import MEANING, OPEN, WORD, Digit, is_complete, is_error, padded
 from holdfast.core.ledger import Reading
@@ -61,13 +61,13 @@ class Explanation:
 
     def show(self, console: Console) -> None:
         """Print it: every part stands under its own digits of the first line."""
-        console.print(Text.assemble((self.digits, "bold"), "  ", (self.title, "dim")), soft_wrap=True)
+        print_line(console, Text.assemble((self.digits, "bold"), "  ", (self.title, "dim")))
         width = max((row.before + len(row.digits) for row in self.rows), default=0)
         for row in self.rows:
             label = " " * row.before + row.digits
             line = Text.assemble((label.ljust(width + 2), row.style), row.meaning)
-            console.print(Text(" " * (row.depth * INDENT)) + line, soft_wrap=True)
-        console.print(Text(self.verdict, "bold"), soft_wrap=True)
+            print_line(console, Text(" " * (row.depth * INDENT)) + line)
+        print_line(console, Text(self.verdict, "bold"))
 
 
 def explain_ledger(reading: Reading) -> Explanation:

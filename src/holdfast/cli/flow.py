@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -14,7 +14,7 @@ from rich.text import Text
 from holdfast.cli.applications import load_module
 from holdfast.cli.exits import EXIT_BAD_NEWS
 from holdfast.cli.flow_instances import draw_instance
-from holdfast.cli.texts import json_text, safe
+from holdfast.cli.texts import count_text, json_text, print_line, safe
 from holdfast.errors import FlowError, FlowProblem, UsageError
 
 STYLES: Final = {"error": "bold red", "warning": "yellow"}
@@ -52,28 +52,24 @@ def check(file: str, *, app: Sequence[str] = (), as_json: bool = False) -> None:
 
 
 def _show(
-    file: str, problems: tuple[FlowProblem, ...], left_out: int, summary: Mapping[str, object], *, checked: bool
+    file: str, problems: tuple[FlowProblem, ...], left_out: int, summary: Mapping[str, Any], *, checked: bool
 ) -> None:
     console = Console(highlight=False)
     for problem in problems:
         kind = (problem.severity, STYLES[problem.severity])
         line = Text.assemble((f"{safe(file)}:{problem.line}", "cyan"), ": ", kind, f": {safe(str(problem))}")
-        console.print(line, soft_wrap=True)
+        print_line(console, line)
     if left_out:
-        console.print(Text.assemble((safe(file), "cyan"), f": and {left_out:,} more"), soft_wrap=True)
+        print_line(console, Text.assemble((safe(file), "cyan"), f": and {left_out:,} more"))
     if summary:
         verdict = Text.assemble((f"{safe(file)} is fine", "bold green"))
-        activities = _count(summary["activities"], "activity", "activities")
+        activities = count_text(summary["activities"], "activity")
         verdict.append(f": flow {safe(str(summary['flow']))}, {activities}")
         verdict.append("" if checked else "; which activities there are was not checked (--app APP)")
     else:
         errors = left_out + sum(problem.severity == "error" for problem in problems)
-        verdict = Text.assemble((_count(errors, "problem", "problems"), "bold red"), f" in {safe(file)}")
-    console.print(verdict, soft_wrap=True)
-
-
-def _count(number: object, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}"
+        verdict = Text.assemble((count_text(errors, "problem"), "bold red"), f" in {safe(file)}")
+    print_line(console, verdict)
 
 
 def _has_module(name: str) -> bool:
@@ -110,4 +106,4 @@ def draw(
         Path(output).write_text(drawn, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{output!r} cannot be written: {error.strerror or error}") from None
-    click.echo(f"{output}: flow {safe(loaded.name)}, {_count(len(loaded.definition.nodes), 'activity', 'activities')}")
+    click.echo(f"{output}: flow {safe(loaded.name)}, {count_text(len(loaded.definition.nodes), 'activity')}")

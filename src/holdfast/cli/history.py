@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.authoring.names import checked_name
+from holdfast.authoring.options import whole_number
 from holdfast.authoring.registry import Registry
 from holdfast.cli.stores import look_into
-from holdfast.cli.texts import arguments_text, moment_text, print_aligned, safe, value_text
+from holdfast.cli.texts import arguments_text, moment_text, print_aligned, print_line, safe, value_text
 from holdfast.client.client import Client
 from holdfast.client.details import Details, read_details, read_story, repaired
 from holdfast.client.views import short_failure
@@ -43,8 +44,9 @@ class Shown:
     damage: Sequence[str]
 
 
-def history(
+def history(  # noqa: PLR0917 - the options of the command
     instance_id: str,
+    limit: int | None = None,
     export: str | None = None,
     whole: bool = False,
     store: str | None = None,
@@ -53,8 +55,11 @@ def history(
     """Show the history of an instance, or export it so that tests can replay it."""
     checked_name(instance_id, "an instance")
     if export is None and not as_json:
-        _print(asyncio.run(_read(InstanceId(instance_id), store, is_whole=whole)))
+        newest = sys.maxsize if limit is None else whole_number(limit, "--limit", least=1)
+        _print(asyncio.run(_read(InstanceId(instance_id), store, is_whole=whole)), newest)
         return
+    if limit is not None:
+        raise UsageError("--export and --json have the whole history; leave out --limit")
     text = asyncio.run(_export(instance_id, store))
     if export is not None:
         try:
@@ -95,11 +100,13 @@ async def _read(instance_id: InstanceId, store: str | None, *, is_whole: bool) -
         await opened.close()
 
 
-def _print(shown: Shown) -> None:
-    console = Console(highlight=False)
-    longest = sys.maxsize if shown.details.values.is_whole else LONGEST_NOTE
+def _print(shown: Shown, newest: int) -> None:
+    is_whole = shown.details.values.is_whole
+    console = Console(highlight=False, width=sys.maxsize if is_whole else None)
+    longest = sys.maxsize if is_whole else LONGEST_NOTE
     rows = [[Text(name) for name in ("step", "time (UTC)", "event", "")]]
-    for number, event in enumerate(shown.events):
+    left_out = max(0, len(shown.events) - newest)
+    for number, event in enumerate(shown.events[left_out:], left_out):
         fields: dict[str, Any] = msgspec.json.decode(encode_event(event))
         kind, time_ms = fields.pop("event"), fields.pop("time_ms", None)
         said = _SAID.get(type(event))
@@ -116,11 +123,13 @@ def _print(shown: Shown) -> None:
             ]
         )
     print_aligned(console, rows, right=(0,))
+    if left_out:
+        print_line(console, Text(f"the newest {newest} of {len(shown.events):,}: --limit", "dim"))
     for message in shown.details.mailbox:
         line = Text.assemble(("unread ", "yellow"), f"{message.kind} {safe(message.name)}: ")
-        console.print(line.append(value_text(message.value, longest)), soft_wrap=True)
+        print_line(console, line.append(value_text(message.value, longest)))
     for damage in shown.damage:
-        console.print(Text.assemble(("damaged ", "bold red"), safe(damage)), soft_wrap=True)
+        print_line(console, Text.assemble(("damaged ", "bold red"), safe(damage)))
 
 
 def _fields(fields: dict[str, Any]) -> str:

@@ -60,7 +60,7 @@ def _show(error: "HoldfastError") -> None:
     from rich.console import Console  # noqa: PLC0415 - most commands load it, and --help does not
     from rich.text import Text  # noqa: PLC0415
 
-    from holdfast.cli.texts import safe_lines  # noqa: PLC0415
+    from holdfast.cli.texts import print_line, safe_lines  # noqa: PLC0415
 
     line = Text.assemble(("holdfast: ", "bold red"), safe_lines(str(error)))
-    Console(stderr=True, highlight=False).print(line, soft_wrap=True)
+    print_line(Console(stderr=True, highlight=False), line)

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from holdfast.cli.steps import Picture, Step, StepState, attempt_seconds, failure_of_attempt
-from holdfast.cli.texts import safe, seconds_text
+from holdfast.cli.texts import print_line, safe, seconds_text
 from holdfast.client.views import short_failure
 from holdfast.core.lifecycle import AttemptState
 from holdfast.storage.contract import AttemptRecord
@@ -116,7 +116,7 @@ class Lines:
         return True
 
     def _print(self, line: Text) -> None:
-        self._console.print(line, soft_wrap=True)
+        print_line(self._console, line)
 
     def _mark(self, state: StepState) -> str:
         nice, plain, _ = MARKS[state]

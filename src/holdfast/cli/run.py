@@ -1,6 +1,7 @@
 """``holdfast run``: run a workflow here, with its steps on screen. The same id again goes on, or gives the result."""
 
 import asyncio
+import logging
 import shlex
 import signal
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from holdfast.cli.inputs import bind_input
 from holdfast.cli.progress import Lines, Progress, Silent
 from holdfast.cli.steps import take_picture
 from holdfast.cli.stores import Place, is_there, shown, store_path
-from holdfast.cli.texts import safe, seconds_text, visible_json
+from holdfast.cli.texts import count_text, print_line, safe, seconds_text, visible_json
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
 from holdfast.core.gates import IdPolicy
@@ -25,6 +26,7 @@ from holdfast.core.words import word
 from holdfast.errors import InstanceConflict, InstanceNotFound
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.telling import log_failed_attempt, log_failed_instance
 from holdfast.storage.contract import InstanceId, InstanceRecord, Store
 
 REFRESH_SECONDS: Final = 0.1
@@ -110,6 +112,8 @@ def wish_of(
 def fulfil(wish: Wish, *, as_json: bool) -> None:
     """Run it here, with its steps on screen, and print the result."""
     console = Console(highlight=False)
+    if not as_json:
+        _leave_out_of_the_log(wish.id)
     try:
         result = asyncio.run(_run_until_signal(wish, console, as_json=as_json))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -162,6 +166,16 @@ async def _run(wish: Wish, console: Console, *, as_json: bool) -> Any:
                 await _last_line(console, store, record)
 
 
+def _leave_out_of_the_log(instance_id: str) -> None:
+    """Failures of this instance are on screen. A program that has set up logging gets them in its log, too."""
+    logger = logging.getLogger("holdfast")
+    failures = (log_failed_attempt.__name__, log_failed_instance.__name__)
+    if not logger.hasHandlers():
+        logger.addFilter(
+            lambda record: record.funcName not in failures or getattr(record, "holdfast_instance", None) != instance_id
+        )
+
+
 async def _begin(engine: Engine, wish: Wish, before: InstanceRecord | None) -> Handle[Any]:
     """Start it. An instance that is there goes on with the input that it has, if no other is given."""
     workflow = wish.application.workflow
@@ -204,7 +218,7 @@ def _headline(console: Console, wish: Wish, before: InstanceRecord | None, *, is
         (safe(wish.id), "cyan"),
         f" in {safe(shown(wish.path))}{how}",
     )
-    console.print(line, soft_wrap=True)
+    print_line(console, line)
 
 
 async def _last_line(console: Console, store: Store, begun: InstanceRecord) -> None:
@@ -213,4 +227,5 @@ async def _last_line(console: Console, store: Store, begun: InstanceRecord) -> N
     if record is None or record.closed_at_ms is None:
         return
     took = seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)
-    console.print(Text(f"{str(record.state).lower()} after {took}, {record.turn} turns", "dim"), soft_wrap=True)
+    turns = count_text(record.turn, "turn")
+    print_line(console, Text(f"{str(record.state).lower()} after {took}, {turns}", "dim"))

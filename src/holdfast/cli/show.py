@@ -29,9 +29,12 @@ from holdfast.cli.stores import look_into
 from holdfast.cli.texts import (
     arguments_text,
     clipped,
+    count_text,
     json_text,
+    line_width,
     moment_text,
     print_aligned,
+    print_line,
     safe,
     safe_lines,
     seconds_text,
@@ -125,7 +128,7 @@ def show(
     if as_json:
         click.echo(json_text(_fields(shown)))
     else:
-        _print(shown, Console(highlight=False))
+        _print(shown, Console(highlight=False, width=sys.maxsize if whole else None))
 
 
 async def _read(
@@ -212,12 +215,12 @@ def _print(shown: Shown, console: Console) -> None:
     record = shown.picture.record
     version = f" version {safe(record.version)}" if record.version else ""
     head = Text.assemble((safe(record.id), "bold cyan"), f"  {safe(record.workflow)}{version}  ")
-    console.print(head + state_text(record.state), soft_wrap=True)
-    console.print(Text(_times(shown), "dim"), soft_wrap=True)
+    print_line(console, head + state_text(record.state))
+    print_line(console, Text(_times(shown), "dim"))
     if note := _others(shown):
-        console.print(Text(note, "dim"), soft_wrap=True)
+        print_line(console, Text(note, "dim"))
     for relatives in _family_lines(shown.family):
-        console.print(Text(relatives, "dim"), soft_wrap=True)
+        print_line(console, Text(relatives, "dim"))
     _print_values(shown, console)
     _print_steps(shown, console)
     _print_waits(shown, console)
@@ -229,41 +232,41 @@ def _print_values(shown: Shown, console: Console) -> None:
     values = shown.details.values
     given = arguments_text(values.of_input(shown.picture.record.input), _longest(shown))
     if given:
-        _line(shown, console, ("input ", "cyan"), given)
+        _line(console, ("input ", "cyan"), given)
     if shown.details.custom_status is not None:
         status = shown.details.custom_status
         said = safe(status, _longest(shown)) if isinstance(status, str) else value_text(status, _longest(shown))
-        _line(shown, console, ("says ", "cyan"), said)
+        _line(console, ("says ", "cyan"), said)
     for key, value in sorted(shown.details.state.items()):
-        _line(shown, console, ("state ", "cyan"), f"{safe(key)} = {value_text(value, _longest(shown))}")
+        _line(console, ("state ", "cyan"), f"{safe(key)} = {value_text(value, _longest(shown))}")
 
 
 def _print_waits(shown: Shown, console: Console) -> None:
     """What it waits for, what waits for it, and why nothing moves."""
     record = shown.picture.record
     for waiting in shown.waiting_for:
-        console.print(Text.assemble(("waits for ", "yellow"), safe(waiting)), soft_wrap=True)
+        print_line(console, Text.assemble(("waits for ", "yellow"), safe(waiting)))
     for aside in read_set_aside(shown.picture.events):
         said = f"event {aside.name} was set aside at {aside.received_at:%Y-%m-%d %H:%M:%S} UTC: {aside.reason}"
-        console.print(Text.assemble(("refused ", "bold red"), safe(said)), soft_wrap=True)
+        print_line(console, Text.assemble(("refused ", "bold red"), safe(said)))
     mailbox = [message for message in shown.details.mailbox if message.kind != "answer"]
     for message in mailbox[:MOST_LINES]:
-        _line(shown, console, ("unread ", "yellow"), _message_text(message, shown))
+        _line(console, ("unread ", "yellow"), _message_text(message, shown))
     if len(mailbox) > MOST_LINES:
-        console.print(Text(f"and {len(mailbox) - MOST_LINES} unread more: --json has them", "dim"), soft_wrap=True)
+        print_line(console, Text(f"and {len(mailbox) - MOST_LINES} unread more: --json has them", "dim"))
     open_first = sorted(shown.details.updates, key=lambda update: update.state not in OPEN_UPDATES)
     for update in open_first[:MOST_LINES]:
-        _line(shown, console, ("update ", "cyan"), _update_text(update, shown))
+        _line(console, ("update ", "cyan"), _update_text(update, shown))
     if len(open_first) > MOST_LINES:
-        console.print(Text(f"and {len(open_first) - MOST_LINES} updates more: --json has them", "dim"), soft_wrap=True)
+        print_line(console, Text(f"and {len(open_first) - MOST_LINES} updates more: --json has them", "dim"))
     for obstacle in shown.obstacles:
-        console.print(Text.assemble(("stuck ", "bold red"), safe(obstacle)), soft_wrap=True)
+        print_line(console, Text.assemble(("stuck ", "bold red"), safe(obstacle)))
     if record.blocked is not None and record.state is InstanceState.BLOCKED:
-        console.print(Text.assemble(("blocked ", "bold red"), safe(record.blocked)), soft_wrap=True)
+        print_line(console, Text.assemble(("blocked ", "bold red"), safe(record.blocked)))
     for damage in shown.damage:
-        console.print(Text.assemble(("damaged ", "bold red"), safe(damage)), soft_wrap=True)
+        print_line(console, Text.assemble(("damaged ", "bold red"), safe(damage)))
     if shown.damage:
-        console.print(Text("holdfast verify checks the whole store", "dim"), soft_wrap=True)
+        print_line(console, Text("holdfast verify checks the whole store", "dim"))
 
 
 def _print_end(shown: Shown, console: Console) -> None:
@@ -271,10 +274,12 @@ def _print_end(shown: Shown, console: Console) -> None:
     record = shown.picture.record
     if (failure := shown.failure) is not None:
         for line in _failure_lines(failure):
-            console.print(line, soft_wrap=True)
+            print_line(console, line)
+        for code in safe_lines(_innermost(failure).traceback).splitlines():
+            _line(console, (code, "dim"))
     elif record.state in (InstanceState.TERMINATED, InstanceState.CANCELLED):
         said = f"{record.state.lower()} "
-        console.print(Text.assemble((said, "bold magenta"), safe(shown.reason or "without a reason")), soft_wrap=True)
+        print_line(console, Text.assemble((said, "bold magenta"), safe(shown.reason or "without a reason")))
     elif shown.outcome is not None:
         longest = len(shown.outcome) if shown.details.values.is_whole else LONGEST_RESULT
         text = safe(shown.outcome.decode(errors="replace"), longest)
@@ -285,10 +290,9 @@ def _longest(shown: Shown) -> int:
     return sys.maxsize if shown.details.values.is_whole else LONGEST_NOTE
 
 
-def _line(shown: Shown, console: Console, label: tuple[str, str], text: str) -> None:
-    """A label and a value: in one line of the terminal, unless values are asked for whole."""
-    width = None if shown.details.values.is_whole else console.width
-    console.print(clipped(Text.assemble(label, text), width), soft_wrap=True)
+def _line(console: Console, label: tuple[str, str], text: str = "") -> None:
+    """A label and a value in one line of the terminal."""
+    console.print(clipped(Text.assemble(label, text), line_width(console)), soft_wrap=True)
 
 
 def _message_text(message: MessageView, shown: Shown) -> str:
@@ -323,26 +327,26 @@ def _print_steps(shown: Shown, console: Console) -> None:
             composite = "of more children than are read here" if shown.composite is None else shown.composite
             console.print(Text.assemble(("with children ", "dim"), composite), soft_wrap=True)
         rows, notes = node_rows(nodes)
-        print_aligned(console, rows, right=RIGHT, below=_below(notes, shown, console))
+        print_aligned(console, rows, right=RIGHT, below=_below(notes, console))
     elif shown.picture.steps:
         rows, notes = _timeline(shown)
-        print_aligned(console, rows, right=(0, 2, 5), below=_below(notes, shown, console))
+        print_aligned(console, rows, right=(0, 2, 5), below=_below(notes, console))
 
 
-def _below(notes: Mapping[int, Sequence[str]], shown: Shown, console: Console) -> dict[int, list[Text]]:
+def _below(notes: Mapping[int, Sequence[str]], console: Console) -> dict[int, list[Text]]:
     """Notes as lines under their rows."""
-    width = None if shown.details.values.is_whole else console.width
+    width = line_width(console)
     return {row: [clipped(Text(f"{INDENT}{note}", "dim"), width) for note in said] for row, said in notes.items()}
 
 
 def _times(shown: Shown) -> str:
     record = shown.picture.record
-    turns = f"{record.turn} turn{'' if record.turn == 1 else 's'}"
+    turns = count_text(record.turn, "turn")
     began = f"started {moment_text(record.created_at_ms)} UTC"
     if record.closed_at_ms is None:
         owner = "nobody has it in memory" if record.owner is None else f"worker {safe(record.owner)} has it"
         due = "" if shown.deadline_at_ms is None else f", deadline {moment_text(shown.deadline_at_ms)} UTC"
-        lost = f", {record.losses} workers lost since its last turn" if record.losses else ""
+        lost = f", {count_text(record.losses, 'worker')} lost since its last turn" if record.losses else ""
         return f"{began}, {turns}, {owner}{due}{lost}"
     return f"{began}, took {seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)}, {turns}"
 
@@ -431,22 +435,24 @@ def _offset(milliseconds: int) -> str:
     return f"+{seconds_text(max(0, milliseconds) / 1000)}"
 
 
+def _innermost(failure: Failure) -> Failure:
+    while failure.cause is not None:
+        failure = failure.cause
+    return failure
+
+
 def _failure_lines(failure: Failure) -> Iterator[Text]:
-    """The failure and its causes, outermost first, and where the innermost happened."""
+    """The failure and its causes, outermost first."""
     current: Failure | None = failure
     label = "failed "
-    innermost = failure
     while current is not None:
         yield Text.assemble((label, "bold red"), safe_lines(short_failure(current)))
         for note in current.notes:
             yield Text(indent(safe_lines(note), "  "), "dim")
         for member in current.members:
             yield Text(f"  one of them: {safe(short_failure(member))}")
-        innermost = current
         current = current.cause
         label = "  because of "
-    if innermost.traceback:
-        yield Text(safe_lines(innermost.traceback), "dim")
 
 
 # ---------------------------------------------------------------- for programs

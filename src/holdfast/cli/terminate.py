@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.stores import Place, connected, existing_store
-from holdfast.cli.texts import json_text, safe
+from holdfast.cli.texts import json_text, print_line, safe
 from holdfast.core.lifecycle import InstanceState
 
 
@@ -19,7 +19,7 @@ def terminate(instance_id: str, reason: str | None = None, store: str | None = N
         click.echo(json_text(fields))
     else:
         line = Text.assemble((safe(instance_id), "bold cyan"), " was terminated")
-        Console(highlight=False).print(line, soft_wrap=True)
+        print_line(Console(highlight=False), line)
 
 
 async def _terminate(path: Place, instance_id: str, reason: str | None) -> None:

@@ -1,6 +1,8 @@
 """Texts from a store or from user code, made safe to print: no markup, no control characters, no changed direction."""
 
 import datetime as dt
+import math
+import os
 import unicodedata
 from collections.abc import Container, Mapping, Sequence
 from typing import Final, cast
@@ -14,6 +16,10 @@ from holdfast.core.lifecycle import AttemptState, InstanceState
 
 LONGEST: Final = 2_000
 LONGEST_STATUS: Final = 80
+GAP: Final = 2
+"""Spaces between columns."""
+HANGING: Final = " " * 4
+"""Before what continues a line."""
 _SHOWN_ESCAPED: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 DELETE: Final = "\x7f"
 """The one control character in ASCII that JSON leaves as it is."""
@@ -78,6 +84,23 @@ def state_text(state: str) -> Text:
     return Text(safe(state), STATE_STYLES.get(state, ""))
 
 
+def line_width(console: Console) -> int | None:
+    """How wide a line may be. None: there is no terminal, and lines stay whole, for programs that search them."""
+    return console.width if console.is_terminal or os.environ.get("COLUMNS", "").isdigit() else None
+
+
+def print_line(console: Console, text: Text, indent: str = "") -> None:
+    """Print a line. One that is wider than the terminal is folded between words."""
+    width = line_width(console)
+    for line in text.split("\n"):
+        if width is None or len(indent) + line.cell_len <= width:
+            console.print(Text(indent) + line, soft_wrap=True)
+            continue
+        for number, part in enumerate(line.wrap(console, max(1, width - len(indent) - len(HANGING)))):
+            part.rstrip()
+            console.print(Text(indent + HANGING * (number > 0)) + part, soft_wrap=True)
+
+
 def print_aligned(
     console: Console,
     rows: Sequence[Sequence[Text]],
@@ -85,21 +108,50 @@ def print_aligned(
     right: Container[int] = (),
     below: Mapping[int, Sequence[Text]] | None = None,
 ) -> None:
-    """Rows as columns, each a line that is never broken, so that ids can be copied and lines searched.
+    """Rows as columns. Columns for which the terminal is too narrow are lines under each row, with their names.
 
-    The columns in `right` are aligned to the right; the first row is the header. `below`: lines under a row.
+    The columns in `right` are aligned to the right; the first row is the header. `below`: lines under a row. A last
+    column without a name has notes: each is in its row if there is room for it.
     """
+    most = line_width(console)
     widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    has_notes = not rows[0][-1]
+    named = len(widths) - has_notes
+    kept = next((n for n in range(named, 1, -1) if most is None or sum(widths[:n]) + GAP * (n - 1) <= most), 1)
     for number, row in enumerate(rows):
-        line = Text(style="" if number else "dim")
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            padding = " " * (width - cell.cell_len)
-            line.append_text(Text(padding) + cell if column in right else cell + Text(padding))
-            line.append("  ")
+        cells = [
+            _padded(cell, width, to_right=at in right) for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        room = math.inf if most is None else most - sum(widths[:kept]) - GAP * kept
+        shown = len(row) if kept == named and has_notes and row[-1].cell_len <= room else kept
+        line = Text(" " * GAP, "" if number else "dim").join(cells[:shown])
         line.rstrip()
         console.print(line, soft_wrap=True)
+        if number and shown < len(row):
+            _print_below(console, rows[0][shown:], row[shown:])
         for note in (below or {}).get(number, ()):
             console.print(note, soft_wrap=True)
+
+
+def _padded(cell: Text, width: int, *, to_right: bool) -> Text:
+    padding = Text(" " * (width - cell.cell_len))
+    return padding + cell if to_right else cell + padding
+
+
+def _print_below(console: Console, names: Sequence[Text], cells: Sequence[Text]) -> None:
+    """Cells that are not in their row: as many as fit in each line."""
+    most = console.width - len(HANGING)
+    line = Text()
+    for name, cell in zip(names, cells, strict=True):
+        if not cell:
+            continue
+        said = Text.assemble((f"{name.plain} " if name else "", "dim"), cell)
+        if line and line.cell_len + GAP + said.cell_len > most:
+            print_line(console, line, HANGING)
+            line = Text()
+        line = Text.assemble(line, " " * GAP, said) if line else said
+    if line:
+        print_line(console, line, HANGING)
 
 
 def status_line(status: bytes | None) -> str:
@@ -147,6 +199,12 @@ def clipped(text: Text, width: int | None) -> Text:
         text.truncate(max(1, width - len("...")))
         text.append("...")
     return text
+
+
+def count_text(number: int, word: str) -> str:
+    """A number of things: ``1 turn``, ``2 activities``."""
+    several = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{number:,} {word if number == 1 else several}"
 
 
 def seconds_text(seconds: float) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 from holdfast.audit import Report, Rule, inspect
 from holdfast.cli.exits import EXIT_BAD_NEWS
 from holdfast.cli.stores import existing_store, shown
-from holdfast.cli.texts import json_text, safe
+from holdfast.cli.texts import count_text, json_text, print_line, safe
 
 MOST_PROBLEMS: Final = 1_000
 """Problems that are printed for people; JSON has those that the report keeps."""
@@ -40,7 +40,7 @@ class _Bar:
 def bar_text(done: int, total: int, columns: int) -> str:
     """The bar with its counts, no wider than the terminal. Instances that came meanwhile are not counted in `total`."""
     part = min(1.0, done / total) if total else 1.0
-    counts = f" {part:4.0%}  {done:,} of {_count(total, 'instance')}"
+    counts = f" {part:4.0%}  {done:,} of {count_text(total, 'instance')}"
     width = max(0, min(WIDEST_BAR, columns - len(counts) - len("[]") - 1))
     filled = int(width * part)
     return f"[{'#' * filled}{'.' * (width - filled)}]{counts}"[: max(0, columns - 1)]
@@ -68,22 +68,18 @@ def _show(report: Report, path: str) -> None:
             (problem.rule, "bold red"),
             f"  {safe(problem.text)}",
         )
-        console.print(line, soft_wrap=True)
+        print_line(console, line)
     found = len(report.problems) + report.left_out
     if found > MOST_PROBLEMS:
         console.print(Text(f"and {found - MOST_PROBLEMS:,} more (--json has {len(report.problems):,})", "dim"))
     looked_at = (
-        f"{_count(report.instances, 'instance')}, {_count(report.turns, 'turn')} and "
-        f"{_count(report.attempts, 'attempt')} checked against {len(Rule)} rules"
+        f"{count_text(report.instances, 'instance')}, {count_text(report.turns, 'turn')} and "
+        f"{count_text(report.attempts, 'attempt')} checked against {len(Rule)} rules"
     )
     if report.problems:
         concerned = len({problem.instance for problem in report.problems})
-        verdict = Text.assemble((f"{_count(found, 'problem')} in {concerned}", "bold red"))
+        verdict = Text.assemble((f"{count_text(found, 'problem')} in {concerned}", "bold red"))
         verdict.append(f" of {looked_at} ({safe(path)})")
     else:
         verdict = Text.assemble((f"{safe(path)} is sound", "bold green"), f": {looked_at}")
-    console.print(verdict, soft_wrap=True)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+    print_line(console, verdict)

@@ -12,7 +12,7 @@ from rich.text import Text
 from holdfast.cli.exits import EXIT_BAD_NEWS
 from holdfast.cli.explanations import LONGEST_KEY, digits_text
 from holdfast.cli.stores import Place, connected, existing_store
-from holdfast.cli.texts import STATE_STYLES, json_text, safe
+from holdfast.cli.texts import STATE_STYLES, json_text, print_line, safe
 from holdfast.client.watching import Change
 from holdfast.core.collation.composite import PADDING
 from holdfast.core.lifecycle import InstanceState
@@ -29,7 +29,7 @@ def watch(instance_id: str, store: str | None = None, as_json: bool = False) -> 
         if as_json:
             click.echo(json_text(change, indented=False))
         else:
-            console.print(_line(change), soft_wrap=True)
+            print_line(console, _line(change))
 
     last = asyncio.run(_watch(existing_store(store), instance_id, show))
     if last is not InstanceState.COMPLETED:

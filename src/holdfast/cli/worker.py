@@ -17,7 +17,7 @@ from holdfast.cli.applications import load_module
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, ToldToLeave, end, leaving_early
 from holdfast.cli.stores import Place, shown, store_path
-from holdfast.cli.texts import safe
+from holdfast.cli.texts import count_text, safe
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
 from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
@@ -154,15 +154,11 @@ async def _serve(wish: Wish, signals: Signals) -> None:
 
 def _headline(working: Worker, wish: Wish) -> str:
     registry = wish.registry
-    code = f"{_count(len(registry.workflows), 'workflow')}, {_count(len(registry.activities), 'activity')}"
+    code = f"{count_text(len(registry.workflows), 'workflow')}, {count_text(len(registry.activities), 'activity')}"
     return (
         f"worker {working.key} serves {safe(', '.join(wish.queues))} in {safe(shown(wish.path))}: "
         f"{code}, {wish.concurrency} at once, lease {wish.lease_seconds:g} s"
     )
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word if number == 1 else f'{word[:-1]}ies' if word.endswith('y') else f'{word}s'}"
 
 
 def _warn_of_idle_queues(wish: Wish) -> None:

@@ -17,7 +17,7 @@ def holdfast(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
     (tmp_path / "shop.py").write_text(SHOP, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HOLDFAST_STORE", raising=False)
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield Command(monkeypatch, capfd, tmp_path)

@@ -42,3 +42,13 @@ def test_json_and_export_are_the_same_text_and_can_be_replayed(filled: Command) 
 def test_what_cannot_be_shown_or_written_is_one_sentence(filled: Command) -> None:
     assert "no instance has the id 'nobody'" in filled.refused("history", "nobody")
     assert "cannot be written" in filled.refused("history", "good", "--export", "no/such/folder/file.json")
+
+
+def test_the_newest_entries_have_the_numbers_that_they_have_among_all(filled: Command) -> None:
+    lines = filled("history", "good").out.splitlines()
+    newest = filled("history", "good", "--limit", "2").out.splitlines()
+    assert [line.split() for line in newest[1:3]] == [line.split() for line in lines[-2:]]
+    assert newest[3:] == [f"the newest 2 of {len(lines) - 1}: --limit"]
+    assert filled("history", "good", "-n", "100").out.splitlines() == lines
+    assert "--limit must be a whole number from 1" in filled.refused("history", "good", "--limit", "0")
+    assert "leave out --limit" in filled.refused("history", "good", "--limit", "1", "--json")

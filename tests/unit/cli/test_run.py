@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.forking.processes import program
+from tests.forking.processes import run as forked
 from tests.unit.cli.commands import Command, sql
 
 from holdfast.audit import audit
@@ -132,6 +133,18 @@ def test_a_failure_is_a_sentence_and_exit_code_1(holdfast: Command) -> None:
     assert r"holdfast: a failed: Declined: [red]no[/red] money \x1b[31m for -5" in done.err
     assert re.search(r"attempt 1: Declined: .*tried again", done.out)
     assert re.search(r"failed after .*turns", done.out)
+
+
+def test_failures_that_are_on_screen_are_not_logged_as_well(holdfast: Command) -> None:
+    words = [f"{holdfast.folder}/shop.py:checkout", "--input", '["hat", -5]', "--store", f"{holdfast.folder}/a.db"]
+    shown = forked("holdfast.cli:main", "run", *words, "--id", "a")
+    assert (shown.code, len(shown.complaints.splitlines())) == (1, 1), shown.complaints
+    logged = forked("holdfast.cli:main", "run", *words, "--id", "b", "--json")
+    assert logged.complaints.count("of activity charge of instance b failed") == 2
+
+
+def test_one_turn_is_one_turn(holdfast: Command) -> None:
+    assert re.search(r"completed after .*, 1 turn\n", holdfast("run", "shop.py:total", "-i", "[[1]]").out)
 
 
 @pytest.mark.parametrize(
