@@ -10,9 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
-from holdfast.errors import ArgumentError, UsageError
+from holdfast.errors import ArgumentError, PayloadError, UsageError
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.payloads.scan import check_untrusted
+from holdfast.payloads.signature import LONGEST_NAME
 
 NO_OBJECT: Final = "got `object` - at `$`"
 """The one argument takes no object at all: an object without its name has the name misspelled."""
@@ -21,7 +22,10 @@ NO_OBJECT: Final = "got `object` - at `$`"
 def bind_input(workflow: Workflow[..., Any], text: str | None) -> BoundWorkflow[Any]:
     """The workflow with its arguments; what does not fit its signature is an `ArgumentError`."""
     if text is None:
-        return BoundWorkflow(workflow, workflow.signature.normalise(b"{}"))
+        try:
+            return BoundWorkflow(workflow, workflow.signature.normalise(b"{}"))
+        except ArgumentError as error:
+            raise ArgumentError(f"{error} with --input") from error
     return BoundWorkflow(workflow, _normalised(workflow, checked_json(text)))
 
 
@@ -31,7 +35,14 @@ def checked_json(text: str) -> bytes:
         data = text.encode()
     except UnicodeEncodeError as error:
         raise UsageError("the input is not UTF-8") from error
-    check_untrusted(data, max_bytes=PAYLOAD_LIMIT_BYTES)
+    try:
+        check_untrusted(data, max_bytes=PAYLOAD_LIMIT_BYTES)
+    except PayloadError as error:
+        if text.isidentifier():
+            raise UsageError(
+                f"{text[:LONGEST_NAME]} is no JSON; a text has quotes: '\"{text[:LONGEST_NAME]}\"'"
+            ) from error
+        raise
     return data
 
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the command. What Holdfast raises on purpose is shown as a sentence, never as a traceback."""
     if sys.argv[1:2] != ["worker"]:
-        _run()
+        try:
+            _run()
+        except KeyboardInterrupt:  # during an import; click handles those that come later
+            os._exit(130)
         return
     before = {number: signal.signal(number, _leave_at_once) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -61,6 +64,8 @@ def _show(error: "HoldfastError") -> None:
     from rich.text import Text  # noqa: PLC0415
 
     from holdfast.cli.texts import print_line, safe_lines  # noqa: PLC0415
+    from holdfast.errors import InstanceNotFound  # noqa: PLC0415
 
-    line = Text.assemble(("holdfast: ", "bold red"), safe_lines(str(error)))
+    hint = "; holdfast list shows the instances of the store" if isinstance(error, InstanceNotFound) else ""
+    line = Text.assemble(("holdfast: ", "bold red"), safe_lines(str(error)), hint)
     print_line(Console(stderr=True, highlight=False), line)

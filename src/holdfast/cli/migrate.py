@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from holdfast.cli.stores import Place, shown, store_path
+from holdfast.cli.stores import Place, existing_store, shown, store_path
 from holdfast.cli.texts import safe
 from holdfast.client.engine import connect
 from holdfast.errors import UsageError
@@ -12,7 +12,7 @@ from holdfast.errors import UsageError
 
 def migrate(*, only_print: bool = False, after: int = 0, store: str | None = None) -> None:
     """Bring the tables of a store up to this release, or print the SQL that does it on PostgreSQL."""
-    place = store_path(store)
+    place = store_path(store) if only_print else existing_store(store)
     if not only_print:
         asyncio.run(_migrate(place))
         click.echo(f"{safe(shown(place))} is up to date")

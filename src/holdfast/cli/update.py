@@ -1,12 +1,17 @@
 """``holdfast update ID NAME``: change a workflow by its own function, and print what it gives back."""
 
 import asyncio
+import shlex
 from typing import Any
+
+import click
 
 from holdfast.cli.query import parsed, print_json
 from holdfast.cli.stores import Place, connected, existing_store
+from holdfast.cli.texts import safe
 from holdfast.cli.waiting import answer_of
 from holdfast.errors import UpdateFailed
+from holdfast.runtime.providers import SystemProviders
 
 
 def update(  # noqa: PLR0917 - the options of the command
@@ -18,16 +23,21 @@ def update(  # noqa: PLR0917 - the options of the command
     store: str | None = None,
 ) -> None:
     """Change a workflow by one of its updates, wait for it, and print its result as JSON."""
-    answer = asyncio.run(_send(existing_store(store), instance_id, name, parsed(value), update_id, timeout))
-    print_json(answer)
+    unique = SystemProviders().unique_text() if update_id is None else update_id
+    asked = _send(existing_store(store), instance_id, name, parsed(value), unique, timeout)
+    again = f"the same command with --id {shlex.quote(safe(unique))} waits for its answer"
+    try:
+        print_json(asyncio.run(asked))
+    except TimeoutError as error:
+        raise UpdateFailed(f"the update {name!r} of {instance_id!r} was not answered in time; {again}") from error
+    except KeyboardInterrupt:
+        click.echo(f"holdfast: stopped waiting; the update may have been sent: {again}", err=True)
+        raise
 
 
 async def _send(  # noqa: PLR0917 - handed on
-    path: Place, instance_id: str, name: str, arguments: list[Any], update_id: str | None, seconds: float | None
+    path: Place, instance_id: str, name: str, arguments: list[Any], update_id: str, seconds: float | None
 ) -> Any:
     async with connected(path) as client:
-        try:
-            asked = client.get(instance_id).update(name, *arguments, id=update_id, timeout=seconds)
-            return await answer_of(client, instance_id, asked)
-        except TimeoutError as error:
-            raise UpdateFailed(str(error)) from error
+        asked = client.get(instance_id).update(name, *arguments, id=update_id, timeout=seconds)
+        return await answer_of(client, instance_id, asked)

@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+import re
+import signal
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from threading import Event, Thread
 
 import pytest
+from tests.forking.processes import program
 from tests.unit.cli.commands import Command
 
 import holdfast as hf
@@ -92,7 +96,7 @@ def test_without_a_worker_nobody_answers_in_time(filled: Command) -> None:
     assert "nobody answered the query 'total' of 'good' in time; is there a worker that has its code?" in asked.err
     sent = filled("update", "open", "add", "--timeout", "0.05", "--id", "one")
     assert sent.code == 1
-    assert "was not answered in time; ask again with id='one'" in sent.err
+    assert "was not answered in time; the same command with --id one waits for its answer" in sent.err
 
 
 @pytest.mark.parametrize("arguments", [["query", "good", "total"], ["update", "open", "add", "--id", "one"]])
@@ -108,6 +112,18 @@ def test_a_wait_that_no_worker_can_end_says_why_once(
     with working(filled):
         done = filled(*arguments, "--timeout", "0.2")
     assert "still waiting: no live worker has workflow 'checkout' (known: basket)" in done.err
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_an_update_waits_names_the_id_to_ask_again_with(filled: Command) -> None:
+    command = [sys.executable, "-m", "holdfast", "update", "open", "add"]
+    with program(command, cwd=filled.folder) as process:
+        assert process.stderr is not None
+        assert "still waiting" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert re.fullmatch(r"holdfast: stopped waiting; .*: the same command with --id \w+ waits for its answer\s+", told)
 
 
 def test_a_wait_that_a_worker_can_end_is_silent(filled: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,3 +116,25 @@ def test_a_wrong_option_is_one_sentence_and_code_2(holdfast: Holdfast) -> None:
     assert "Missing argument 'APP:WORKFLOW'" in holdfast.refused("run")
     assert "'many' is not a valid integer" in holdfast.refused("list", "--limit", "many")
     assert "No such command" in holdfast.refused("nope")
+
+
+INTERRUPTED = """
+import os, signal, sys
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Hook())
+sys.argv = ["holdfast", "list"]
+from holdfast.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "holdfast.cli.commands", "holdfast.cli.list", "msgspec"])
+def test_ctrl_c_during_the_imports_of_a_command_is_no_traceback(tmp_path: Path, module: str) -> None:
+    code = INTERRUPTED.format(module=module)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (130, "")

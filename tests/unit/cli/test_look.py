@@ -40,7 +40,7 @@ def test_list_has_the_newest_first_and_filters(filled: Command) -> None:
         (["list", "--limit", "0"], "from 1 to 10,000, not 0"),
         (["list", "--limit", "1000000000"], "from 1 to 10,000"),
         (["list", "--store", "x" * 300], "cannot be looked at"),
-        (["show", "nobody"], "no instance has the id 'nobody'"),
+        (["show", "nobody"], "no instance has the id 'nobody'; holdfast list shows the instances of the store"),
         (["show", ""], "must not be empty"),
         (["show", "a\x1bb"], "must not contain"),
         (["show", "x" * 300], "at most 255 bytes"),
@@ -100,7 +100,7 @@ def test_texts_of_the_store_are_printed_escaped(filled: Command) -> None:
         assert "\u202e" not in out
 
 
-@pytest.mark.parametrize("command", [["list"], ["show", "a"], ["verify"], ["terminate", "a"]])
+@pytest.mark.parametrize("command", [["list"], ["show", "a"], ["verify"], ["terminate", "a"], ["migrate"]])
 def test_a_store_that_is_not_there_is_a_sentence_and_is_not_made(holdfast: Command, command: list[str]) -> None:
     assert "there is no store at holdfast.db" in holdfast.refused(*command)
     assert "there is no store at other/one.db" in holdfast.refused(*command, "--store", "other/one.db")
