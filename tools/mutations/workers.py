@@ -16,6 +16,22 @@ STARTING: Final = "tests/workers/test_starting.py"
 
 WORKERS: Final = (
     in_python(
+        "a run that SIGTERM ends keeps its lease",
+        "W10",
+        "cli/run",
+        "    loop.add_signal_handler(signal.SIGTERM, stop)\n",
+        "",
+        "tests/unit/cli/test_run.py::test_W10_a_signal_ends_a_run_and_its_lease_and_the_same_command_continues",
+    ),
+    in_python(
+        "the command runs a program that has no guard",
+        "A5",
+        "cli/applications",
+        '            refuse_while_importing("an event loop (asyncio.run)")\n',
+        "            pass\n",
+        "tests/unit/cli/test_run.py::test_a_program_that_runs_an_event_loop_when_it_is_imported_is_refused",
+    ),
+    in_python(
         "a signal before the event loop runs is raised into asyncio",
         "W10",
         "cli/worker",
