@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.support import engine_of, history_of, together, until
+from tests.scenarios.support import engine_of, history_of, rows, together, until
 
 import holdfast as hf
 from holdfast.audit import audit
+from holdfast.client import details
 from holdfast.core.events import EventReceived, EventSetAside
 from holdfast.core.lifecycle import InstanceState
 
@@ -82,19 +83,47 @@ async def begins_again(round_number: int = 1) -> list[int]:
 
 
 @hf.workflow
+async def begins_again_and_again(round_number: int = 1) -> int:
+    number = await hf.event("number", int)
+    if round_number < 3:
+        hf.continue_as_new(round_number + 1)
+    return number
+
+
+@hf.workflow
 async def stamps() -> str:
     stamped = await hf.event("stamped", Stamped)
     return f"{stamped.by} {stamped.at == hf.now()}"
 
 
-ALL = (waits_for_one, waits_on_a_channel, collects, two_waits, two_types, waits_a_while, begins_again, stamps)
+ALL = (
+    waits_for_one,
+    waits_on_a_channel,
+    collects,
+    two_waits,
+    two_types,
+    waits_a_while,
+    begins_again,
+    begins_again_and_again,
+    stamps,
+)
 
 
-async def send_from_elsewhere(store: Path, instance: str, *events: tuple[str, Any]) -> None:
+async def send_from_elsewhere(
+    store: Path,
+    instance: str,
+    *events: tuple[str, Any],
+    id: str | None = None,  # noqa: A002
+) -> None:
     """As `holdfast event` does it: by a client that knows nothing of the code."""
     async with await hf.connect(store) as client:
         for name, value in events:
-            assert await client.get(instance).raise_event(name, value) is True
+            assert await client.get(instance).raise_event(name, value, id=id) is True
+
+
+def set_aside_in(store: Path) -> int:
+    """How many events the first instance of a store has set aside."""
+    return sum(isinstance(event, EventSetAside) for event in history_of(store, 1))
 
 
 @CACHES
@@ -210,6 +239,104 @@ def test_G4_an_unread_event_that_does_not_fit_is_set_aside_by_the_next_execution
             assert await handle.result() == [5]
             described = await handle.describe()
             assert (described.execution, [aside.value for aside in described.set_aside]) == (2, ["a"])
+        assert audit(store) == []
+
+    together(scenario())
+
+
+@CACHES
+def test_G4_events_that_earlier_executions_set_aside_stay_visible(
+    tmp_path: Path, cache_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "shop.db"
+    large = "x" * 50_000
+
+    async def scenario() -> None:
+        async with engine_of(store, *ALL, cache_size=cache_size) as engine:
+            handle = await engine.start(begins_again_and_again, id="it")
+            await send_from_elsewhere(store, "it", ("number", "a"), ("number", 1), ("number", large), ("number", 2))
+            await until(lambda: set_aside_in(store) == 2)
+            await send_from_elsewhere(store, "it", ("number", "c"))
+            await until(lambda: set_aside_in(store) == 3)
+            described = await handle.describe()
+            assert [(aside.execution, aside.name) for aside in described.set_aside] == [
+                (1, "number"),
+                (2, "number"),
+                (3, "number"),
+            ]
+            assert (described.set_aside[0].value, described.set_aside[2].value) == ("a", "c")
+            assert "int" in described.set_aside[0].reason
+            whole = await handle.describe(whole=True)
+            assert [aside.value for aside in whole.set_aside] == ["a", large, "c"]
+            monkeypatch.setattr(details, "EARLIER_EXECUTIONS", 1)
+            assert [aside.execution for aside in (await handle.describe()).set_aside] == [2, 3]
+            assert [aside.execution for aside in (await handle.describe(whole=True)).set_aside] == [1, 2, 3]
+            await send_from_elsewhere(store, "it", ("number", 3))
+            assert await handle.result() == 3
+            assert len((await handle.describe(whole=True)).set_aside) == 3
+        assert audit(store) == []
+
+    together(scenario())
+
+
+@CACHES
+def test_G6_a_corrected_event_with_the_same_id_is_delivered(tmp_path: Path, cache_size: int) -> None:
+    store = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with engine_of(store, *ALL, cache_size=cache_size) as engine:
+            handle = await engine.start(collects, id="it")
+            await send_from_elsewhere(store, "it", ("number", "a"), id="first")
+            await until(lambda: set_aside_in(store) == 1)
+            await send_from_elsewhere(store, "it", ("number", "b"), id="first")
+            await until(lambda: set_aside_in(store) == 2)
+            await send_from_elsewhere(store, "it", ("number", 1), id="first")
+            await until(lambda: rows(store, "SELECT mail FROM instances") == [(0,)])
+            await send_from_elsewhere(store, "it", ("number", 1), ("number", 7), id="first")  # delivered before
+            await send_from_elsewhere(store, "it", ("number", 2), id="second")
+            assert await handle.result() == [1, 2]
+            assert [aside.id for aside in (await handle.describe()).set_aside] == ["first", "first"]
+        assert audit(store) == []
+
+    together(scenario())
+
+
+@CACHES
+def test_G6_a_start_whose_event_does_not_fit_is_refused_and_stores_nothing(tmp_path: Path, cache_size: int) -> None:
+    store = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with engine_of(store, *ALL, cache_size=cache_size) as engine:
+            several: tuple[dict[str, Any], ...] = ({}, {"id": "it"}, {"id": "it", "policy": "reuse"})
+            for options in several:
+                with pytest.raises(hf.PayloadError, match="event 'approval' cannot be read"):
+                    await engine.start(waits_for_one, event=("approval", 7), **options)
+            assert rows(store, "SELECT id FROM instances") == []
+            handle = await engine.start(waits_for_one, id="it", event=("approval", {"ok": True}))
+            assert await handle.result() is True
+        assert audit(store) == []
+
+    together(scenario())
+
+
+def test_G6_a_start_that_finds_its_instance_is_refused_if_its_event_does_not_fit(tmp_path: Path) -> None:
+    store = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with engine_of(store, *ALL) as engine:
+            handle = await engine.start(collects, id="it")
+            with pytest.raises(hf.PayloadError, match="event 'number' cannot be read"):
+                await engine.start(collects, id="it", event=("number", "a"))
+            assert not any(isinstance(event, EventReceived) for event in history_of(store, 1))
+            for number in (1, 2):
+                assert not (await engine.start(collects, id="it", event=("number", number))).is_new
+            assert await handle.result() == [1, 2]
+            with pytest.raises(hf.InstanceClosed):
+                await engine.start(collects, id="it", event=("number", 3))
+            again = await engine.start(collects, id="it", policy="reuse", event=("number", 3))
+            assert again.is_new
+            with pytest.raises(hf.InstanceConflict):
+                await engine.start(two_waits, id="it", event=("number", 4))
         assert audit(store) == []
 
     together(scenario())

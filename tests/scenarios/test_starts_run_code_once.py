@@ -118,15 +118,15 @@ async def opens_a_file(is_wrong: bool) -> str:
 def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later_instance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def finds_nothing(_: Beside, __: object) -> bool:
-        return False  # as if another process created the instance between the look and the commit
+    async def finds_nothing(_: Beside, __: object) -> None:
+        return None  # as if another process created the instance between the look and the commit
 
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, opens_a_file) as engine, await hf.connect(path) as client:
             handle = await engine.start(opens_a_file, False, id="it")
             with monkeypatch.context() as patched:
-                patched.setattr(Beside, "_finds", finds_nothing)
+                patched.setattr(Beside, "_find_same", finds_nothing)
                 with pytest.raises(hf.InstanceConflict):
                     await engine.start(opens_a_file, True, id="it")
             await handle.raise_event("go")

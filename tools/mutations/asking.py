@@ -141,7 +141,7 @@ ASKING: Final = (
         "a start that finds its instance runs the code",
         "G3",
         "client/beside",
-        "            if await self._finds(start):",
+        "            if (found := await self._find_same(start)) is not None:",
         "            if False:",
         STARTS,
     ),

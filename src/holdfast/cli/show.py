@@ -48,11 +48,11 @@ from holdfast.client.pages import NEWEST
 from holdfast.client.views import (
     WHOLE,
     MessageView,
+    SetAsideEvent,
     UpdateView,
     Values,
     moment,
     read_key,
-    read_set_aside,
     short_failure,
 )
 from holdfast.core.collation.composite import PADDING
@@ -246,9 +246,11 @@ def _print_waits(shown: Shown, console: Console) -> None:
     record = shown.picture.record
     for waiting in shown.waiting_for:
         print_line(console, Text.assemble(("waits for ", "yellow"), safe(waiting)))
-    for aside in read_set_aside(shown.picture.events):
-        said = f"event {aside.name} was set aside at {aside.received_at:%Y-%m-%d %H:%M:%S} UTC: {aside.reason}"
-        print_line(console, Text.assemble(("refused ", "bold red"), safe(said)))
+    for aside in shown.details.set_aside[-MOST_LINES:]:
+        print_line(console, Text.assemble(("set aside ", "bold red"), _aside_text(aside, shown)))
+    if len(shown.details.set_aside) > MOST_LINES:
+        older = f"and {len(shown.details.set_aside) - MOST_LINES} older events were set aside: --json has them"
+        print_line(console, Text(older, "dim"))
     mailbox = [message for message in shown.details.mailbox if message.kind != "answer"]
     for message in mailbox[:MOST_LINES]:
         _line(console, ("unread ", "yellow"), _message_text(message, shown))
@@ -306,6 +308,14 @@ def _message_text(message: MessageView, shown: Shown) -> str:
             return f"request to cancel: {value}{sent}"
         case _:
             return f"{message.kind} {safe(message.name)}: {value}{sent}"
+
+
+def _aside_text(aside: SetAsideEvent, shown: Shown) -> str:
+    where = "" if aside.execution == shown.picture.record.execution else f" by execution {aside.execution}"
+    value = value_text(aside.value, _longest(shown))
+    return (
+        f"event {safe(aside.name)}{where} at {aside.received_at:%Y-%m-%d %H:%M:%S} UTC: {safe(aside.reason)}: {value}"
+    )
 
 
 def _update_text(update: UpdateView, shown: Shown) -> str:
@@ -477,7 +487,7 @@ def _fields(shown: Shown) -> dict[str, Any]:
         "deadline": moment(shown.deadline_at_ms),
         "waiting_for": shown.waiting_for,
         "obstacles": [*shown.obstacles],
-        "set_aside": [msgspec.structs.asdict(aside) for aside in read_set_aside(shown.picture.events)],
+        "set_aside": shown.details.set_aside,
         "blocked": record.blocked,
         "custom_status": shown.details.custom_status,
         "input": shown.details.values.of_input(record.input),

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
+
 from holdfast.authoring.durations import Duration, lease_milliseconds, timeout_milliseconds
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.options import several, whole_number
@@ -15,7 +17,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.client.waiting import Waiters
 from holdfast.core.events import Started
-from holdfast.core.gates import Existing, IdPolicy, StartIdentity, StartVerdict, decide_start
+from holdfast.core.gates import EventVerdict, Existing, IdPolicy, StartIdentity, StartVerdict, decide_start
 from holdfast.core.liveness.lease import SHORTEST_LOOP_TIMEOUT_MS
 from holdfast.errors import InvalidOption, StoreReplaced, UsageError, WorkerFenced
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
@@ -25,7 +27,19 @@ from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.surroundings import Surroundings
 from holdfast.runtime.turns import with_started
 from holdfast.runtime.worker import Worker
-from holdfast.storage.contract import Deliver, Failed, InstanceId, Member, Outcome, Rejected, Start
+from holdfast.storage.contract import (
+    Applied,
+    Deliver,
+    Delivered,
+    Failed,
+    InstanceId,
+    InstanceRecord,
+    Member,
+    Outcome,
+    Rejected,
+    Start,
+    StartedInstance,
+)
 from holdfast.storage.places import PlacedStore
 
 if TYPE_CHECKING:
@@ -127,13 +141,16 @@ class Beside:
         return outcome
 
     async def _start_once(self, worker: Worker, start: Start, started: Started) -> Outcome | None:
-        """As `_start_with_first_turn`, unless the start will find its instance. Starts of one id go one by one."""
+        """As `_start_with_first_turn`, unless the start will find its instance. Starts of one id go one by one.
+
+        None if the start is to be committed without a first turn.
+        """
         while (earlier := self._starting.get(start.id)) is not None:
             await asyncio.wait([earlier])
         over = self._starting[start.id] = asyncio.get_running_loop().create_future()
         try:
-            if await self._finds(start):
-                return None
+            if (found := await self._find_same(start)) is not None:
+                return await self._raise_to_found(worker, start, found)
             return await self._start_with_first_turn(worker, start, started)
         finally:
             del self._starting[start.id]
@@ -149,16 +166,35 @@ class Beside:
             worker.look()  # it may be nearer than what is waited for
         return None if _lacked_a_lease(outcome) else outcome
 
-    async def _finds(self, start: Start) -> bool:
-        """Whether a start would find an instance instead of creating one."""
+    async def _find_same(self, start: Start) -> InstanceRecord | None:
+        """The instance that has the id, if the start would not create another one."""
         if start.policy is IdPolicy.TERMINATE_EXISTING:
-            return False
+            return None
         record = await self._store.find(start.id)
         if record is None:
-            return False
+            return None
         existing = Existing(StartIdentity(record.workflow, record.input_hash), record.state)
         verdict = decide_start(StartIdentity(start.workflow, start.input_hash), existing, start.policy)
-        return verdict in (StartVerdict.SAME, StartVerdict.CONFLICT)
+        return record if verdict in (StartVerdict.SAME, StartVerdict.CONFLICT) else None
+
+    async def _raise_to_found(self, worker: Worker, start: Start, found: InstanceRecord) -> Outcome | None:
+        """Raise the event of a start to the instance that it found, which refuses a value that does not fit (G6).
+
+        None if there is no event, or that instance is not live here or has ended meanwhile: the store decides.
+        """
+        is_same = StartIdentity(found.workflow, found.input_hash) == StartIdentity(start.workflow, start.input_hash)
+        if start.mail is None or not is_same or worker.instances.live.find(start.id, found.number) is None:
+            return None
+        outcome = await self._commit_message(msgspec.structs.replace(start.mail, number=found.number))
+        match outcome:
+            case Applied():
+                return StartedInstance(instance=found, created=False)
+            case Delivered() if outcome.verdict is not EventVerdict.CLOSED:
+                return StartedInstance(instance=found, created=False, mail=outcome)
+            case Failed():
+                return outcome
+            case _:
+                return None
 
     async def _commit_message(self, message: Deliver) -> Outcome:
         """Send a message: with the turn that takes it, where its instance is live here (`Applied`), else by itself."""

@@ -4,13 +4,23 @@ A damaged row is described and left out; nothing that a row holds makes the rest
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from holdfast.client.flow_views import read_flow
-from holdfast.client.views import LONGEST_EXCERPT, MessageView, UpdateView, Values, failure_text, moment
+from holdfast.client.views import (
+    LONGEST_EXCERPT,
+    MessageView,
+    SetAsideEvent,
+    UpdateView,
+    Values,
+    failure_text,
+    moment,
+    read_set_aside,
+)
 from holdfast.core.events import (
     CancelRequested,
     EventReceived,
@@ -33,6 +43,8 @@ from holdfast.storage.large import reference_of
 MOST_MESSAGES: Final = 100
 """Messages and updates that are read, unless all are asked for."""
 MOST_WHOLE: Final = 10_000
+EARLIER_EXECUTIONS: Final = 100
+"""Executions before the current one that are searched for events set aside, unless all are asked for."""
 R = TypeVar("R", bound=Record)
 _payload: Final = msgspec.json.Decoder(Payload)
 _DAMAGE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError)
@@ -62,6 +74,7 @@ class Details:
     custom_status: Any
     mailbox: list[MessageView]
     updates: list[UpdateView]
+    set_aside: list[SetAsideEvent]
 
 
 def repaired(record: R) -> tuple[R, list[str]]:
@@ -123,9 +136,12 @@ async def read_details(
     rows = await store.read_updates(record.number, most)
     kept = await store.read_kept(record.number)
     messages = [(row, _decoded(row)) for row in inbox]
+    earlier = await _earlier_set_aside(store, record, most, is_whole=is_whole)
     payloads: dict[str, bytes] = {}
     if is_whole:
-        named = _references(record, story.events, attempts, [event for _, event in messages if event is not None], rows)
+        others = [event for _, event in messages if event is not None]
+        others += [event for _, events in earlier for event in events]
+        named = _references(record, story.events, attempts, others, rows)
         payloads = await store.read_payloads(record.number, named)
     values = Values(payloads, is_whole=is_whole)
     awaited = {step.name for step in read_steps(story.events) if step.kind == "event" and step.is_open}
@@ -137,7 +153,26 @@ async def read_details(
             _message_view(row, event, values, awaited) for row, event in messages if not isinstance(event, Started)
         ],
         updates=_update_views(rows, [*story.events, *(event for _, event in messages if event is not None)], values),
+        set_aside=[
+            aside
+            for execution, events in (*earlier, (record.execution, story.events))
+            for aside in read_set_aside(execution, events, values)
+        ],
     )
+
+
+async def _earlier_set_aside(
+    store: Store, record: InstanceRecord, most: int, *, is_whole: bool
+) -> list[tuple[int, list[HistoryEvent]]]:
+    """The turns of earlier executions that set events aside, each with its execution. What is damaged is left out."""
+    if record.execution == 1:
+        return []
+    first = 1 if is_whole else max(1, record.execution - EARLIER_EXECUTIONS)
+    turns: list[tuple[int, list[HistoryEvent]]] = []
+    for execution, data in await store.read_set_aside(record.number, first=first, before=record.execution, limit=most):
+        with suppress(*_DAMAGE):
+            turns.append((execution, decode_events(data)))
+    return turns
 
 
 def _decoded(row: InboxRow) -> HistoryEvent | None:

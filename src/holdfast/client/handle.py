@@ -295,6 +295,7 @@ class Handle(Generic[R_co]):
             state=details.state,
             mailbox=details.mailbox,
             updates=details.updates,
+            set_aside=details.set_aside,
             damage=[*damage, *story.damage],
             deadline=None if limit is None else moment(limit.at_ms),
             parent=None if family.parent is None else family.parent.id,

@@ -113,7 +113,11 @@ class SetAsideEvent(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     received_at: dt.datetime
     value: Any
-    """As it was sent; None for one above 16 KiB, which `history()` has."""
+    """As it was sent, or an `Excerpt`."""
+    id: str = ""
+    """The id that its sender gave it. A corrected event may have the same one."""
+    execution: int = 1
+    """The execution that set it aside."""
 
 
 class StepView(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +193,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     None if these are more than a thousand.
     """
     set_aside: list[SetAsideEvent] = []
-    """Events of the current execution that did not fit what was waited for."""
+    """Events that did not fit what was waited for, oldest first: of this execution and of the hundred before it, or of
+    all executions if they are asked for whole."""
     input: Any = None
     """The arguments of the workflow by name, or an `Excerpt`."""
     steps: list[StepView] = []
@@ -320,7 +325,6 @@ def description(
         blocked=record.blocked,
         created_at=moment(record.created_at_ms) or EPOCH,
         closed_at=moment(record.closed_at_ms),
-        set_aside=read_set_aside(events),
         input=values.of_input(record.input),
         steps=[step_view(step, values) for step in steps],
         losses=record.losses,
@@ -349,14 +353,16 @@ def step_view(step: Step, values: Values) -> StepView:
     )
 
 
-def read_set_aside(events: list[HistoryEvent]) -> list[SetAsideEvent]:
-    """The events that were set aside, oldest first."""
+def read_set_aside(execution: int, events: list[HistoryEvent], values: Values) -> list[SetAsideEvent]:
+    """The events that an execution set aside, oldest first."""
     return [
         SetAsideEvent(
             name=event.name,
+            id=received.id,
+            execution=execution,
             reason=event.reason,
             received_at=moment(received.time_ms) or EPOCH,
-            value=None if received.value.reference else msgspec.json.decode(received.value.data),
+            value=values.of_payload(received.value),
         )
         for received, event in pairwise(events)
         if isinstance(event, EventSetAside) and isinstance(received, EventReceived)

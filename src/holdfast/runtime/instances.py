@@ -110,6 +110,7 @@ class InstanceOwner:
         """Run the first turn of an instance that is yet to be created; None if its code cannot be run here.
 
         The event of the start is applied with it, if the code waits for it. The start that is returned says so.
+        `PayloadError` if its value does not fit: the sender is refused, and nothing is stored (G6).
         A text is the reason why the turn failed: see `first_turn_failed`.
         """
         if start.workflow not in self._registry.workflows or not self._runs.flows.has(start.workflow, started.flow):
@@ -119,12 +120,15 @@ class InstanceOwner:
         done: list[Message] = []
         try:
             live.apply(Message(started), done, has_more=start.mail is not None)
-            if start.mail is not None:
-                live.apply_sent(start.mail, done)
-            run.end()
+            misfit = None if start.mail is None else live.apply_sent(start.mail, done)
+            if misfit is None:
+                run.end()
         except HoldfastError as error:
             live.run.evict()
             return f"{type(error).__name__}: {error}"
+        if misfit is not None:
+            live.run.evict()
+            raise misfit
         built = self._build(live, done, live.run.take_output())
         return live, built, msgspec.structs.replace(start, first=built.turn, mail_taken=len(done) > 1)
 

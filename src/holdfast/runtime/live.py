@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.core.events import EventReceived, Input, TimerFired, UpdateAccepted
 from holdfast.core.gates import Arrival, PendingTimer, apply_order
+from holdfast.errors import PayloadError
 from holdfast.runtime.entries import Raised, Rider, riders_in
 from holdfast.runtime.flow_runs import AnyRun
 from holdfast.storage.contract import (
@@ -307,11 +308,15 @@ class LiveInstance:
         if self.mail:
             self._apply_mail(done)
 
-    def apply_sent(self, message: Deliver, done: list[Message]) -> None:
-        """Apply an event that is not stored yet, if the code waits for it."""
+    def apply_sent(self, message: Deliver, done: list[Message]) -> PayloadError | None:
+        """Apply an event that is not stored yet, if the code waits for it. An error: its value does not fit."""
         event = message.event
-        if isinstance(event, EventReceived) and self.run.waits_for_event(event.name):
+        if not isinstance(event, EventReceived) or not self.run.waits_for_event(event.name):
+            return None
+        misfit = self.run.misfit(event)
+        if misfit is None:
             self.apply(self._stamped(Message(event), event.time_ms), done, has_more=True)
+        return misfit
 
     def _apply_mail(self, done: list[Message]) -> None:
         run = self.run

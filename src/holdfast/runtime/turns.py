@@ -5,6 +5,7 @@ out of the history.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final, TypedDict
 
 import msgspec
@@ -13,6 +14,7 @@ from holdfast.core.events import (
     CancelRequested,
     ContinuedAsNew,
     EventReceived,
+    EventSetAside,
     HistoryEvent,
     Payload,
     Started,
@@ -130,6 +132,7 @@ class Unusual(TypedDict, total=False):
     next: NextExecution | None
     waits: tuple[str, ...]
     mail_taken: int
+    ids_set_aside: tuple[str, ...]
     sent: tuple[Deliver, ...]
     mailbox: Mailbox | None
     yields: tuple[PendingExit, ...]
@@ -193,6 +196,8 @@ def build_turn(
     taken = _add_taken(unusual, messages) if len(completions) < len(messages) else NOTHING_TAKEN
     if besides is not None or taken.fired:
         _add_done(unusual, live, besides or Besides(), taken.fired, payloads)
+    if besides is not None and besides.waits_changed:
+        unusual["ids_set_aside"] = _ids_set_aside(events)
     if payloads:
         unusual["payloads"] = tuple(payloads)
     if unusual:
@@ -247,6 +252,14 @@ def _add_done(
             AskChild(child=asked[0], reason=asked[1], descendants=asked[2]) for asked in besides.children_asked
         )
         unusual["children_asked"], unusual["family"] = asked, True
+
+
+def _ids_set_aside(events: list[HistoryEvent]) -> tuple[str, ...]:
+    return tuple(
+        received.id
+        for received, event in pairwise(events)
+        if isinstance(event, EventSetAside) and isinstance(received, EventReceived) and received.id
+    )
 
 
 def _encoded(events: list[HistoryEvent], payloads: list[LargePayload]) -> tuple[list[HistoryEvent], bytes]:

@@ -142,6 +142,8 @@ class Turn(Record, frozen=True):
     """The events that are waited for from here on; None: no change."""
     mail_taken: int = 0
     """How many of the consumed messages were events."""
+    ids_set_aside: tuple[str, ...] = ()
+    """The ids of events that this turn set aside: a message with such an id is delivered again (G6)."""
     sent: tuple[Deliver, ...] = ()
     mailbox: Mailbox | None = None
     """With the first turn, where the workflow has other rules for events than the usual."""

@@ -232,6 +232,16 @@ class Store(Protocol):
         """The committed turns, in order."""
         ...
 
+    async def read_set_aside(
+        self, number: InstanceNumber, *, first: int, before: int, limit: int
+    ) -> list[tuple[int, bytes]]:
+        """The newest turns of executions `first` to `before` - 1 that set an event aside, oldest first (G6).
+
+        Each is its execution and its encoded events. A turn whose payload has the name of that command may be among
+        them.
+        """
+        ...
+
     async def read_attempts(self, number: InstanceNumber, execution: int) -> list[AttemptRecord]:
         """Every attempt of an execution."""
         ...

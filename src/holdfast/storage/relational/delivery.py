@@ -50,10 +50,12 @@ def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
 
 
 def write_mail(transaction: Transaction, turn: Turn, number: InstanceNumber) -> None:
-    """What a turn changes about events: its waits, how many it took, and those it raises to others."""
+    """What a turn changes about events: its waits, how many it took or set aside, and those it raises to others."""
     if turn.waits is not None or turn.mail_taken:
         waits = None if turn.waits is None else _text_of(turn.waits)
         transaction.change(transaction.steps.change_waits, waits, turn.mail_taken, number)
+    for message_id in turn.ids_set_aside:
+        transaction.do(transaction.sql.forget_received, number, message_id)
     if turn.mailbox is not None:
         transaction.change(transaction.sql.set_mailbox, turn.mailbox.policy, turn.mailbox.limit, number)
     for message in turn.sent:

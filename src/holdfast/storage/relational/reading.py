@@ -3,8 +3,9 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from holdfast.core.events import EventSetAside
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.storage.contract import (
@@ -43,6 +44,8 @@ from holdfast.storage.relational.updates import update_of
 
 Ask: TypeAlias = tuple[Any, ...]
 """A statement and what it is asked with."""
+SET_ASIDE: Final = f'"{EventSetAside.__struct_config__.tag}"'.encode()
+"""What the stored events of a turn contain if it set an event aside."""
 
 
 class RelationalReads(ABC):
@@ -95,6 +98,12 @@ class RelationalReads(ABC):
 
     async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
         return [history_of(row) for row in await self._read(self.sql.read_history, number, execution)]
+
+    async def read_set_aside(
+        self, number: InstanceNumber, *, first: int, before: int, limit: int
+    ) -> list[tuple[int, bytes]]:
+        rows = await self._read(self.sql.read_set_aside, number, first, before, SET_ASIDE, limit)
+        return [(execution, events) for execution, events in reversed(rows)]
 
     async def read_attempts(self, number: InstanceNumber, execution: int) -> list[AttemptRecord]:
         return [attempt_of(row) for row in await self._read(self.sql.read_attempts, number, execution)]
