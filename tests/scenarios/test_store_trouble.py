@@ -1,6 +1,7 @@
 """When the store says no: nothing is acknowledged, nothing is lost, and the work goes on afterwards."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.scenarios.support import check_tables, engine_of, path_of, rows, toge
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.runtime import telling
 from holdfast.runtime.faults import FaultPoint
 from holdfast.storage.contract import Member, Start
 from holdfast.storage.sqlite.writer import SqliteWriter
@@ -99,6 +101,49 @@ def test_a_start_that_could_not_be_stored_is_an_error_and_nothing_is_there(tmp_p
             assert await engine.run(adds, id="a") == 10
 
     together(scenario())
+
+
+@hf.activity
+async def write(length: int) -> str:
+    return "x" * length
+
+
+@hf.workflow
+async def writes() -> int:
+    return sum([len(await write(3_000)) for _ in range(3)])
+
+
+def test_L13_a_full_disk_is_one_line_for_all_loops_and_its_end_is_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite may not grow its file: the writes that need a page fail, and small ones may succeed meanwhile."""
+    monkeypatch.setattr(telling, "QUIET_MS", 500)
+    caplog.set_level(logging.INFO, logger="holdfast")
+
+    def ended() -> list[str]:
+        return [text for record in caplog.records if "can be used again" in (text := record.getMessage())]
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, write, writes, lease=8) as engine, engine_of(path) as other:
+            assert other._trouble is engine._trouble
+            handles = [await engine.start(writes, id=f"{number}") for number in range(20)]
+            connection = vars(engine._store)["_writer"]._connection
+            pages, most = connection.pragma("page_count"), connection.pragma("max_page_count")
+            connection.pragma("max_page_count", pages)
+            await until(lambda: (series := engine._trouble._series.get("")) is not None and series.count >= 100)
+            assert not ended()
+            connection.pragma("max_page_count", most)
+            assert [await handle.result() for handle in handles] == [9_000] * 20
+            await until(ended)
+        check_tables(path)
+
+    together(scenario())
+    errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(errors) == 1, errors
+    assert "full" in errors[0]
+    [end] = ended()
+    assert "times within" in end
 
 
 def test_A2_a_completion_that_comes_after_the_deadline_does_not_strand_its_instance(tmp_path: Path) -> None:

@@ -174,4 +174,20 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
         "now_ms < self._logged_at_ms",
         f"{TELLING}::test_repeated_trouble_is_one_line_a_minute_with_a_count",
     ),
+    in_python(
+        "each loop that meets an error of the store logs its own line",
+        "C1",
+        "runtime/telling",
+        '"" if isinstance(error, StoreError) else what',
+        "what",
+        f"{TELLING}::test_repeated_trouble_is_one_line_a_minute_with_a_count",
+    ),
+    in_python(
+        "one write ends an outage of the store",
+        "C1",
+        "runtime/telling",
+        "series is None or now_ms - series.failed_at_ms < QUIET_MS",
+        "series is None",
+        f"{TELLING}::test_the_end_of_an_outage_is_one_line_with_the_count_and_the_duration",
+    ),
 )

@@ -25,6 +25,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.flow_runs import saved
 from holdfast.runtime.last_words import LastWords
 from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.runtime.turns import with_started
 from holdfast.runtime.worker import Worker
 from holdfast.storage.contract import (
@@ -60,6 +61,8 @@ class Beside:
     _alone: Committer
     """What commits for the client when there is no worker."""
     _waiters: Waiters
+    _trouble: RepeatedTrouble
+    """The errors of the store, which all of this process share."""
     _limit: PayloadLimit
     """The largest payload that this client sends."""
     _worker: Worker | None = None
@@ -85,6 +88,7 @@ class Beside:
             ended=self._waiters.ended,
             committed=self._committed,
             halted=self._store_was_replaced,
+            trouble=self._trouble,
             **told,
         )
 

@@ -47,6 +47,7 @@ from holdfast.replay.run import current_run
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.importing import refuse_while_importing
 from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.telling import trouble_of
 from holdfast.storage.contract import (
     Applied,
     Close,
@@ -93,10 +94,15 @@ class Client(Beside, Overview):
         self._registry = registry
         self._surroundings = surroundings
         self._providers = providers = surroundings.providers
+        self._trouble = trouble = trouble_of(store.path, providers.elapsed_ms)
         self._committer = Committer(
-            store, providers.commit_id, after_group=self._committed, unusable=self._store_was_replaced
+            store,
+            providers.commit_id,
+            after_group=self._committed,
+            unusable=self._store_was_replaced,
+            trouble=trouble,
         )
-        self._waiters = Waiters(store.read_instance, store.check_files)
+        self._waiters = Waiters(store.read_instance, store.check_files, trouble)
         self.asking = Asking(
             store,
             registry,

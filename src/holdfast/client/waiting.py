@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.background import BackgroundTask, Duty
 from holdfast.client.changes import Check, give_up
 from holdfast.errors import StoreReplaced
-from holdfast.runtime.telling import tell_trouble
+from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord
 
 LOOK_SECONDS: Final = 1.0
@@ -47,9 +47,10 @@ class Waiting:
 class Waiters:
     """Everyone who waits for an end. An id may have had several instances (G3), so each names its number, too."""
 
-    def __init__(self, read: Read, check_files: Check) -> None:
+    def __init__(self, read: Read, check_files: Check, trouble: RepeatedTrouble | None = None) -> None:
         self._read = read
         self._check_files = check_files
+        self._trouble = trouble or RepeatedTrouble()
         self._waiting: dict[InstanceId, list[Waiting]] = {}
         self._looking = BackgroundTask(Duty.ENDS, self._look_for_ends)
         self._wake = asyncio.Event()
@@ -107,7 +108,7 @@ class Waiters:
                 self.stop(error)
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits goes on waiting
-                tell_trouble("looking for the ends of instances failed, and is tried again", error)
+                self._trouble.tell("looking for the ends of instances failed, and is tried again", error)
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _look(self) -> None:

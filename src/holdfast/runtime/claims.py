@@ -18,7 +18,6 @@ from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.deadlines import Deadlines
 from holdfast.runtime.instances import InstanceOwner
-from holdfast.runtime.telling import tell_trouble
 from holdfast.storage.contract import (
     AttemptRecord,
     ClaimAttempts,
@@ -83,7 +82,7 @@ class Claims:
                 if not claimed:
                     await self._wait()
             except Exception as error:  # noqa: BLE001 - whatever it is, work goes on
-                tell_trouble("a worker could not look for work, and tries again", error)
+                self._committer.trouble.tell("a worker could not look for work, and tries again", error)
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _wait(self) -> None:

@@ -39,6 +39,7 @@ class Committer:
         unsure: Callable[[], None] = lambda: None,
         unusable: Callable[[StoreReplaced], None] = lambda _: None,
         fault_hook: FaultHook | None = None,
+        trouble: RepeatedTrouble | None = None,
     ) -> None:
         self._store = store
         self._new_commit_id = new_commit_id
@@ -46,7 +47,8 @@ class Committer:
         self._after_group = after_group
         self._unsure = unsure
         self._unusable = unusable
-        self._trouble = RepeatedTrouble()
+        self.trouble = trouble or RepeatedTrouble()
+        """Where errors of the store are reported, by this committer and by those who commit through it."""
         self._fault_hook = fault_hook
         self._waiting: list[tuple[Member, Done]] = []
         self._group: list[tuple[Member, Done]] = []
@@ -78,7 +80,7 @@ class Committer:
 
         def decided(outcome: Outcome) -> None:
             if isinstance(outcome, Failed) and _may_pass(outcome.error) and not self._is_closed:
-                self._trouble.tell("work could not be stored and is tried again", outcome.error)
+                self.trouble.tell("work could not be stored and is tried again", outcome.error)
                 self._insisted[id(member)] = member
                 asyncio.get_running_loop().call_later(INSIST_SECONDS, self._insist_again, member, done)
             else:
@@ -204,6 +206,7 @@ class Committer:
             trouble = error if isinstance(error, StoreError) else StoreError(f"the store failed: {error!r}")
             return [Failed(error=trouble) for _ in members]
         self.groups += 1
+        self.trouble.succeeded()
         try:
             self._after_group(members, outcomes)
         except Exception:  # the group is on disk: its members receive their outcomes whatever a listener does
@@ -214,7 +217,7 @@ class Committer:
         try:
             return await self._store.was_committed(commit_id)
         except Exception as error:  # noqa: BLE001 - the store can neither write nor read
-            logger.warning("whether a commit went through cannot be found out: %s", error)
+            self.trouble.tell("whether a commit went through cannot be found out", error)
             return True  # then it may be: better to begin anew than to leave something behind
 
 

@@ -26,7 +26,6 @@ from holdfast.runtime.inbox import take_in
 from holdfast.runtime.keeping import Ended, Keeper
 from holdfast.runtime.live import NO_NUMBER, LiveInstance, LiveInstances, Message
 from holdfast.runtime.runs import RunMaker
-from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.runtime.turns import BuiltTurn, build_turn, running_record
 from holdfast.storage.contract import (
     Applied,
@@ -79,7 +78,6 @@ class InstanceOwner:
         self._reserve, self._ended, self._work_is_waiting = reserve, ended, work_is_waiting
         self._now_ms, self._told = store.now_ms, self._decided  # methods, looked up once for all turns
         self._live, self._size = LiveInstances(cache_size), cache_size
-        self._trouble = RepeatedTrouble()
         self._keeper = Keeper(committer, key, registry, ended=ended, work_is_waiting=work_is_waiting)
         self._due = DueTimes(store.now_ms, self._timer_due)
         self._ready: list[LiveInstance] = []
@@ -456,7 +454,7 @@ class InstanceOwner:
             self._live.remove(live)
             live.evict()
         elif isinstance(error, StoreError):
-            self._trouble.tell("turns could not be stored and are taken again", error)
+            self._committer.trouble.tell("turns could not be stored and are taken again", error)
             self.forget(live)
             self._keeper.release(live)
         else:

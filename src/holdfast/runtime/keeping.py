@@ -10,7 +10,6 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.liveness import WorkerKey
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.live import LiveInstance
-from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.storage.contract import (
     Applied,
     Block,
@@ -49,14 +48,13 @@ class Keeper:
         self._registry = registry
         self._ended = ended
         self._work_is_waiting = work_is_waiting
-        self._trouble = RepeatedTrouble()
 
     def keep(self, member: Completion | Retry | Release) -> None:
         """Then there may be something to do."""
 
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, Failed):
-                self._trouble.tell(
+                self._committer.trouble.tell(
                     f"a {type(member).__name__} was not recorded", outcome.error
                 )  # its value may be a secret
             self._work_is_waiting()

@@ -57,6 +57,7 @@ class LeaseKeeper:
         lease_ms: int,
         lost: Callable[[], None],
         loop_rules: LoopRules | None = None,
+        trouble: RepeatedTrouble | None = None,
     ) -> None:
         self.key = WorkerKey(providers.unique_text())
         self._store = store
@@ -71,7 +72,7 @@ class LeaseKeeper:
         self._is_over = False
         self._has_released = False
         self._lost = lost
-        self._trouble = RepeatedTrouble(providers.elapsed_ms)
+        self._trouble = trouble or RepeatedTrouble(providers.elapsed_ms)
         self._stop = threading.Event()
         self._registered: Callable[[], None] = lambda: None
         self._refusal: BaseException | None = None
@@ -185,7 +186,7 @@ class LeaseKeeper:
                 moved += changed
                 culprit = InstanceNumber(0)  # it is counted once
         except Exception as error:  # noqa: BLE001 - whatever the store raises
-            logger.warning("what worker %s has could not be moved on: %s", self.key, error)
+            self._trouble.tell("what a worker has could not be moved on", error)
         return moved
 
     def _lose_batch(self, culprit: InstanceNumber, *, instances_only: bool) -> int:
@@ -210,12 +211,14 @@ class LeaseKeeper:
 
     def _beat_and_survive(self) -> bool:
         try:
-            return self._beat()
+            go_on = self._beat()
         except StoreReplaced:  # the store has logged it, and the worker halts
             return True
         except Exception as error:  # noqa: BLE001 - a beat without an answer is no reason to stop beating
-            self._trouble.tell(f"a heartbeat of worker {self.key} had no answer, and is repeated", error)
+            self._trouble.tell("a heartbeat had no answer, and is repeated", error)
             return True
+        self._trouble.succeeded()
+        return go_on
 
     def _beat(self) -> bool:
         """One beat; another one at once where it told us no more than the token, whose reply had been lost (W9)."""

@@ -22,7 +22,6 @@ from holdfast.core.liveness import WorkerKey
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.instances import InstanceOwner
-from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.storage.contract import (
     Applied,
     AttemptKey,
@@ -71,7 +70,6 @@ class Net:
         self._key = key
         self._pause_seconds = pause_seconds
         self._work_is_waiting = work_is_waiting
-        self._trouble = RepeatedTrouble()
         self._hurry = asyncio.Event()
         self._hurried = 0
         self._unknown: dict[Row, int] = {}
@@ -93,7 +91,7 @@ class Net:
             try:
                 await self.look()
             except Exception as error:  # noqa: BLE001 - what it did not find, the next look does
-                self._trouble.tell("looking for rows that were lost failed and is repeated", error)
+                self._committer.trouble.tell("looking for rows that were lost failed and is repeated", error)
 
     async def _wait(self) -> None:
         if self._hurried:

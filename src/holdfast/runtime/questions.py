@@ -13,10 +13,10 @@ from typing import Final
 from holdfast.authoring.registry import Registry
 from holdfast.core.answers import Answer, encode_answer
 from holdfast.core.liveness import WorkerKey
+from holdfast.errors import StoreError
 from holdfast.replay.answers import refused
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.queries import Queries, Unanswered
-from holdfast.runtime.telling import tell_trouble
 from holdfast.storage.contract import AnswerQuestion, Forget, Outcome, Question, Store, TakenQuestions, TakeQuestions
 
 logger = logging.getLogger("holdfast")
@@ -59,7 +59,7 @@ class Questions:
             try:
                 await self.answer_all()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next look may find them
-                tell_trouble("questions could not be answered, and are looked at again", error)
+                self._committer.trouble.tell("questions could not be answered, and are looked at again", error)
 
     async def answer_all(self) -> None:
         """One round: nearly always a look that finds nothing."""
@@ -75,6 +75,9 @@ class Questions:
     async def _answer(self, question: Question, owner: WorkerKey) -> None:
         try:
             answer = await self._ask(question)
+        except StoreError as error:
+            self._committer.trouble.tell("a query could not be answered", error)
+            answer = refused(error)
         except Exception as error:  # the others that were taken with it have to be answered, too
             logger.exception("the query %r of instance %d could not be answered", question.name, question.number)
             answer = refused(error)

@@ -18,7 +18,6 @@ from holdfast.runtime.committer import Committer, Done
 from holdfast.runtime.entries import Raised
 from holdfast.runtime.instances import InstanceOwner
 from holdfast.runtime.live import LiveInstance, Message
-from holdfast.runtime.telling import tell_trouble
 from holdfast.storage.contract import Deliver, InstanceId, Outcome
 
 
@@ -69,7 +68,7 @@ class Raising:
             try:
                 await self._take_messages()
             except Exception as error:  # noqa: BLE001 - what was sent before them is not known; the store orders them
-                tell_trouble("events go to the store alone, as their inboxes could not be read", error)
+                self._committer.trouble.tell("events go to the store alone, as their inboxes could not be read", error)
                 self._bring(count, rides=False)
             else:
                 self._bring(count, rides=True)

@@ -14,6 +14,7 @@ from holdfast.runtime.faults import FaultHook
 from holdfast.runtime.lease import LeaseKeeper
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.providers import Providers, SystemProviders
+from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.runtime.wake import WakeUps
 from holdfast.runtime.watchdog import TURN_LIMIT_MS
 from holdfast.storage.contract import Registration, Store
@@ -45,6 +46,7 @@ class LeaseMaker(Protocol):
         lease_ms: int,
         lost: Callable[[], None],
         loop_rules: LoopRules | None = None,
+        trouble: RepeatedTrouble | None = None,
     ) -> Lease: ...
 
 

@@ -6,20 +6,25 @@ blocked instance one ERROR; their records carry the attributes `holdfast_instanc
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from holdfast.core.events import Payload
 from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import HoldfastError, StoreReplaced
+from holdfast.errors import HoldfastError, StoreError, StoreReplaced
 from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import AttemptRecord, Close, Completion, InstanceId, Retry
 
 logger = logging.getLogger("holdfast")
 
 PERIOD_MS: Final = 60_000
+QUIET_MS: Final = 5_000
+"""An outage of the store is over when it has not failed for so long and writes."""
 MILLISECONDS: Final = 1_000
 LONGEST_MESSAGE: Final = 1_000
 """Characters of a failure's message that are logged."""
@@ -32,26 +37,76 @@ def tell_trouble(what: str, error: Exception) -> None:
 
 
 class RepeatedTrouble:
-    """Trouble that comes with every row and every retry: the first is logged at once, the others once a minute.
+    """Errors that repeat with every row and every retry, of one store in this process.
 
-    A thread without an event loop passes a clock in `now_ms`.
+    The first error is logged at once, further ones once a minute with their number. All errors of the store share one
+    line, whichever loop meets them; any other error has a line for each thing that failed. The end of an outage of
+    the store is logged once. Called from any thread.
     """
 
     def __init__(self, now_ms: Callable[[], float] | None = None) -> None:
         self._now_ms = now_ms or _loop_ms
-        self._logged_at_ms: float | None = None
-        self._count = 0
+        self._lock = threading.Lock()
+        self._series: dict[str, _Series] = {}
+        """By what failed; errors of the store by the empty text."""
 
     def tell(self, what: str, error: Exception) -> None:
-        """Log it, or count it for the next line."""
-        now_ms = self._now_ms()
-        self._count += 1
-        if self._logged_at_ms is not None and now_ms - self._logged_at_ms < PERIOD_MS:
+        """Log an error, or count it for the next line."""
+        if isinstance(error, StoreReplaced):
             return
-        times = "" if self._logged_at_ms is None else f" ({self._count:,} times since the last such line)"
-        self._logged_at_ms = now_ms
-        self._count = 0
-        tell_trouble(f"{what}{times}", error)
+        now_ms = self._now_ms()
+        with self._lock:
+            series = self._series.setdefault("" if isinstance(error, StoreError) else what, _Series(now_ms))
+            unlogged = series.add(now_ms)
+        if unlogged:
+            times = "" if unlogged == 1 else f" ({unlogged:,} errors since the last such line)"
+            tell_trouble(f"{what}{times}", error)
+
+    def succeeded(self) -> None:
+        """The store has written something. If it had failed before and has not failed for a while, the outage is over.
+
+        A disk that is nearly full takes a small write now and then: one success does not end an outage.
+        """
+        if not self._series:
+            return
+        now_ms = self._now_ms()
+        with self._lock:
+            series = self._series.get("")
+            if series is None or now_ms - series.failed_at_ms < QUIET_MS:
+                return
+            del self._series[""]
+        seconds = (series.failed_at_ms - series.began_at_ms) / MILLISECONDS
+        logger.info("the store can be used again: it failed %s times within %.1f s", f"{series.count:,}", seconds)
+
+
+class _Series:
+    """Errors of one kind, from the first to the last."""
+
+    __slots__ = ("_logged_at_ms", "_unlogged", "began_at_ms", "count", "failed_at_ms")
+
+    def __init__(self, now_ms: float) -> None:
+        self.began_at_ms = self.failed_at_ms = now_ms
+        self.count = self._unlogged = 0
+        self._logged_at_ms: float | None = None
+
+    def add(self, now_ms: float) -> int:
+        """Count an error. How many a line has to report now; 0: none is due."""
+        self.failed_at_ms = now_ms
+        self.count += 1
+        self._unlogged += 1
+        if self._logged_at_ms is not None and now_ms - self._logged_at_ms < PERIOD_MS:
+            return 0
+        unlogged, self._unlogged, self._logged_at_ms = self._unlogged, 0, now_ms
+        return unlogged
+
+
+_troubles: Final[WeakValueDictionary[str, RepeatedTrouble]] = WeakValueDictionary()
+"""By the paths of stores."""
+
+
+def trouble_of(path: Path, now_ms: Callable[[], float]) -> RepeatedTrouble:
+    """The errors of a store, which all clients and workers of this process that use it share."""
+    return _troubles.setdefault(str(path), RepeatedTrouble(now_ms))
 
 
 def _loop_ms() -> float:

@@ -84,13 +84,14 @@ class Worker:
         ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
         committed: Callable[[Sequence[Member], Sequence[Outcome]], None],
         halted: Callable[[StoreReplaced], None],
+        trouble: RepeatedTrouble,
     ) -> None:
         self._surroundings, self._providers = surroundings, surroundings.providers
         self._store, self.registry, self.stopped = store, registry, asyncio.Event()
         self._queues, self._tell_ended = queues, ended
         self._lease_ms, self._loop_timeout_ms = lease_ms, loop_timeout_ms
         self._tell_halted, self.halted = halted, asyncio.Event()
-        self._trouble = RepeatedTrouble()
+        self._trouble = trouble
         self.failure: StoreReplaced | None = None
         """Why it has halted, if it has."""
         self._host, self._is_stopping, self._is_draining = this_process(), False, False
@@ -154,6 +155,7 @@ class Worker:
             unsure=self._unsure,
             unusable=self._halt,
             fault_hook=self._surroundings.fault_hook,
+            trouble=self._trouble,
         )
 
     def _make_questions(self) -> Questions:
@@ -351,6 +353,7 @@ class Worker:
             loop_rules=self.runs.loop_rules(
                 self._lease_ms, self._loop_timeout_ms, released=lambda: _post(loop, self._instances_released, lease)
             ),
+            trouble=self._trouble,
         )
         await lease.start()
         self._lease = lease
@@ -408,7 +411,7 @@ class Worker:
                 try:
                     await self._register()
                 except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
-                    self._trouble.tell(f"worker {old.key} could not take a new key and tries again", error)
+                    self._trouble.tell("a worker could not take a new key and tries again", error)
                     await asyncio.sleep(LOOK_SECONDS)
             await self._janitor.lose(old.key, at_deadline=False, is_own=True)
             self.look()
@@ -480,7 +483,7 @@ class Worker:
             except StoreReplaced as error:  # noticed by a heartbeat, or by another engine of this process
                 self._halt(error)
             except Exception as error:  # noqa: BLE001 - what it did not do, the next round does
-                logger.warning("the janitor's round failed and is repeated: %s", error)
+                self._trouble.tell("the janitor's round failed and is repeated", error)
 
 
 def _post(loop: asyncio.AbstractEventLoop, call: Callable[[Lease], None], lease: Lease) -> None:

@@ -1,9 +1,12 @@
 """A store that cannot be used is told in one line; what nobody foresaw is told whole."""
 
+import logging
+from pathlib import Path
+
 import pytest
 
 from holdfast.errors import StoreError, StoreReplaced
-from holdfast.runtime.telling import RepeatedTrouble, tell_trouble
+from holdfast.runtime.telling import RepeatedTrouble, tell_trouble, trouble_of
 
 
 def test_an_outage_of_the_store_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -26,15 +29,62 @@ def test_the_loss_of_the_files_is_not_repeated_by_those_who_meet_it(caplog: pyte
     assert not caplog.records
 
 
+class Clock:
+    """Goes on when it is told to."""
+
+    now_ms = 0.0
+
+    def __call__(self) -> float:
+        return self.now_ms
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
 def test_repeated_trouble_is_one_line_a_minute_with_a_count(caplog: pytest.LogCaptureFixture) -> None:
-    now_ms = 0
-    trouble = RepeatedTrouble(lambda: now_ms)
-    for _ in range(240):
+    clock = Clock()
+    trouble = RepeatedTrouble(clock)
+    for number in range(240):
+        trouble.tell(("work could not be stored", "nothing was looked for")[number % 2], StoreError("the disk is full"))
+        clock.now_ms += 250
+    assert lines(caplog) == ["work could not be stored: the disk is full"]
+    trouble.tell("nothing was looked for", StoreError("the disk is full"))
+    assert lines(caplog)[1:] == ["nothing was looked for (240 errors since the last such line): the disk is full"]
+
+
+def test_the_end_of_an_outage_is_one_line_with_the_count_and_the_duration(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="holdfast")
+    clock = Clock()
+    trouble = RepeatedTrouble(clock)
+    trouble.succeeded()
+    for _ in range(3):
         trouble.tell("work could not be stored", StoreError("the disk is full"))
-        now_ms += 250
-    assert [record.getMessage() for record in caplog.records] == ["work could not be stored: the disk is full"]
+        clock.now_ms += 2_000
+        trouble.succeeded()  # a small write, which a full disk takes now and then
+    assert lines(caplog) == ["work could not be stored: the disk is full"]
+    clock.now_ms += 3_000
+    trouble.succeeded()
+    trouble.succeeded()
+    assert lines(caplog)[1:] == ["the store can be used again: it failed 3 times within 4.0 s"]
     trouble.tell("work could not be stored", StoreError("the disk is full"))
-    assert caplog.records[-1].getMessage() == (
-        "work could not be stored (240 times since the last such line): the disk is full"
-    )
-    assert len(caplog.records) == 2
+    assert lines(caplog)[2:] == ["work could not be stored: the disk is full"], "another outage"
+
+
+def test_other_errors_have_a_line_a_minute_for_each_thing_that_failed(caplog: pytest.LogCaptureFixture) -> None:
+    trouble = RepeatedTrouble(Clock())
+    for _ in range(3):
+        trouble.tell("the janitor failed", ZeroDivisionError("by nothing"))
+        trouble.tell("a look failed", KeyError("nothing"))
+        trouble.tell("a look failed", StoreError("the disk is full"))
+    assert lines(caplog) == [
+        "the janitor failed: by nothing",
+        "a look failed: 'nothing'",
+        "a look failed: the disk is full",
+    ]
+
+
+def test_all_who_use_a_store_in_a_process_share_its_trouble() -> None:
+    one = trouble_of(Path("shop.db"), Clock())
+    assert trouble_of(Path("shop.db"), Clock()) is one
+    assert trouble_of(Path("other.db"), Clock()) is not one

@@ -10,6 +10,7 @@ from holdfast.core.liveness import ClientAction, LeaseClient, WorkerKey, may_act
 from holdfast.errors import StoreError
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.providers import Providers
+from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.storage.contract import (
     Applied,
     CommitId,
@@ -78,8 +79,9 @@ class TaskLease:
         lease_ms: int,
         lost: Callable[[], None],
         loop_rules: LoopRules | None = None,
+        trouble: RepeatedTrouble | None = None,
     ) -> None:
-        del loop_rules  # it runs on the loop, and stops with it
+        del loop_rules, trouble  # it runs on the loop, and stops with it
         self.key = WorkerKey(providers.unique_text())
         self._store = store
         self._providers = providers
