@@ -158,9 +158,19 @@ async def learn(model: str) -> str:
     return await train(model)
 
 
+@hf.workflow
+async def never_so() -> None:
+    await hf.wait_until(lambda: False)
+
+
 def test_a_time_out_says_what_the_instance_waits_for_and_who_could_do_it(store: str) -> None:
     async def scenario() -> None:
-        async with engine_of(store, sleeper, learn, train, queues=["default"]) as engine:
+        async with engine_of(store, sleeper, learn, train, never_so, queues=["default"]) as engine:
+            stuck = await engine.start(never_so, id="stuck")
+            with pytest.raises(
+                TimeoutError, match=r"'stuck' is RUNNING; it waits for a condition \(hf.wait_until\), or"
+            ):
+                await stuck.result(timeout=0.01)
             asleep = await engine.start(sleeper, 60, id="asleep")
             with pytest.raises(
                 TimeoutError, match=r"^no result within 0\.01 s: 'asleep' is RUNNING; it waits for timer"

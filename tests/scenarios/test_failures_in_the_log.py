@@ -114,6 +114,39 @@ def test_A5_an_attempt_that_timed_out_is_logged_as_a_failed_one(
     assert "attempt 1 of activity hangs of instance it failed: ActivityTimedOut" in warnings[0]
 
 
+def test_an_attempt_that_the_janitor_ends_is_a_warning_that_names_the_instance(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its body is slow to end after it was cancelled, so that another look finds it overdue first."""
+
+    async def scenario() -> None:
+        ends = asyncio.Event()
+
+        @hf.activity(start_to_close=0.05, retry=hf.Retry(attempts=1))
+        async def lingers() -> None:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await ends.wait()
+
+        @hf.workflow
+        async def waits_long() -> None:
+            await lingers()
+
+        async with engine_of(tmp_path / "shop.db", lingers, waits_long) as engine:
+            try:
+                with pytest.raises(hf.WorkflowFailed):
+                    await engine.run(waits_long, id="it")
+            finally:
+                ends.set()
+
+    together(scenario())
+    [warning] = [record for record in caplog.records if "of activity lingers" in record.getMessage()]
+    assert "attempt 1 of activity lingers of instance it failed: ActivityTimedOut" in warning.getMessage()
+    attributes = vars(warning)
+    assert (attributes["holdfast_instance"], attributes["holdfast_workflow"]) == ("it", "waits_long")
+
+
 def test_A9_an_instance_whose_deadline_passed_is_one_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run(sleeps, hf.WorkflowFailed, tmp_path / "shop.db", deadline=0.05)
     errors = [message for level, message in lines(caplog) if level == "ERROR"]

@@ -111,9 +111,8 @@ def _print(shown: Shown, newest: int) -> None:
         kind, time_ms = fields.pop("event"), fields.pop("time_ms", None)
         said = _SAID.get(type(event))
         notes = _fields(fields) if said is None else said(event)
-        given = arguments_text(shown.inputs.get(event.activity, {})) if isinstance(event, ActivityScheduled) else ""
-        if given:
-            notes = f"{notes}  input=({given})"
+        if isinstance(event, ActivityScheduled) and (given := shown.inputs.get(event.activity)):
+            notes = f"{notes}  input=({arguments_text(given, longest)})"
         rows.append(
             [
                 Text(str(number)),

@@ -43,7 +43,7 @@ from holdfast.cli.texts import (
 )
 from holdfast.client.details import Details, Story, read_details
 from holdfast.client.flow_views import node_waits, read_composite
-from holdfast.client.obstacles import read_obstacles
+from holdfast.client.obstacles import read_obstacles, unrecorded_waits
 from holdfast.client.pages import NEWEST
 from holdfast.client.views import (
     WHOLE,
@@ -244,7 +244,7 @@ def _print_values(shown: Shown, console: Console) -> None:
 def _print_waits(shown: Shown, console: Console) -> None:
     """What it waits for, what waits for it, and why nothing moves."""
     record = shown.picture.record
-    for waiting in shown.waiting_for:
+    for waiting in shown.waiting_for or unrecorded_waits(record.state, record.turn, shown.obstacles):
         print_line(console, Text.assemble(("waits for ", "yellow"), safe(waiting)))
     for aside in shown.details.set_aside[-MOST_LINES:]:
         print_line(console, Text.assemble(("set aside ", "bold red"), _aside_text(aside, shown)))
@@ -311,11 +311,10 @@ def _message_text(message: MessageView, shown: Shown) -> str:
 
 
 def _aside_text(aside: SetAsideEvent, shown: Shown) -> str:
-    where = "" if aside.execution == shown.picture.record.execution else f" by execution {aside.execution}"
     value = value_text(aside.value, _longest(shown))
-    return (
-        f"event {safe(aside.name)}{where} at {aside.received_at:%Y-%m-%d %H:%M:%S} UTC: {safe(aside.reason)}: {value}"
-    )
+    where = "" if aside.execution == shown.picture.record.execution else f" to execution {aside.execution}"
+    sent = f"sent{where} {aside.received_at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"event {safe(aside.name)}: {value}, {sent}; {safe(aside.reason)}"
 
 
 def _update_text(update: UpdateView, shown: Shown) -> str:

@@ -1,5 +1,6 @@
 """The steps of an instance, as ``run`` and ``show`` tell them: activities with their attempts, and timers."""
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.cli.texts import arguments_text, seconds_text, value_text
+from holdfast.cli.texts import LONGEST, arguments_text, seconds_text, value_text
 from holdfast.client.details import read_story, repaired
 from holdfast.client.flow_views import read_children
 from holdfast.client.views import Values, moment, short_failure
@@ -34,6 +35,8 @@ class StepState(StrEnum):
     CANCELLED = "cancelled"
 
 
+LONGEST_CALL: Final = 60
+"""Characters of arguments and a result that share a line."""
 DONE_WORDS: Final = {"timer": "fired", "event": "received"}
 WORDS: Final = {StepState.OPEN: "waiting", StepState.FAILED: "failed", StepState.CANCELLED: "cancelled"}
 
@@ -177,19 +180,23 @@ def attempt_seconds(attempt: AttemptRecord, now_ms: int) -> float | None:
 
 def step_notes(step: Step, values: Values, now_ms: int, *, with_result: bool = True) -> Iterator[str]:
     """What a step was given and gave, its last heartbeat and its lost workers, a line each."""
+    longest = sys.maxsize if values.is_whole else LONGEST
     last = step.attempts[-1] if step.attempts else None
-    given = "" if last is None else arguments_text(values.of_input(last.input))
+    given = "" if last is None else arguments_text(values.of_input(last.input), longest)
     came = ""
     if with_result and step.state is StepState.DONE and step.outcome is not None:
-        came = value_text(values.of_payload(step.outcome))
-    if given not in ("", "null") or came not in ("", "null"):
+        came = value_text(values.of_payload(step.outcome), longest)
+    if given and came and len(given) + len(came) > LONGEST_CALL:
+        yield given
+        yield f"-> {came}"
+    elif given not in ("", "null") or came not in ("", "null"):
         yield f"{given} -> {came}".lstrip() if came else given
     if last is None:
         return
     has_beaten = last.details is not None or (last.heartbeat_at_ms or 0) > (last.started_at_ms or 0)
     if has_beaten and last.heartbeat_at_ms is not None and last.closed_at_ms is None:
         ago = seconds_text(max(0, now_ms - last.heartbeat_at_ms) / 1000)
-        said = "" if last.details is None else f": {value_text(values.of(last.details))}"
+        said = "" if last.details is None else f": {value_text(values.of(last.details), longest)}"
         yield f"heartbeat {ago} ago{said}"
     if last.losses:
         yield f"{last.losses} {'worker was' if last.losses == 1 else 'workers were'} lost while running it"

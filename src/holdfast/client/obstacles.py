@@ -68,11 +68,19 @@ async def _obstacles(store: Store, record: InstanceRecord, attempts: Sequence[At
 def waiting_sentence(described: Description) -> str:
     """Where an instance is, what it waits for and why that does not come, in one line."""
     parts = [f"{described.id!r} is {described.status}"]
-    if described.waiting_for:
-        parts.append(f"it waits for {_listed(described.waiting_for, MOST_WAITS)}")
+    waits = described.waiting_for or unrecorded_waits(described.status, described.turn, described.obstacles)
+    if waits:
+        parts.append(f"it waits for {_listed(waits, MOST_WAITS)}")
     if described.blocked is not None and described.status is InstanceState.BLOCKED:
         parts.append(described.blocked)
     return "; ".join([*parts, *described.obstacles])
+
+
+def unrecorded_waits(state: InstanceState, turn: int, obstacles: Sequence[str]) -> list[str]:
+    """What an instance waits for whose history has no open step: conditions and tasks are not recorded."""
+    if state is not InstanceState.RUNNING or not turn or obstacles:
+        return []
+    return ["a condition (hf.wait_until), or tasks that its main function left over"]
 
 
 def _of_owners(record: InstanceRecord, attempts: Iterable[AttemptRecord], overdue: Overdue) -> Iterator[str]:

@@ -34,7 +34,7 @@ def test_G6_show_has_the_events_that_were_set_aside(filled: Command) -> None:
     asyncio.run(scenario())
     shown = filled("show", "waiting").out
     assert "\nwaits for event number\n" in shown
-    assert "\nset aside event number at 2" in shown
+    assert '\nset aside event number: "one", sent 2' in shown
     assert "Expected `int`, got `str`" in shown
     (aside,) = json.loads(filled("show", "waiting", "--json").out)["set_aside"]
     assert (aside["name"], aside["value"]) == ("number", "one")

@@ -64,6 +64,11 @@ def test_the_values_of_an_instance_are_shown_in_lines_that_fit(
     assert lines[2].endswith("...")
     assert "state epoch = 7" in lines
     assert "        rows=500" in lines
+    assert [line[:20] for line in lines if "xxx" in line[:20]] == [
+        'input {"name":"xxxxx',
+        '        {"text":"xxx',
+        '        -> "xxxxxxxx',
+    ]
     assert any(line.startswith('unread event aproval (no wait is open for it): {"by":"Anna"}') for line in lines)
     assert "update add(3) done -> 4" in lines
     assert "stuck no worker is alive: start one with holdfast worker" in lines
@@ -72,9 +77,14 @@ def test_the_values_of_an_instance_are_shown_in_lines_that_fit(
 
 def test_whole_values_are_shown_on_request(learning: Command) -> None:
     assert "x" * LONG not in learning("show", "it").out
-    assert "x" * LONG in learning("show", "it", "--whole").out
+    lines = learning("show", "it", "--whole").out.splitlines()
+    text = '"' + "x" * LONG + '"'
+    assert {f"input name={text}", f"        text={text}", f"        -> {text}"} <= {*lines}
     assert "x" * LONG not in learning("history", "it").out
-    assert "x" * LONG in learning("history", "it", "--whole").out
+    history = learning("history", "it", "--whole").out
+    assert f'input={{"name":{text}}}' in history
+    assert f"name=note  input=(text={text})" in history
+    assert f"result={text}" in history
     fields = json.loads(learning("show", "it", "--json").out)
     assert (fields["input"]["reason"], fields["steps"][0]["result"]["reason"]) == ("cut", "cut")
     fields = json.loads(learning("show", "it", "--json", "--whole").out)
