@@ -351,6 +351,8 @@ def _below(notes: Mapping[int, Sequence[str]], console: Console) -> dict[int, li
 def _times(shown: Shown) -> str:
     record = shown.picture.record
     turns = count_text(record.turn, "turn")
+    if record.execution > 1:
+        turns = f"execution {record.execution}, {turns}"
     began = f"started {moment_text(record.created_at_ms)} UTC"
     if record.closed_at_ms is None:
         owner = "nobody has it in memory" if record.owner is None else f"worker {safe(record.owner)} has it"

@@ -41,6 +41,35 @@ def test_G6_show_has_the_events_that_were_set_aside(filled: Command) -> None:
     assert "event_set_aside" in filled("history", "waiting").out
 
 
+def test_G4_show_has_the_newest_events_that_earlier_executions_set_aside(filled: Command) -> None:
+    @hf.workflow
+    async def waits(execution: int = 1) -> int:
+        number = await hf.event("number", int)
+        if execution == 1:
+            hf.continue_as_new(2)
+        return number
+
+    async def scenario() -> None:
+        store = filled.folder / "holdfast.db"
+        async with hf.Engine(store, workflows=[waits]) as engine:
+            handle = await engine.start(waits, id="waiting")
+            async with await hf.connect(store) as client:
+                for value in [*(f"wrong {number}" for number in range(11)), 1, "two"]:
+                    await client.get("waiting").raise_event("number", value)
+            while len((await handle.describe()).set_aside) < 12:  # noqa: ASYNC110 - no signal tells of it
+                await asyncio.sleep(0.01)
+
+    asyncio.run(scenario())
+    lines = filled("show", "waiting").out.splitlines()
+    assert "UTC, execution 2, 1 turn, " in lines[1]
+    aside = [line for line in lines if line.startswith("set aside ")]
+    assert len(aside) == 10
+    assert aside[0].startswith('set aside event number: "wrong 2", sent to execution 1 2')
+    assert aside[-1].startswith('set aside event number: "two", sent 2')
+    assert "and 2 older events were set aside: --json has them" in lines
+    assert len(json.loads(filled("show", "waiting", "--json").out)["set_aside"]) == 12
+
+
 def test_A9_an_instance_is_cancelled_and_show_says_why(filled: Command) -> None:
     done = filled("cancel", "open", "--reason", "ordered twice")
     assert (done.code, done.out) == (0, "open is CANCELLED\n")
