@@ -137,6 +137,22 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
+    def test_G6_an_id_that_a_turn_set_aside_is_taken_again_unless_the_turn_is_rejected(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(await told(bench, event("a", message_id="one")) is EventVerdict.KEEP)
+            check(await told(bench, event("a", message_id="two")) is EventVerdict.KEEP)
+            rows = tuple(row.row for row in (await bench.store.load(record.number, 1)).inbox)
+            aside = turn(record, consumed=rows, mail_taken=2, ids_set_aside=("one",))
+            check(isinstance(await bench.one(msgspec.structs.replace(aside, turn=7)), Rejected))
+            check(await told(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE, "it is still unread")
+            check(applied(await bench.one(aside)))
+            check(await told(bench, event("a", message_id="two")) is EventVerdict.DUPLICATE, "it was read before")
+            check(await told(bench, event("a", message_id="one")) is EventVerdict.KEEP)
+            check(await told(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE)
+
+        self.on_bench(case)
+
     def test_G6_with_drop_unsubscribed_only_what_is_waited_for_is_taken(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
