@@ -11,13 +11,18 @@ from tests.unit.cli.commands import SHOP, Command
 import holdfast as hf
 
 
+@pytest.fixture(autouse=True)
+def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines stay whole: pytest-xdist sets the width of its workers, and the command would fold at it."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def holdfast(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Command]:
     """The command, in a folder with ``shop.py`` in it and nothing else."""
     (tmp_path / "shop.py").write_text(SHOP, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HOLDFAST_STORE", raising=False)
-    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield Command(monkeypatch, capfd, tmp_path)
