@@ -174,6 +174,49 @@ def test_L15_a_generator_delivers_nothing_and_goes_no_further_once_the_lease_is_
     assert "2.4" in steps, "the value that came too late was not delivered"
 
 
+def test_W7_a_heartbeat_of_a_thread_says_that_the_lease_is_over_while_the_event_loop_is_blocked(tmp_path: Path) -> None:
+    machine, seen = SleepingMachine(), list[object]()
+    is_blocked, may_go_on = threading.Event(), threading.Event()
+
+    @hf.activity
+    async def blocks() -> None:
+        is_blocked.set()
+        may_go_on.wait(10)
+
+    @hf.activity
+    def crunch() -> int:
+        attempt = hf.activity_info().attempt
+        if attempt == 1:
+            is_blocked.wait(10)
+            try:
+                hf.heartbeat()
+                seen.append(hf.activity_info().is_cancelled)
+                machine.slept_ms = SLEPT_MS
+                seen.append(hf.activity_info().is_cancelled)
+                hf.heartbeat()
+            except hf.Cancelled as cancelled:
+                seen.append(str(cancelled))
+                raise
+            finally:
+                may_go_on.set()
+        return attempt
+
+    @hf.workflow
+    async def pay() -> int:
+        attempt, _ = await asyncio.gather(crunch(), blocks())
+        return attempt
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, blocks, crunch, pay, providers=machine, lease=LEASE_SECONDS) as engine:
+            assert await engine.run(pay, id="it") == 2
+        check_tables(path)
+
+    together(scenario())
+    reason = "is given up by its worker, which leaves or has lost its lease"
+    assert seen == [False, True, f"attempt 1 of crunch of instance it {reason}"]
+
+
 # ------------------------------------------------------------ ended by another worker
 
 

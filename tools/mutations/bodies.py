@@ -92,8 +92,16 @@ BODIES: Final = (
         "a heartbeat does not tell a body that it should stop",
         "A6",
         "runtime/running_attempt",
-        "if self.stop_reason is not None and self._learns_by_heartbeat():",
-        "if self.stop_reason is None and self.is_abandoned:",
+        "if self._learns_by_heartbeat() and (self.stop_reason is not None or not self.holds_lease()):",
+        "if self.is_abandoned and self.stop_reason is None:",
+        STOPPING,
+    ),
+    in_python(
+        "a heartbeat does not check the lease",
+        "W7",
+        "runtime/running_attempt",
+        "if self._learns_by_heartbeat() and (self.stop_reason is not None or not self.holds_lease()):",
+        "if self._learns_by_heartbeat() and self.stop_reason is not None:",
         STOPPING,
     ),
     in_python(

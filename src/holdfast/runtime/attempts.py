@@ -175,11 +175,11 @@ class AttemptRunner:
     def abandon_all(self) -> None:
         """W7: stop every body and record nothing of it: the store moves their attempts on (W6)."""
         for running in self.running.values():
-            running.stop_reason = StopReason.GIVEN_UP
+            running.give_up()
             self._begin_grace(running)
             running.interrupt()  # a process that was asked to stop before is killed now
         for running in self.abandoned:
-            running.stop_reason = StopReason.GIVEN_UP
+            running.give_up()
 
     def _time_out(self, running: RunningAttempt) -> None:
         self._ask_to_stop(running, StopReason.TIMED_OUT)
@@ -256,7 +256,7 @@ class AttemptRunner:
         self._ended = _ignore
         await self._dismiss(running for running in self.running.values() if running not in self._dismissed)
         for running in [*self.running.values(), *self.abandoned]:
-            running.stop_reason = StopReason.GIVEN_UP
+            running.give_up()
             running.is_abandoned = True
             running.interrupt()
         self._threads.close()
@@ -390,7 +390,8 @@ class AttemptRunner:
     def _finish(self, running: RunningAttempt, data: bytes, error: BaseException | None) -> None:
         """The end of a body that was asked to stop, that had a time-out, or that raised."""
         reason = running.stop_reason
-        if reason is StopReason.NOT_HELD or (reason is StopReason.GIVEN_UP and error is not None):
+        is_given_up = reason is StopReason.GIVEN_UP and (error is not None or not running.holds_lease())
+        if is_given_up or reason is StopReason.NOT_HELD:
             return  # it is run again elsewhere; an error came most likely because the body was asked to stop
         if reason is StopReason.TIMED_OUT or (reason is not StopReason.CANCELLED and running.is_past_deadline()):
             self._finish_failed(running, self._timed_out(running))

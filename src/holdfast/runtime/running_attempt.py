@@ -83,7 +83,6 @@ class RunningAttempt:
     """One attempt whose body runs here. It is what `hf.heartbeat` and the like work on, from any thread."""
 
     __slots__ = (
-        "_fenced_at_ms",
         "_host",
         "_written_at",
         "activity",
@@ -117,7 +116,6 @@ class RunningAttempt:
         self.is_abandoned = False
         """It was asked to stop and did not: it runs on without a slot."""
         self.deadline_ms = None if attempt.expires_at_ms is None else _deadline_ms(attempt)
-        self._fenced_at_ms = 0
         self._written_at = -1e9
 
     # ------------------------------------------------------------ begin and stop
@@ -135,14 +133,9 @@ class RunningAttempt:
 
         If not, the attempt is given up here and now: another worker may run the next one already.
         """
-        host = self._host
-        now_ms = host.elapsed_ms()
-        if now_ms < self._fenced_at_ms:
-            return True  # a lease is only ever prolonged
-        self._fenced_at_ms = host.fenced_at_ms(self.attempt.owner)
-        if now_ms < self._fenced_at_ms:
+        if self.lease_left_ms() > 0:
             return True
-        self.stop_reason = StopReason.GIVEN_UP
+        self.stop_reason = self.stop_reason or StopReason.GIVEN_UP
         return False
 
     def lease_left_ms(self) -> int:
@@ -166,6 +159,11 @@ class RunningAttempt:
         elif self.has_begun and self.task is not None:
             self.task.cancel()
 
+    def give_up(self) -> None:
+        """The worker leaves or has lost its lease. An end that was recorded before is not recorded again."""
+        if self.stop_reason is not StopReason.NOT_HELD:
+            self.stop_reason = StopReason.GIVEN_UP
+
     def cancelled(self) -> Cancelled:
         """What a body raises that must not go on."""
         attempt, reason = self.attempt, self.stop_reason or StopReason.CANCELLED
@@ -188,7 +186,7 @@ class RunningAttempt:
             attempt.queue,
             None if attempt.details is None else decode(attempt.details),
             0 if stream is None else stream.delivered,
-            self.stop_reason is not None,
+            self.stop_reason is not None or self.lease_left_ms() <= 0,
             attempt.key.execution,
             attempt.owner or "",
         )
@@ -207,8 +205,11 @@ class RunningAttempt:
         return f"{self.attempt.instance_id}/{key.number}/{key.execution}/{key.activity}"  # an id may be used again (G3)
 
     def heartbeat(self, details: Any) -> None:
-        """Called from the body, on whatever thread it runs. Raises `Cancelled` if the body should stop."""
-        if self.stop_reason is not None and self._learns_by_heartbeat():
+        """Called from the body, on whatever thread it runs. Raises `Cancelled` if the body should stop.
+
+        The lease is checked here as well: an event loop that is blocked does not tell the body that it is over (W7).
+        """
+        if self._learns_by_heartbeat() and (self.stop_reason is not None or not self.holds_lease()):
             raise self.cancelled()
         try:
             self.beat(details)
