@@ -1,15 +1,17 @@
 """What failed is in the log, once, with its cause, and with attributes that tools can search for."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.support import engine_of, together
+from tests.scenarios.support import SleepingMachine, engine_of, together, until
 
 import holdfast as hf
+from holdfast.runtime import attempts as runtime_attempts
 
 
 @hf.activity(retry=hf.Retry(attempts=2, initial=0.01, jitter=False))
@@ -114,37 +116,74 @@ def test_A5_an_attempt_that_timed_out_is_logged_as_a_failed_one(
     assert "attempt 1 of activity hangs of instance it failed: ActivityTimedOut" in warnings[0]
 
 
-def test_an_attempt_that_the_janitor_ends_is_a_warning_that_names_the_instance(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_A5_an_attempt_that_timed_out_is_logged_once_though_its_body_ends_after_its_worker_lost_its_lease(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its body is slow to end after it was cancelled, so that another look finds it overdue first."""
+    monkeypatch.setattr(runtime_attempts, "GRACE_SECONDS", 0.02)
+    machine = SleepingMachine()
 
     async def scenario() -> None:
-        ends = asyncio.Event()
+        may_end, has_ended = asyncio.Event(), asyncio.Event()
 
         @hf.activity(start_to_close=0.05, retry=hf.Retry(attempts=1))
-        async def lingers() -> None:
-            try:
-                await asyncio.sleep(3600)
-            finally:
-                await ends.wait()
+        async def swallows() -> int:
+            while not may_end.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await may_end.wait()
+            has_ended.set()
+            return 0
 
         @hf.workflow
-        async def waits_long() -> None:
-            await lingers()
+        async def tries() -> int:
+            return await swallows()
 
-        async with engine_of(tmp_path / "shop.db", lingers, waits_long) as engine:
-            try:
-                with pytest.raises(hf.WorkflowFailed):
-                    await engine.run(waits_long, id="it")
-            finally:
-                ends.set()
+        async with engine_of(tmp_path / "shop.db", swallows, tries, providers=machine, lease=30) as engine:
+            worker = engine.worker
+            assert worker is not None
+            with pytest.raises(hf.WorkflowFailed):
+                await engine.run(tries, id="it")
+            key = worker.key
+            machine.slept_ms = 60_000
+            await until(lambda: worker.key != key)
+            may_end.set()
+            await has_ended.wait()
+            await until(lambda: not worker.runner.abandoned)
 
     together(scenario())
-    [warning] = [record for record in caplog.records if "of activity lingers" in record.getMessage()]
-    assert "attempt 1 of activity lingers of instance it failed: ActivityTimedOut" in warning.getMessage()
-    attributes = vars(warning)
-    assert (attributes["holdfast_instance"], attributes["holdfast_workflow"]) == ("it", "waits_long")
+    failed = [message for _, message in lines(caplog) if "attempt 1 of activity swallows" in message]
+    assert len(failed) == 1
+    assert "ActivityTimedOut" in failed[0]
+
+
+def test_A5_the_record_of_an_attempt_that_the_janitor_ended_has_its_ids(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    @hf.activity(heartbeat=0.05, retry=hf.Retry(attempts=1))
+    async def is_silent() -> int:
+        await asyncio.sleep(3600)
+        return 0
+
+    @hf.workflow
+    async def listens() -> int:
+        return await is_silent()
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", is_silent, listens) as engine:
+            with pytest.raises(hf.WorkflowFailed):
+                await engine.run(listens, id="it")
+
+    together(scenario())
+    [warning] = [record for record in records(caplog) if record.levelname == "WARNING"]
+    assert warning.getMessage().startswith("attempt 1 of activity is_silent of instance it failed: ActivityTimedOut")
+    found = {name: value for name, value in vars(warning).items() if name.startswith("holdfast_")}
+    assert found.pop("holdfast_worker")
+    assert found == {
+        "holdfast_instance": "it",
+        "holdfast_workflow": "listens",
+        "holdfast_execution": 1,
+        "holdfast_activity": "is_silent",
+        "holdfast_attempt": 1,
+    }
 
 
 def test_A9_an_instance_whose_deadline_passed_is_one_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
