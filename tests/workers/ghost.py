@@ -1,8 +1,9 @@
 """A worker that does not notice that it was stopped, whose words are ``STORE LEASE``.
 
-Its own clock stands still, so it never fences itself (W7), and after it was stopped it lets its turn, its completion
-and the heartbeat of its activity go to the store before it sends a heartbeat of its own. It writes down what the store
-made of each. It leaves on SIGTERM.
+Its own clock stands still, so it never fences itself (W7). After it was stopped, its turn, its completion and the
+heartbeat of its activity go to the store before it sends a heartbeat of its own and before it reads which attempts it
+still has, because both would end the activity. It writes down the outcome of every member that it commits. It leaves
+on SIGTERM.
 """
 
 import asyncio
@@ -16,10 +17,10 @@ from typing import Any
 from tests.workers import app
 
 import holdfast as hf
-from holdfast.core.liveness import Heartbeat, Renewed, Reply
+from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey
 from holdfast.runtime.providers import SystemProviders
 from holdfast.runtime.surroundings import Surroundings
-from holdfast.storage.contract import CommitId, Completion, HeartbeatAttempt, Member, Outcome, Registration, Turn
+from holdfast.storage.contract import CommitId, Completion, HeartbeatAttempt, Held, Member, Outcome, Registration, Turn
 
 WATCHED = (Turn, Completion, HeartbeatAttempt)
 LONGEST_SECONDS = 20.0
@@ -33,42 +34,51 @@ class Blind(SystemProviders):
 
 
 class Ghost(app.Here):
-    """Stops its process between commits and heartbeats, and tells what became of what it says afterwards."""
+    """Stops its process when no commit, heartbeat or read of its rows is under way, and tells what follows."""
 
     def __init__(self, client: hf.Client) -> None:
         store: Any = client.store
-        self._commit, self._heartbeat = store.commit, store.heartbeat
-        store.commit, store.heartbeat = self.commit, self.heartbeat
-        self._committing = 0
+        self._commit, self._heartbeat, self._held_by = store.commit, store.heartbeat, store.held_by
+        store.commit, store.heartbeat, store.held_by = self.commit, self.heartbeat, self.held_by
+        self._under_way = 0
         self._between_beats = threading.Lock()
         self._is_ghost = False
         self._unheard = {kind.__name__ for kind in WATCHED}
         self._all_heard = threading.Event()
 
     async def stop(self) -> None:
-        while self._committing:  # noqa: ASYNC110 - a round of the loop at a time
+        while self._under_way:  # noqa: ASYNC110 - a round of the loop at a time
             await asyncio.sleep(0)
         with self._between_beats:
             self._is_ghost = True
             os.kill(os.getpid(), signal.SIGSTOP)
 
     async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        self._committing += 1
+        self._under_way += 1
         try:
             outcomes: list[Outcome] = await self._commit(commit_id, members)
         finally:
-            self._committing -= 1
+            self._under_way -= 1
         if self._is_ghost:
             for member, outcome in zip(members, outcomes, strict=True):
                 self._heard(type(member).__name__, outcome)
         return outcomes
 
+    async def held_by(self, owner: WorkerKey) -> Held:
+        if self._is_ghost:
+            await asyncio.to_thread(self._all_heard.wait, LONGEST_SECONDS)
+        self._under_way += 1
+        try:
+            held: Held = await self._held_by(owner)
+        finally:
+            self._under_way -= 1
+        return held
+
     def _heard(self, kind: str, outcome: Outcome) -> None:
-        if kind in self._unheard:
-            app.note("store", kind, type(outcome).__name__)
-            self._unheard.discard(kind)
-            if not self._unheard:
-                self._all_heard.set()
+        app.note("store", kind, type(outcome).__name__)
+        self._unheard.discard(kind)
+        if not self._unheard:
+            self._all_heard.set()
 
     def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
         with self._between_beats:

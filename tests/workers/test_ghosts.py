@@ -13,16 +13,20 @@ from tests.workers.processes import await_note, folder_of, notes, open_gate, wor
 from tests.workers.support import by_leases, instance, sound, told
 
 import holdfast as hf
-from holdfast.core.liveness import WorkerState
+from holdfast.core.liveness import WorkerKey, WorkerState
 from holdfast.storage.contract import AttemptRecord
 
 pytestmark = pytest.mark.slow
 LEASE = "1"
+GHOST_LEASE = "4"
+"""It never runs out in a test: another worker takes over. A heartbeat is sent every second."""
+LONG_LEASE = "60"
+"""Of a worker that must not lose its lease on a busy machine."""
 
 
 def ghost(store: str) -> Process:
     """The program `ghost`; it is killed on the way out if it still runs."""
-    return Process("tests.workers.ghost:main", store, LEASE, env={app.FOLDER: str(folder_of(store))})
+    return Process("tests.workers.ghost:main", store, GHOST_LEASE, env={app.FOLDER: str(folder_of(store))})
 
 
 async def noted(store: str, *words: object) -> None:
@@ -44,7 +48,26 @@ def without_beats(attempt: AttemptRecord) -> AttemptRecord:
     return msgspec.structs.replace(attempt, heartbeat_at_ms=None, details=None)
 
 
-@pytest.mark.xfail(strict=False, reason="failed in 2 of 7 runs, once because rows had changed; the cause is unknown")
+async def take_over(engine: hf.Engine, key: str) -> None:
+    assert engine.worker is not None
+    await engine.worker.take_over(WorkerKey(key))
+
+
+async def takes_another_key(client: hf.Client, store: str, process: Process, old: str) -> None:
+    async def is_there_again() -> bool:
+        states = {view.key: view.state for view in await client.workers()}
+        new = {line[1] for line in notes(store) if line[0] == "key"} - {old}
+        return (
+            states[old] is WorkerState.INACTIVE
+            and all(states.get(key) is WorkerState.ACTIVE for key in new)
+            and bool(new)
+        )
+
+    await told(is_there_again)
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(process.wait, 30) == 0
+
+
 @pytest.mark.parametrize("others", ["have started", "have finished"])
 def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_ghost(store: str, others: str) -> None:
     """Having started is where others listen to a zombie again: its activity is RUNNING, in another attempt."""
@@ -57,10 +80,12 @@ def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_gh
             with ghost(store) as process:
                 for name in ("a", "b", "c"):
                     await noted(store, "began", name, 1)
-                old = {line[1] for line in notes(store) if line[0] == "key"}
+                (old,) = {line[1] for line in notes(store) if line[0] == "key"}
                 open_gate(store, "b 1")
                 await asyncio.to_thread(await_stop, process)
-                with worker(store, "--lease", LEASE, "--no-same-host", "--queues", "default,lent") as healthy:
+                # Before the healthy worker looks for work: it then claims the instance no later than the attempts.
+                await take_over(engine, old)
+                with worker(store, "--lease", LONG_LEASE, "--no-same-host", "--queues", "default,lent") as healthy:
                     for name in ("a", "b", "c"):
                         await noted(store, "began", name, 2)
                     if others == "have finished":
@@ -68,7 +93,7 @@ def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_gh
                     await haunt(lender, process)
                     if others == "have started":
                         await finish(lender)
-                    await takes_another_key(lender, process, old)
+                    await takes_another_key(lender, store, process, old)
                     healthy.send_signal(signal.SIGTERM)
                     assert healthy.left()[0] == 0
         sound(store)
@@ -85,24 +110,9 @@ def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_gh
         process.send_signal(signal.SIGCONT)
         await noted(store, "store", "Heartbeat", "WorkerInactive")
         outcomes = {tuple(line[1:]) for line in notes(store) if line[0] == "store"}
-        # A heartbeat of a body reaches the store only if the body beats before its worker asks it to stop.
-        assert outcomes >= {("Turn", "Rejected"), ("Completion", "Rejected")}
+        assert outcomes >= {(kind, "Rejected") for kind in ("Turn", "Completion", "HeartbeatAttempt")}
         assert not [line for line in outcomes if "Applied" in line]
         assert await snapshot(client, "haunted", "lender") == before, "it changed nothing"
-
-    async def takes_another_key(client: hf.Client, process: Process, old: set[str]) -> None:
-        async def is_there_again() -> bool:
-            states = {view.key: view.state for view in await client.workers()}
-            new = {line[1] for line in notes(store) if line[0] == "key"} - old
-            return (
-                states[next(iter(old))] is WorkerState.INACTIVE
-                and all(states.get(key) is WorkerState.ACTIVE for key in new)
-                and bool(new)
-            )
-
-        await told(is_there_again)
-        process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(process.wait, 30) == 0
 
     together(scenario(), seconds=90)
 
