@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 from tests.scenarios.held import HeldTurns, store_at
-from tests.scenarios.support import engine_of, rows, together
+from tests.scenarios.support import engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.runtime.queries import LOOK_SECONDS
+from holdfast.core.answers import Answer
+from holdfast.runtime import questions
+from holdfast.runtime.queries import LOOK_SECONDS, Unanswered
+from holdfast.runtime.questions import LONGEST_SECONDS
+from holdfast.runtime.worker import Worker
+from holdfast.storage.contract import InstanceNumber
 
 
 def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_asker_has_gone(tmp_path: Path) -> None:
@@ -39,6 +44,100 @@ def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_aske
             assert await patient == "patient"
             assert calls == ["patient"]
             assert await raised
+
+    together(scenario())
+
+
+class Waiting:
+    """What a worker asks instead of its instances: the query "slow" has to wait for a turn until it may go on."""
+
+    def __init__(self, worker: Worker | None) -> None:
+        assert worker is not None
+        self._ask = worker.questions.queries.ask
+        worker.questions.queries.ask = self.ask  # type: ignore[method-assign]
+        self.reason: Unanswered | None = Unanswered.NEEDS_TURN
+        self.tries = 0
+
+    async def ask(self, number: InstanceNumber, name: str, data: bytes) -> Answer | Unanswered:
+        self.tries += name == "slow"
+        if name == "slow" and self.reason is not None:
+            return self.reason
+        return await self._ask(number, name, data)
+
+
+@hf.workflow
+async def answers_two() -> None:
+    hf.on_query("slow")(lambda: "after a while")
+    hf.on_query("fast")(lambda: "at once")
+    await hf.event("end")
+
+
+def test_C1_a_query_that_has_to_wait_does_not_delay_others_of_other_processes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, answers_two) as engine, await hf.connect(path) as client:
+            waiting = Waiting(engine.worker)
+            await engine.start(answers_two, id="it")
+            slow = asyncio.create_task(client.get("it").query("slow"))
+            await until(lambda: waiting.tries)
+            assert await client.get("it").query("fast", timeout=LONGEST_SECONDS / 2) == "at once"
+            assert not slow.done()
+            waiting.reason = None
+            assert await slow == "after a while"
+
+    together(scenario())
+
+
+@pytest.mark.parametrize("reason", [Unanswered.NEEDS_TURN, Unanswered.OWNED_ELSEWHERE])
+def test_C1_a_query_that_its_worker_gave_up_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: Unanswered
+) -> None:
+    monkeypatch.setattr(questions, "LONGEST_SECONDS", 0.02)
+    taken: list[str] = []
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, answers_two) as engine, await hf.connect(path) as client:
+            waiting = Waiting(engine.worker)
+            waiting.reason = reason
+            await engine.start(answers_two, id="it")
+            slow = asyncio.create_task(client.get("it").query("slow", timeout=20))
+
+            def is_asked_again() -> bool:
+                taken.extend(found for (found,) in rows(path, "SELECT id FROM questions WHERE taken_by IS NOT NULL"))
+                return len(set(taken)) > 1
+
+            await until(is_asked_again)
+            waiting.reason = None
+            assert await slow == "after a while"
+
+    together(scenario())
+
+
+def test_C1_a_query_whose_instance_is_gone_gets_an_error(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, answers_two) as engine, await hf.connect(path) as client:
+            waiting = Waiting(engine.worker)
+            waiting.reason = Unanswered.GONE
+            await engine.start(answers_two, id="it")
+            with pytest.raises(hf.InstanceNotFound, match="'slow'"):
+                await client.get("it").query("slow")
+
+    together(scenario())
+
+
+def test_W10_a_query_that_a_worker_took_before_it_stopped_is_answered_by_another(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with await hf.connect(path) as client:
+            async with engine_of(path, answers_two) as engine:
+                waiting = Waiting(engine.worker)
+                await engine.start(answers_two, id="it")
+                slow = asyncio.create_task(client.get("it").query("slow", timeout=20))
+                await until(lambda: waiting.tries)
+            async with engine_of(path, answers_two):
+                assert await slow == "after a while"
 
     together(scenario())
 

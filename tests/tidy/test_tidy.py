@@ -202,6 +202,7 @@ NOT_IN_THE_BACKGROUND = {
     "cli/worker.py",  # awaited where it is made
     "client/worker.py",  # awaited where they are made
     "runtime/carriers.py",  # bodies of activities
+    "runtime/questions.py",  # in a group that belongs to a background task
     "runtime/threads.py",  # bodies of activities
 }
 

@@ -286,6 +286,22 @@ ASKING: Final = (
         "",
         ENDINGS,
     ),
+    in_python(
+        "a question that waits for a turn delays the others",
+        "C1",
+        "runtime/questions",
+        "answering.create_task(self._answer(question, take.owner))",
+        "await self._answer(question, take.owner)",
+        WAITING,
+    ),
+    in_python(
+        "a question that its worker gave up is not put again",
+        "C1",
+        "client/asking",
+        "return None if answer.kind is AnswerKind.NOT_NOW else answer",
+        "return answer",
+        WAITING,
+    ),
     in_sql("two workers take one question", "C1", "take_questions", "WHERE questions.taken_by IS NULL", "WHERE 1"),
     in_sql(
         "anybody answers for an instance that is live elsewhere", "C1", "take_questions", "instances.owner IS NULL", "1"

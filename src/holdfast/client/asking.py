@@ -145,7 +145,7 @@ class Asking:
         within: Duration | None,
         seconds: float,
     ) -> Answer | None:
-        """Put the question into the store. None if there is no answer after `seconds`."""
+        """Put the question into the store. None if it is to be put again, or there is no answer after `seconds`."""
         question = Question(id=self._surroundings.providers.unique_text(), number=record.number, name=name, input=data)
         kept_ms = LONGEST_KEPT_MS if within is None else milliseconds(within, "timeout") + LATE_MS
         outcome = await self._committer().commit(Ask(question=question, expires_at_ms=self._store.now_ms() + kept_ms))
@@ -157,9 +157,10 @@ class Asking:
         ends_at = loop.time() + seconds
         try:
             async for _ in self.changes.looks():
-                answer = await self._store.read_answer(question.id)
-                if answer is not None:
-                    return decode_answer(answer)
+                stored = await self._store.read_answer(question.id)
+                if stored is not None:
+                    answer = decode_answer(stored)
+                    return None if answer.kind is AnswerKind.NOT_NOW else answer
                 if loop.time() >= ends_at:
                     return None
         finally:
@@ -197,7 +198,7 @@ class Asking:
                 known: list[str] = msgspec.json.decode(data)
                 said = f"{instance_id!r} answers no query {name!r}; it answers {', '.join(known) or 'none'}"
                 raise UnknownQuery(said, tuple(known))
-            case AnswerKind.REFUSED | AnswerKind.REJECTED:
+            case AnswerKind.REFUSED | AnswerKind.REJECTED | AnswerKind.NOT_NOW:
                 raise to_exception(_failure.decode(data), self._registry.resolve)
 
 

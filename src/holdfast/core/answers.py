@@ -20,6 +20,8 @@ class AnswerKind(StrEnum):
     """There is no handler of that name. The data is a list of those there are."""
     REFUSED = "refused"
     """Nobody could be asked. The data is the failure that says why."""
+    NOT_NOW = "not_now"
+    """The worker that took the question cannot answer it now. It is to be put again."""
     REJECTED = "rejected"
     """The validator of an update raised. The data is the failure."""
 

@@ -2,6 +2,10 @@
 
 A worker takes questions about the instances that it owns and about instances without an owner. A question is taken
 before it is answered: one worker answers it, and a handler that ends the process ends one process.
+
+Each question is answered in a task of its own, so that one which has to wait for a turn does not delay the others. If
+the turn does not come in time, if another worker has claimed the instance, or if this worker stops, the answer is that
+the client should ask again.
 """
 
 import asyncio
@@ -11,9 +15,9 @@ from contextlib import suppress
 from typing import Final
 
 from holdfast.authoring.registry import Registry
-from holdfast.core.answers import Answer, encode_answer
+from holdfast.core.answers import Answer, AnswerKind, encode_answer
 from holdfast.core.liveness import WorkerKey
-from holdfast.errors import StoreError
+from holdfast.errors import InstanceNotFound, StoreError
 from holdfast.replay.answers import refused
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.queries import Queries, Unanswered
@@ -25,8 +29,10 @@ LOOK_SECONDS: Final = 1.0
 """The poll interval, for questions whose notification was lost."""
 BATCH: Final = 100
 TRY_SECONDS: Final = 0.01
-MAX_TRIES: Final = 500
-"""How often, and how many times, a question is tried again whose instance has to take a turn first."""
+"""How often a question is tried again whose instance has to take a turn first."""
+LONGEST_SECONDS: Final = 5.0
+"""How long a question is tried. Its client may be gone by then; one that still waits asks again."""
+NOT_NOW: Final = Answer(AnswerKind.NOT_NOW)
 
 
 class Questions:
@@ -51,18 +57,19 @@ class Questions:
 
     async def run(self) -> None:
         """Answer and wait, for ever."""
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._wake.wait()
-            self._wake.clear()
-            try:
-                await self.answer_all()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may find them
-                self._committer.trouble.tell("questions could not be answered, and are looked at again", error)
+        async with asyncio.TaskGroup() as answering:
+            while True:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._wake.wait()
+                self._wake.clear()
+                try:
+                    await self._look(answering)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the next look may find them
+                    self._committer.trouble.tell("questions could not be answered, and are looked at again", error)
 
-    async def answer_all(self) -> None:
-        """One round: nearly always a look that finds nothing."""
+    async def _look(self, answering: asyncio.TaskGroup) -> None:
+        """One look, which nearly always finds nothing."""
         waiting = await self._store.questions_waiting()
         if waiting.has_expired:
             await self._committer.commit(Forget())
@@ -70,31 +77,37 @@ class Questions:
             take = TakeQuestions(owner=self._key(), workflows=self._workflows, limit=BATCH)
             outcome = await self._committer.commit(take)
             if isinstance(outcome, TakenQuestions):
-                await asyncio.gather(*(self._answer(question, take.owner) for question in outcome.questions))
+                for question in outcome.questions:
+                    answering.create_task(self._answer(question, take.owner))
 
     async def _answer(self, question: Question, owner: WorkerKey) -> None:
+        answer, limit = NOT_NOW, asyncio.timeout(LONGEST_SECONDS)
         try:
-            answer = await self._ask(question)
+            async with limit:
+                answer = await self._ask(question)
         except StoreError as error:
             self._committer.trouble.tell("a query could not be answered", error)
             answer = refused(error)
-        except Exception as error:  # the others that were taken with it have to be answered, too
-            logger.exception("the query %r of instance %d could not be answered", question.name, question.number)
-            answer = refused(error)
-        if answer is not None:
+        except Exception as error:
+            if not limit.expired():
+                logger.exception("the query %r of instance %d could not be answered", question.name, question.number)
+                answer = refused(error)
+        finally:  # also when this worker stops
             member = AnswerQuestion(id=question.id, owner=owner, answer=encode_answer(answer))
             self._committer.submit(member, _ignore)
 
-    async def _ask(self, question: Question) -> Answer | None:
-        """The answer; None if there is none in time, or the instance is gone."""
-        for _ in range(MAX_TRIES):
+    async def _ask(self, question: Question) -> Answer:
+        while True:
             answer = await self.queries.ask(question.number, question.name, question.input)
-            if isinstance(answer, Answer):
-                return answer
-            if answer is Unanswered.GONE:
-                return None
-            await asyncio.sleep(TRY_SECONDS)
-        return None
+            match answer:
+                case Answer():
+                    return answer
+                case Unanswered.GONE:
+                    return refused(InstanceNotFound(f"the instance of query {question.name!r} is not in the store"))
+                case Unanswered.OWNED_ELSEWHERE:
+                    return NOT_NOW
+                case Unanswered.NEEDS_TURN:
+                    await asyncio.sleep(TRY_SECONDS)
 
 
 def _ignore(_: Outcome) -> None:
