@@ -3,15 +3,18 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.support import SleepingMachine, engine_of, together, until
+from tests.scenarios.support import SleepingMachine, engine_of, rows, together, until
 
 import holdfast as hf
+from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
 from holdfast.runtime import attempts as runtime_attempts
+from holdfast.runtime.faults import FaultPoint
+from holdfast.storage.contract import Block, Member
 
 
 @hf.activity(retry=hf.Retry(attempts=2, initial=0.01, jitter=False))
@@ -198,6 +201,39 @@ def test_G12_a_blocked_instance_is_one_error(tmp_path: Path, caplog: pytest.LogC
     errors = [record for record in records(caplog) if record.levelno >= logging.ERROR]
     assert [record.getMessage().partition(": ")[0] for record in errors] == ["instance it is blocked"]
     assert vars(errors[0])["holdfast_workflow"] == "spins"
+
+
+@pytest.mark.parametrize("is_reply_lost", [False, True], ids=["", "the reply is lost"])
+def test_G12_an_instance_that_took_down_its_owners_is_one_error_of_the_worker_that_blocks_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_reply_lost: bool
+) -> None:
+    path, lost = tmp_path / "shop.db", list[str]()
+
+    def lose_reply(point: FaultPoint, members: Sequence[Member]) -> None:
+        is_block = any(isinstance(member, Block) for member in members)
+        if is_reply_lost and point is FaultPoint.AFTER_COMMIT and is_block and not lost:
+            lost.append("the reply")
+            raise hf.StoreError("the reply was lost")
+
+    async def scenario() -> str:
+        async with await hf.connect(path) as client:
+            await client.start("sleeps", id="it")
+        rows(path, "UPDATE instances SET losses = ?", MAX_LOST_OWNERS)
+        async with engine_of(path, sleeps, fault_hook=lose_reply) as engine:
+            with pytest.raises(hf.WorkflowBlocked):
+                await engine.get("it").result(timeout=20)
+            await until(lambda: "is blocked" in caplog.text)
+            assert engine.worker is not None
+            key = engine.worker.key
+        async with engine_of(path, sleeps):  # it does not try it again
+            pass
+        return key
+
+    key = together(scenario())
+    [error] = [record for record in records(caplog) if "instance it" in record.getMessage()]
+    assert (error.levelname, error.getMessage()) == ("ERROR", f"instance it is blocked: {TOOK_DOWN_ITS_OWNERS}")
+    assert vars(error)["holdfast_worker"] == key
+    assert bool(lost) == is_reply_lost
 
 
 def test_W10_a_clean_exit_is_one_line_and_does_not_read_like_a_crash(

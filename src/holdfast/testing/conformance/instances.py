@@ -1,5 +1,7 @@
 """Instances: who creates them, who may take their turns, and what a turn leaves behind."""
 
+import msgspec
+
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.storage.contract import (
@@ -112,6 +114,9 @@ class InstanceRules(Rules):
             for build, tried in (("one", ()), ("two", ("one",))):
                 block = Block(number=record.number, owner=ANNA, fence=fence, reason="why", build=build)
                 check(applied(await bench.one(block)))
+                check(applied(await bench.one(block)), "it is tried again after a lost reply")
+                other = msgspec.structs.replace(block, reason="another reason")
+                check(isinstance(await bench.one(other), Rejected))
                 blocked = await bench.instance("a")
                 check((blocked.state, blocked.owner, blocked.blocked) == (InstanceState.BLOCKED, None, "why"))
                 for known in (build, *tried):

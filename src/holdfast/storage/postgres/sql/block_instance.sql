@@ -1,7 +1,8 @@
--- Guarded by the fence. Parked: history and inbox stay, nobody claims it but another build (G12). REQUESTED passes through RUNNING (A9).
+-- Guarded by the fence. A second try of the same one is applied, too: whoever blocks it logs it, also if a reply was lost. Parked: history and inbox stay, nobody claims it but another build (G12). REQUESTED passes through RUNNING (A9).
 UPDATE instances SET state = 'BLOCKED', blocked = ?1, owner = NULL, claimable_at_ms = NULL,
     blocked_by = CASE
         WHEN COALESCE(blocked_by, '[]')::jsonb @> jsonb_build_array(?2::text) THEN blocked_by
         ELSE (COALESCE(blocked_by, '[]')::jsonb || jsonb_build_array(?2::text))::text
     END
-WHERE number = ?3 AND fence = ?4 AND owner = ?5 AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED')
+WHERE number = ?3 AND fence = ?4
+  AND ((owner = ?5 AND state IN ('REQUESTED', 'RUNNING', 'CANCEL_REQUESTED')) OR (state = 'BLOCKED' AND blocked = ?1))
