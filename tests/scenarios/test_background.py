@@ -16,7 +16,7 @@ import holdfast as hf
 from holdfast import background
 from holdfast.background import BackgroundTask, Duty
 from holdfast.runtime.committer import Committer
-from holdfast.storage.contract import Failed, Forget, Outcome
+from holdfast.storage.contract import Failed, Forget, Member, Outcome
 from holdfast.storage.sqlite import store as sqlite_store
 from holdfast.storage.sqlite.patience import watch
 from holdfast.storage.sqlite.store import SqliteStore
@@ -224,6 +224,32 @@ def kill_threads(duty: Duty, before: set[threading.Thread]) -> None:
     for thread in threads_of(duty, before):
         assert thread.ident is not None
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(Killed))
+
+
+def test_a_claim_that_is_cancelled_while_it_waits_keeps_no_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", double, order, max_activities=5) as engine:
+            worker = engine.worker
+            assert worker is not None
+            is_waiting = asyncio.Event()
+
+            async def never(_: Member) -> Outcome:
+                is_waiting.set()
+                await asyncio.Event().wait()
+                raise AssertionError
+
+            with monkeypatch.context() as patch:
+                patch.setattr(worker.committer, "commit", never)
+                claim = asyncio.create_task(worker.claims._claim_attempts())
+                await is_waiting.wait()
+                assert worker.runner.free == 0
+                claim.cancel()
+                await asyncio.wait([claim])
+            assert worker.runner.free == 5
+
+    together(scenario())
 
 
 def test_every_member_receives_its_outcome_whatever_a_listener_does(

@@ -74,6 +74,11 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(record.levelname, record.getMessage()) for record in records(caplog)]
 
 
+async def nothing(*_: object) -> bool:
+    """A janitor that does not do its duties."""
+    return False
+
+
 def run(workflow: hf.Workflow[..., Any], error: type[Exception], path: Path, **options: Any) -> None:
     deadline = options.pop("deadline", None)
 
@@ -156,6 +161,88 @@ def test_A5_an_attempt_that_timed_out_is_logged_once_though_its_body_ends_after_
     failed = [message for _, message in lines(caplog) if "attempt 1 of activity swallows" in message]
     assert len(failed) == 1
     assert "ActivityTimedOut" in failed[0]
+
+
+def test_A6_a_body_whose_heartbeat_is_stale_does_not_log_the_failure_of_its_attempt_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker has ended the attempt, and has logged that."""
+    path, learned = tmp_path / "shop.db", list[str]()
+
+    async def scenario() -> None:
+        has_begun, may_beat = asyncio.Event(), asyncio.Event()
+
+        @hf.activity(heartbeat=0.05, retry=hf.Retry(attempts=1))
+        async def is_silent() -> int:
+            has_begun.set()
+            await may_beat.wait()
+            hf.heartbeat()
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                learned.append("that it should stop")
+                raise ValueError("too late") from None
+            return 0
+
+        @hf.workflow
+        async def listens() -> int:
+            return await is_silent()
+
+        async with engine_of(path, is_silent, listens) as engine, engine_of(path, listens) as other:
+            worker, judge = engine.worker, other.worker
+            assert worker is not None
+            assert judge is not None
+            monkeypatch.setattr(worker._janitor, "look", nothing)
+            handle = await engine.start(listens, id="it")
+            await has_begun.wait()
+            await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE expires_at_ms <= ?", other.store.now_ms()))
+            await judge._janitor.look(judge.key)
+            assert worker.runner.running, "its worker has not looked yet"
+            may_beat.set()
+            await until(lambda: learned and not worker.runner.running)
+            with pytest.raises(hf.WorkflowFailed):
+                await handle.result(timeout=10)
+
+    together(scenario())
+    warnings = [message for level, message in lines(caplog) if level == "WARNING"]
+    assert len(warnings) == 1
+    assert "ActivityTimedOut" in warnings[0]
+
+
+def test_A5_an_abandoned_body_whose_attempt_was_ended_does_not_log_its_failure_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_attempts, "GRACE_SECONDS", 0.02)
+    path = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        may_end = asyncio.Event()
+
+        @hf.activity(heartbeat=0.2, retry=hf.Retry(attempts=1))
+        async def swallows() -> int:
+            while not may_end.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await may_end.wait()
+            raise ValueError("too late")
+
+        @hf.workflow
+        async def races() -> str:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(swallows(), 0.01)
+            return "gave up"
+
+        async with engine_of(path, swallows, races) as engine:
+            assert await engine.run(races, id="it") == "gave up"
+            worker = engine.worker
+            assert worker is not None
+            await until(lambda: worker.runner.abandoned)
+            await until(lambda: "ActivityTimedOut" in caplog.text)
+            may_end.set()
+            await until(lambda: not worker.runner.abandoned)
+
+    together(scenario())
+    failed = [message for _, message in lines(caplog) if "attempt 1 of activity swallows" in message]
+    assert len(failed) == 1
 
 
 def test_A5_the_record_of_an_attempt_that_the_janitor_ended_has_its_ids(

@@ -5,6 +5,9 @@ from typing import Final
 from tools.mutations.mutant import LIMITS, in_python
 
 STOPPING: Final = "tests/scenarios/test_stopping_bodies.py"
+LOGGED: Final = "tests/scenarios/test_failures_in_the_log.py"
+RUNNER: Final = "tests/unit/runtime/test_attempt_runner.py"
+BACKGROUND: Final = "tests/scenarios/test_background.py"
 PROCESSES: Final = "tests/unit/runtime/test_processes.py"
 
 BODIES: Final = (
@@ -151,6 +154,38 @@ BODIES: Final = (
         "if reason is StopReason.TIMED_OUT or (reason is not StopReason.CANCELLED and running.is_past_deadline()):",
         "if reason is StopReason.TIMED_OUT:",
         STOPPING,
+    ),
+    in_python(
+        "an attempt whose end is recorded is given up again",
+        "W7",
+        "runtime/running_attempt",
+        "if self.stop_reason is not StopReason.NOT_HELD:",
+        "if self.stop_reason is not None:",
+        LOGGED,
+    ),
+    in_python(
+        "a stale heartbeat cancels its attempt",
+        "A6",
+        "runtime/worker",
+        "is_cancelled = outcome.reason == CANCEL_REQUESTED",
+        "is_cancelled = outcome.reason != ''",
+        LOGGED,
+    ),
+    in_python(
+        "the timer of a time-out replaces that of the grace",
+        "A5",
+        "runtime/attempts",
+        "if running.deadline_ms is not None and running.stop_reason is None:",
+        "if running.deadline_ms is not None:",
+        RUNNER,
+    ),
+    in_python(
+        "a claim that is cancelled keeps its slots",
+        "A2",
+        "runtime/claims",
+        "self._runner.give_back(limit - len(taken))",
+        "self._runner.give_back(limit - len(taken) if taken else 0)",
+        BACKGROUND,
     ),
     in_python(
         "the number of abandoned bodies is not renewed with the lease",

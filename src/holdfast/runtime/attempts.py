@@ -137,9 +137,10 @@ class AttemptRunner:
         )
         return self._host
 
-    def known(self) -> set[AttemptKey]:
-        """Attempts whose bodies run here, abandoned ones among them."""
-        return {*self.running, *(running.attempt.key for running in self.abandoned)}
+    def known(self, owner: WorkerKey | None = None) -> set[AttemptKey]:
+        """Attempts whose bodies run here, abandoned ones among them; with `owner`, those under this key."""
+        bodies = (*self.running.values(), *self.abandoned)
+        return {each.attempt.key for each in bodies if owner is None or each.attempt.owner == owner}
 
     # ------------------------------------------------------------ asking bodies to stop
 
@@ -167,7 +168,7 @@ class AttemptRunner:
 
     def disown(self, key: AttemptKey) -> None:
         """W3: the attempt was ended in the store. Its body should stop, and its end is not recorded."""
-        running = self.running.get(key)
+        running = self.running.get(key) or next((each for each in self.abandoned if each.attempt.key == key), None)
         if running is not None:
             self._ask_to_stop(running, StopReason.NOT_HELD)
             running.stop_reason = StopReason.NOT_HELD
@@ -331,7 +332,7 @@ class AttemptRunner:
 
     async def _call(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
         """What the body returns; of one in a process, encoded already."""
-        if running.deadline_ms is not None:
+        if running.deadline_ms is not None and running.stop_reason is None:  # else its timer is that of the grace
             left_seconds = max(0, running.deadline_ms - self._now_ms()) / MILLISECONDS
             running.timer = asyncio.get_running_loop().call_later(left_seconds, self._time_out, running)
         if activity.process:

@@ -190,11 +190,15 @@ class Claims:
             return False
         for _ in range(limit):
             self._runner.reserve()
-        outcome = await self._committer.commit(
-            ClaimAttempts(owner=self._key(), queues=self._queues, names=self._names, limit=limit)
-        )
-        taken = outcome.attempts if isinstance(outcome, ClaimedAttempts) else []
-        self._runner.give_back(limit - len(taken))
+        taken: list[AttemptRecord] = []
+        try:
+            outcome = await self._committer.commit(
+                ClaimAttempts(owner=self._key(), queues=self._queues, names=self._names, limit=limit)
+            )
+            if isinstance(outcome, ClaimedAttempts):
+                taken = outcome.attempts
+        finally:  # this task may be cancelled and started again; what it claimed is given up by the net (W3)
+            self._runner.give_back(limit - len(taken))
         self.has_backlog = len(taken) == limit
         for attempt in taken:
             self._runner.start(attempt)

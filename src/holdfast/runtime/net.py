@@ -108,7 +108,7 @@ class Net:
     async def look(self) -> None:
         """One look. Lets go of what was unknown at the last one, too, if nobody can be about to learn of it."""
         owner = self._key()
-        running = {key for key, each in self._runner.running.items() if each.attempt.owner == owner}
+        running = self._runner.known(owner)
         told = self._committer.told
         over = told + 1 if self._committer.is_writing else told  # when what is on disk now has been told
         held = await self._store.held_by(owner)

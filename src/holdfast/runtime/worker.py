@@ -41,16 +41,16 @@ from holdfast.runtime.surroundings import Lease, Surroundings
 from holdfast.runtime.telling import RepeatedTrouble, log_failed_instance
 from holdfast.runtime.turns import with_started
 from holdfast.storage.contract import (
-    Applied,
+    CANCEL_REQUESTED,
     Close,
     Completion,
-    Failed,
     HeartbeatAttempt,
     InstanceId,
     InstanceNumber,
     Member,
     Outcome,
     Registration,
+    Rejected,
     Responses,
     Retry,
     Start,
@@ -451,8 +451,9 @@ class Worker:
 
     def _heartbeat(self, beat: HeartbeatAttempt) -> None:
         def done(outcome: Outcome) -> None:
-            if not isinstance(outcome, Applied | Failed):
-                self.runner.request_cancel(beat.key)
+            if isinstance(outcome, Rejected):
+                is_cancelled = outcome.reason == CANCEL_REQUESTED
+                (self.runner.request_cancel if is_cancelled else self.runner.disown)(beat.key)
 
         self.committer.submit(beat, done)
 

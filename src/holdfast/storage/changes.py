@@ -3,6 +3,8 @@
 A member says which rows it expects and what it makes of them. It is applied as a whole or not at all.
 """
 
+from typing import Final
+
 from holdfast.core.deadlines import Deadline, DeadlineVerdict
 from holdfast.core.events import (
     ActivityCompleted,
@@ -325,6 +327,10 @@ class Applied(Record, frozen=True):
     changed: int = 1
     ended: tuple[EndedInstance, ...] = ()
     """Children that ended with it, without having been asked."""
+
+
+CANCEL_REQUESTED: Final = "cancel requested"
+"""Why the heartbeat of an attempt that was cancelled is rejected."""
 
 
 class Rejected(Record, frozen=True):

@@ -25,6 +25,7 @@ from holdfast.storage.answers import (
     Waiting,
 )
 from holdfast.storage.changes import (
+    CANCEL_REQUESTED,
     Addressee,
     Applied,
     Block,
@@ -86,6 +87,7 @@ from holdfast.storage.records import (
 )
 
 __all__ = [
+    "CANCEL_REQUESTED",
     "Addressee",
     "AnswerQuestion",
     "Applied",

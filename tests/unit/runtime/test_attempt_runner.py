@@ -1,7 +1,9 @@
 """Bodies that are told to stop before they began."""
 
 import asyncio
+from typing import Any
 
+import pytest
 from tests.scenarios.support import until
 
 import holdfast as hf
@@ -10,6 +12,7 @@ from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptState
 from holdfast.core.liveness import WorkerKey
 from holdfast.core.options import ActivityOptions, encode_options
+from holdfast.runtime import attempts as runtime_attempts
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.providers import SystemProviders
 from holdfast.storage.contract import AttemptKey, AttemptRecord, Completion, InstanceNumber, Retry
@@ -22,7 +25,7 @@ async def body() -> None:
     raise AssertionError("it must not run")
 
 
-def attempt() -> AttemptRecord:
+def attempt(**options: Any) -> AttemptRecord:
     return AttemptRecord(
         key=AttemptKey(InstanceNumber(1), 1, 0, 1),
         name="body",
@@ -30,10 +33,11 @@ def attempt() -> AttemptRecord:
         state=AttemptState.RUNNING,
         ledger=conclude_leg1(enter_leg1(SEED)[0]),
         input=b"{}",
-        options=encode_options(ActivityOptions()),
+        options=encode_options(ActivityOptions(**options)),
         available_at_ms=0,
         scheduled_at_ms=0,
         owner=WorkerKey("anna"),
+        expires_at_ms=NEVER_MS if options else None,
     )
 
 
@@ -79,3 +83,20 @@ def test_W7_a_body_that_is_abandoned_before_it_began_gives_its_slot_back_without
 
     assert asyncio.run(scenario()) == 1
     assert ended == []
+
+
+def test_A5_a_body_with_a_time_out_that_is_cancelled_before_it_began_is_not_abandoned_and_frees_one_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runtime_attempts, "GRACE_SECONDS", 0)
+
+    async def scenario() -> tuple[int, int]:
+        runner = runner_of([])
+        assert runner.reserve()
+        runner.start(attempt(start_to_close_ms=60_000))
+        runner.cancel_instance(1)
+        await until(lambda: not runner.running)
+        await asyncio.sleep(0)  # the grace is over
+        return runner.free, len(runner.abandoned)
+
+    assert asyncio.run(scenario()) == (1, 0)

@@ -14,6 +14,7 @@ from holdfast.core.require import require
 from holdfast.payloads.failures import Failure
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.contract import (
+    CANCEL_REQUESTED,
     Applied,
     AttemptKey,
     AttemptRecord,
@@ -303,7 +304,7 @@ def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome
     )
     if not rows:
         return Rejected(reason="the attempt is closed, or somebody else's")
-    return Rejected(reason="cancel requested") if rows[0][0] == AttemptState.CANCELLED_RUNNING else Applied()
+    return Rejected(reason=CANCEL_REQUESTED) if rows[0][0] == AttemptState.CANCELLED_RUNNING else Applied()
 
 
 def _gate(transaction: Transaction, key: AttemptKey) -> Delivery:
