@@ -163,6 +163,76 @@ def test_A5_an_attempt_that_timed_out_is_logged_once_though_its_body_ends_after_
     assert "ActivityTimedOut" in failed[0]
 
 
+def test_A5_an_attempt_that_timed_out_is_logged_once_though_its_body_ends_when_its_worker_leaves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_attempts, "GRACE_SECONDS", 0.02)
+    asked: list[str] = []
+
+    @hf.activity(start_to_close=0.05, retry=hf.Retry(attempts=1))
+    async def swallows() -> int:
+        while len(asked) < 2:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                asked.append("to stop")
+        return 0
+
+    @hf.workflow
+    async def tries() -> int:
+        return await swallows()
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", swallows, tries) as engine:
+            with pytest.raises(hf.WorkflowFailed):
+                await engine.run(tries, id="it")
+            assert engine.worker is not None
+            assert engine.worker.runner.abandoned
+        await until(lambda: len(asked) == 2)
+
+    together(scenario())
+    assert len([message for _, message in lines(caplog) if "attempt 1 of activity swallows" in message]) == 1
+
+
+def test_W7_a_late_result_of_a_worker_that_lost_its_lease_is_not_logged_as_a_time_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The attempt was lost with the lease, and another one runs: there is no time-out to record."""
+    machine = SleepingMachine()
+
+    async def scenario() -> None:
+        has_begun, has_ended = asyncio.Event(), asyncio.Event()
+
+        @hf.activity(start_to_close=0.5)
+        async def swallows() -> int:
+            attempt = hf.activity_info().attempt
+            if attempt == 1:
+                has_begun.set()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(3600)
+                await asyncio.sleep(0.6)
+                has_ended.set()
+            return attempt
+
+        @hf.workflow
+        async def tries() -> int:
+            return await swallows()
+
+        async with engine_of(tmp_path / "shop.db", swallows, tries, providers=machine, lease=30) as engine:
+            handle = await engine.start(tries, id="it")
+            await has_begun.wait()
+            machine.slept_ms = 60_000
+            assert engine.worker is not None
+            assert not engine.worker._may_act()
+            assert await handle.result(timeout=10) == 2
+            await has_ended.wait()
+            worker = engine.worker
+            await until(lambda: not worker.runner.running)
+
+    together(scenario())
+    assert not [message for _, message in lines(caplog) if "activity swallows" in message]
+
+
 def test_A6_a_body_whose_heartbeat_is_stale_does_not_log_the_failure_of_its_attempt_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,6 +164,14 @@ BODIES: Final = (
         LOGGED,
     ),
     in_python(
+        "a late result of a lost attempt is a time-out",
+        "W7",
+        "runtime/attempts",
+        "(error is not None or not running.holds_lease())",
+        "error is not None",
+        LOGGED,
+    ),
+    in_python(
         "a stale heartbeat cancels its attempt",
         "A6",
         "runtime/worker",
