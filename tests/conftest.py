@@ -17,6 +17,8 @@ settings.register_profile("nightly", _common, max_examples=10_000, stateful_step
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 places.begin_run()
+os.environ.pop("COLUMNS", None)
+"""pytest-xdist sets the width of its workers, and the command would fold its lines at it."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts `make test &` with SIGINT ignored, and a program that a test starts would inherit that.

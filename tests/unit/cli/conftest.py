@@ -11,12 +11,6 @@ from tests.unit.cli.commands import SHOP, Command
 import holdfast as hf
 
 
-@pytest.fixture(autouse=True)
-def no_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines stay whole: pytest-xdist sets the width of its workers, and the command would fold at it."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-
-
 @pytest.fixture
 def holdfast(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Iterator[Command]:
     """The command, in a folder with ``shop.py`` in it and nothing else."""
