@@ -8,7 +8,7 @@ FILES: Final = "tests/unit/storage/test_files.py"
 SCENARIOS: Final = "tests/scenarios/test_store_files.py"
 COMMITTER: Final = "tests/unit/runtime/test_committer.py"
 LOCK: Final = "tests/unit/storage/test_lock.py"
-WAKE: Final = "tests/unit/runtime/test_wake.py"
+WAKE: Final = "tests/unit/storage/test_notifier.py"
 STATEMENTS: Final = "tests/unit/storage/test_statements.py"
 WRITER: Final = "tests/unit/storage/test_writer.py"
 TELLING: Final = "tests/unit/runtime/test_telling.py"
@@ -129,7 +129,7 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
     in_python(
         "a socket that was removed stays away",
         "C1",
-        "runtime/wake",
+        "storage/sqlite/notifier",
         "if self._name not in names:",
         "if self._name == names:",
         f"{WAKE}::test_a_folder_or_a_socket_that_was_removed_is_made_again_and_wakes_everyone",

@@ -211,10 +211,10 @@ WORKERS: Final = (
     in_python(
         "a notification that fails raises",
         "G5",
-        "runtime/wake",
+        "storage/sqlite/notifier",
         "        except OSError as error:\n            if not",
         "        except ZeroDivisionError as error:\n            if not",
-        "tests/unit/runtime/test_wake.py::test_a_notification_that_cannot_be_sent_never_raises_and_is_logged_once",
+        "tests/unit/storage/test_notifier.py::test_a_notification_that_cannot_be_sent_never_raises_and_is_logged_once",
     ),
     in_python(
         "a blocked event loop keeps its instances",

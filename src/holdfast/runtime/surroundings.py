@@ -11,11 +11,9 @@ from typing import Protocol
 
 from holdfast.core.liveness import WorkerKey
 from holdfast.runtime.faults import FaultHook
-from holdfast.runtime.lease import LeaseKeeper
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.providers import Providers, SystemProviders
 from holdfast.runtime.telling import RepeatedTrouble
-from holdfast.runtime.wake import WakeUps
 from holdfast.runtime.watchdog import TURN_LIMIT_MS
 from holdfast.storage.contract import Registration, Store
 from holdfast.storage.places import Bell, PlacedStore
@@ -55,8 +53,10 @@ class Surroundings:
     """The world around one worker or client."""
 
     providers: Providers = field(default_factory=SystemProviders)
-    make_lease: LeaseMaker = LeaseKeeper
-    make_bell: Callable[[Path, str, Callable[[], None]], Bell] = WakeUps
+    make_lease: LeaseMaker | None = None
+    """Replaces the lease thread of a worker."""
+    make_bell: Callable[[Path, str, Callable[[], None]], Bell] | None = None
+    """Replaces the notifier that a store makes."""
     fault_hook: FaultHook | None = None
     judge_same_host: bool = True
     turn_limit_ms: int = TURN_LIMIT_MS
@@ -64,6 +64,7 @@ class Surroundings:
     """Whether a thread ends workflow code that never awaits. A simulation has no threads, and no such code."""
 
     def bell(self, store: PlacedStore, name: str, heard: Callable[[], None]) -> Bell:
-        """How a process wakes others who use a store, and is woken: the store's own way, if it has one."""
-        own = store.make_bell(name, heard) if self.make_bell is WakeUps else None
-        return self.make_bell(store.path, name, heard) if own is None else own
+        """The notifier of one process: the store's own, unless a test replaces it."""
+        if self.make_bell is not None:
+            return self.make_bell(store.path, name, heard)
+        return store.make_bell(name, heard)

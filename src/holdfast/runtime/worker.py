@@ -30,7 +30,7 @@ from holdfast.runtime.host import this_process
 from holdfast.runtime.instances import InstanceOwner
 from holdfast.runtime.janitor import Janitor
 from holdfast.runtime.last_words import LastWords
-from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS
+from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS, LeaseKeeper
 from holdfast.runtime.live import Message
 from holdfast.runtime.net import Net
 from holdfast.runtime.queries import Place, Queries
@@ -344,7 +344,8 @@ class Worker:
             workflows=msgspec.json.encode(sorted(self.registry.workflows)).decode(),
             activities=msgspec.json.encode(sorted(self.registry.activities)).decode(),
         )
-        lease: Lease = self._surroundings.make_lease(
+        make_lease = self._surroundings.make_lease or LeaseKeeper
+        lease: Lease = make_lease(
             self._store,
             self._providers,
             lambda: msgspec.structs.replace(registration, abandoned=len(self.runner.abandoned)),

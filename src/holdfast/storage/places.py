@@ -32,8 +32,8 @@ class PlacedStore(Store, Protocol):
         """A folder that workers of one machine share: in it they keep what they run, for when they are gone (G12)."""
         ...
 
-    def make_bell(self, name: str, heard: Callable[[], None]) -> Bell | None:
-        """The store's own way to wake others and to be woken; None: the one of the machine serves it."""
+    def make_bell(self, name: str, heard: Callable[[], None]) -> Bell:
+        """Make the notifier of one process. It calls `heard` when another process has notified."""
         ...
 
     async def check_files(self) -> None:

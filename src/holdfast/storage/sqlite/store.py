@@ -22,11 +22,13 @@ from holdfast.core.liveness import Heartbeat, Reply
 from holdfast.errors import ClientClosed, StoreError, StoreReplaced
 from holdfast.storage.contract import CommitId, Member, Outcome, Registration
 from holdfast.storage.forks import generation
+from holdfast.storage.places import Bell
 from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
 from holdfast.storage.relational.reading import Ask, RelationalReads
 from holdfast.storage.relational.transaction import Row
 from holdfast.storage.sqlite.connection import check_library, create, open_read_only, open_reader
 from holdfast.storage.sqlite.files import StoreFiles
+from holdfast.storage.sqlite.notifier import WakeUps
 from holdfast.storage.sqlite.statements import statements
 from holdfast.storage.sqlite.writer import SqliteWriter
 
@@ -90,8 +92,9 @@ class SqliteStore(RelationalReads):
         """The file. Processes that share it share the store."""
         return self._path
 
-    def make_bell(self, name: str, heard: Callable[[], None]) -> None:
-        """Sockets beside the file wake those who share it: all are on this machine."""
+    def make_bell(self, name: str, heard: Callable[[], None]) -> Bell:
+        """A notifier that uses sockets beside the file: every process that shares the file is on this machine."""
+        return WakeUps(self._path, name, heard)
 
     @property
     def words(self) -> Path:

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import pytest
 
-from holdfast.runtime import wake
-from holdfast.runtime.wake import WakeUps
+from holdfast.storage.sqlite import notifier
+from holdfast.storage.sqlite.notifier import WakeUps
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -93,7 +93,7 @@ def test_a_folder_at_rest_is_not_listed_again_and_again(tmp_path: Path, monkeypa
             a.ends.notify()
             a.ends.notify()
             assert listed() == 2, "its time may not show yet that it changed"
-            now += wake.SETTLING_SECONDS
+            now += notifier.SETTLING_SECONDS
             for _ in range(5):
                 a.ends.notify()
             assert listed() == 3, "once after it has settled"
@@ -194,7 +194,7 @@ def test_a_folder_that_was_moved_away_long_after_its_last_change_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing changed in it, so only its path shows that it is gone."""
-    monkeypatch.setattr(wake, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(notifier, "SETTLING_SECONDS", 0.0)
     store = tmp_path / "shop.db"
 
     async def scenario() -> None:
