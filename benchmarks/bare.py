@@ -21,10 +21,10 @@ from benchmarks.programs import sequence, step
 from holdfast.core.events import (
     ActivityCompleted,
     ActivityScheduled,
+    ExecutionCompleted,
     HistoryEvent,
     Payload,
     Started,
-    WorkflowCompleted,
     encode_events,
 )
 from holdfast.payloads.canonical import input_hash
@@ -138,7 +138,7 @@ class BareLoop:
                 for activity in range(turn - 1, ended)
             ]
             if is_last:
-                events.append(WorkflowCompleted(result=Payload(msgspec.Raw(b"%d" % ended))))
+                events.append(ExecutionCompleted(result=Payload(msgspec.Raw(b"%d" % ended))))
             else:
                 events.append(ActivityScheduled(activity=turn, name=step.name))
             histories.append((number, 1, turn, encode_events(events)))

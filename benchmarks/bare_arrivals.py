@@ -21,10 +21,10 @@ from holdfast.core.events import (
     ActivityYielded,
     EventAwaited,
     EventReceived,
+    ExecutionCompleted,
     HistoryEvent,
     Payload,
     Started,
-    WorkflowCompleted,
     encode_event,
     encode_events,
 )
@@ -110,7 +110,7 @@ class BareFlows(BareLoop):
         return EventReceived(time_ms=self._now_ms, name=EVENT, value=Payload(msgspec.Raw(b"%d" % number)))
 
     def _take(self, number: int, event: EventReceived, mail: int = 0) -> None:
-        self._turn(number, 1, [event, WorkflowCompleted(result=event.value)])
+        self._turn(number, 1, [event, ExecutionCompleted(result=event.value)])
         self._write(sql.change_waits, [("[]", mail, number)])
         self._close(number, number)
 
@@ -135,7 +135,7 @@ class BareFlows(BareLoop):
             after = ("COMPLETED", exit_leg2(entered, final=True), None, self._now_ms)
             self._write(sql.move_attempt, [(*after, number, 1, 0, "", 1, OWNER, "RUNNING", ledger, None)])
             ended = ActivityCompleted(time_ms=self._now_ms, activity=0, result=Payload(msgspec.Raw(NO_VALUE)))
-            done = WorkflowCompleted(result=Payload(msgspec.Raw(b"%d" % count)))
+            done = ExecutionCompleted(result=Payload(msgspec.Raw(b"%d" % count)))
             self._turn(number, turn, [ended, done])
             self._close(number, count)
 

@@ -14,10 +14,10 @@ from benchmarks.measure import Sample, gather_bounded
 from benchmarks.programs import LOG_VARIABLE, logged_sequence, sequence_then_sleep
 from benchmarks.workloads import STARTS_AT_ONCE, STEPS, open_engine
 from holdfast.core.events import HistoryEvent, decode_events
-from holdfast.replay.calls import Identity
+from holdfast.replay.calls import ExecutionId
 from holdfast.replay.guard import Guard
 from holdfast.replay.run import WorkflowRun
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.providers import SystemClockAndIds
 from holdfast.storage.sqlite.connection import open_reader
 from holdfast.storage.sqlite.store import SqliteStore
 
@@ -170,7 +170,7 @@ async def b8_replay(folder: Path, scale: float) -> Sample:
         number = await engine.store.find(handle.id)  # type: ignore[arg-type]  # an id it gave itself
     if number is None:
         raise AssertionError(handle.id)
-    store = SqliteStore(path, clock=SystemProviders().now_ms)
+    store = SqliteStore(path, clock=SystemClockAndIds().now_ms)
     await store.open()
     try:
         before = time.perf_counter()
@@ -190,7 +190,7 @@ async def b8_replay(folder: Path, scale: float) -> Sample:
 
 def _new_run(payloads: dict[str, bytes]) -> WorkflowRun:
     guard = Guard()
-    identity = Identity("b8", sequence_then_sleep.name, 1)
+    identity = ExecutionId("b8", sequence_then_sleep.name, 1)
     return WorkflowRun(sequence_then_sleep, identity, lambda _: None, guard.turn, payloads)
 
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.audit import audit
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.providers import SystemClockAndIds
 
 ROOT: Final = Path(__file__).parents[1]
 EXAMPLE: Final = "examples/trip.py:book_trip"
@@ -106,7 +106,7 @@ def main() -> int:
 
 def play(console: Console, place: Place) -> None:
     """Kill, go on, and look at what happened."""
-    clock = SystemProviders()
+    clock = SystemClockAndIds()
     began_ms = clock.elapsed_ms()
     console.print(
         Text("A workflow of six steps. Its worker is about to be killed in the middle of the fourth.", "bold")

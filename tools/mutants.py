@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.providers import SystemClockAndIds
 from tools.mutations import MUTANTS, Mutant
 
 ROOT: Final = Path(__file__).parents[1]
@@ -95,7 +95,7 @@ def run_tests(folder: Path, tests: Sequence[str], seconds: float) -> "subprocess
 
 def judge(mutant: Mutant) -> Verdict:
     """Make the edit in a copy of its own, and see which test catches it."""
-    now_ms = SystemProviders().elapsed_precise_ms
+    now_ms = SystemClockAndIds().elapsed_precise_ms
     before_ms = now_ms()
     with tempfile.TemporaryDirectory(prefix="holdfast-mutant-") as name:
         folder = Path(name)

@@ -8,7 +8,7 @@ from typing import Any
 from tests.crash.program import KillAt, ran, run_program
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 
 CONTINUED_UNTIL = 3
 
@@ -270,7 +270,7 @@ ACTIVITIES: list[hf.Activity[..., Any]] = [step, flaky, blocking, resuming, rest
 
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
-    world = Surroundings(fault_hook=hook)
+    world = Platform(fault_hook=hook)
     workflows: list[hf.Workflow[..., Any]] = [
         *WORKFLOWS.values(),
         cleaning,

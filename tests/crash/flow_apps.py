@@ -8,7 +8,7 @@ from typing import Any
 from tests.crash.program import BODIES, KillAt, ran, run_program
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 
 ORDER = Path(__file__).parents[1] / "unit" / "flows" / "samples" / "order.yaml"
 INPUT = {"order_id": "o-1", "cents": 250_000, "items": ["hat", "coat", "scarf"]}
@@ -169,7 +169,7 @@ async def finish(store: str, flow: str, hook: KillAt | None) -> object:
     code, given = FLOWS[flow]
     flows = [each for each, _ in FLOWS.values()] + [hf.Flow.parse(CHILD)]
     activities: list[hf.Activity[..., Any]] = [step, fail, reserve, charge, release, pack, delivered, close]
-    world = Surroundings(fault_hook=hook)
+    world = Platform(fault_hook=hook)
     engine = hf.Engine(store, workflows=[shipping], activities=activities, flows=flows, surroundings=world)
     async with engine:
         handle = await engine.start(code, given, id="it")

@@ -13,7 +13,7 @@ from tests.crash.worker import say
 from tests.workers.deadly import deadly, innocent, step
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 
 HANGS = "HOLDFAST_TEST_HANGS"
 HANG_SECONDS = 3.0
@@ -34,7 +34,7 @@ WORKFLOWS: list[hf.Workflow[..., Any]] = [deadly, hanging, innocent]
 async def serve(store: str, lease: str, judge: str, limit: str, *hang: str) -> None:
     if hang:
         os.environ[HANGS] = "1"
-    world = Surroundings(judge_same_host=judge == "judge", turn_limit_ms=int(limit))
+    world = Platform(judge_same_host=judge == "judge", turn_limit_ms=int(limit))
     async with hf.Engine(
         store, workflows=WORKFLOWS, activities=[step], lease=float(lease), surroundings=world
     ) as engine:

@@ -3,7 +3,7 @@
 from tests.crash.program import KillAt, run_program
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 
 TEXT = "x" * 50_000
 
@@ -21,7 +21,7 @@ async def measures(text: str) -> int:
 
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
-    world = Surroundings(fault_hook=hook)
+    world = Platform(fault_hook=hook)
     async with hf.Engine(store, workflows=[measures], activities=[measure], surroundings=world) as engine:
         return await engine.run(workflow, TEXT, id="it")
 

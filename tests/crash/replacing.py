@@ -14,7 +14,7 @@ from typing import cast
 import holdfast as hf
 from holdfast.core.gates import IdPolicy
 from holdfast.runtime.faults import FaultPoint
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 from holdfast.storage.contract import Member, Start
 
 
@@ -36,9 +36,7 @@ async def replace(store: str, policy: IdPolicy, number: int, point: str) -> None
         if reached == point and any(isinstance(member, Start) for member in members):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    async with hf.Engine(
-        store, workflows=[steps], activities=[step], surroundings=Surroundings(fault_hook=hook)
-    ) as engine:
+    async with hf.Engine(store, workflows=[steps], activities=[step], surroundings=Platform(fault_hook=hook)) as engine:
         handle = await engine.start(steps, number, id="it", policy=policy)
         sys.stdout.write(f"{handle.number} ")
         try:

@@ -12,7 +12,7 @@ from tests.crash.apps import ACTIVITIES, WORKFLOWS
 from tests.crash.program import BODIES
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 
 
 def say(text: str) -> None:
@@ -35,7 +35,7 @@ async def serve(store: str, bodies: str, lease: str, judge: str, *work: str) -> 
         workflows=list(WORKFLOWS.values()),
         activities=ACTIVITIES,
         lease=float(lease),
-        surroundings=Surroundings(judge_same_host=judge == "judge"),
+        surroundings=Platform(judge_same_host=judge == "judge"),
     )
     async with engine:
         assert engine.worker is not None

@@ -14,7 +14,7 @@ from typing import Any
 import holdfast as hf
 from holdfast.authoring.registry import Registry
 from holdfast.core.events import decode_events
-from holdfast.replay.calls import Identity
+from holdfast.replay.calls import ExecutionId
 from holdfast.replay.guard import Unguarded
 from holdfast.replay.run import WorkflowRun
 from holdfast.storage.contract import InstanceId
@@ -258,7 +258,9 @@ def replay() -> list[str]:
     names: list[str] = []
     for source in sorted(RECORDED.glob("*.jsonl")):
         events = [event for line in source.read_bytes().splitlines() for event in decode_events(line)]
-        run = WorkflowRun(registry.workflow(source.stem), Identity("it", source.stem, 1), registry.resolve, Unguarded)
+        run = WorkflowRun(
+            registry.workflow(source.stem), ExecutionId("it", source.stem, 1), registry.resolve, Unguarded
+        )
         run.replay(events)
         run.evict()
         names.append(source.stem)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 
 EVENTS = 4
 AT_ONCE = 6
@@ -57,7 +57,7 @@ def say(text: str) -> None:
 
 async def work(store: str, lease: float) -> None:
     """A worker. A line asks for its key; an empty one ends it."""
-    world = Surroundings(judge_same_host=False)
+    world = Platform(judge_same_host=False)
     async with hf.Engine(store, workflows=[doubles], activities=[doubled], lease=lease, surroundings=world) as engine:
         assert engine.worker is not None
         say(engine.worker.key)

@@ -21,7 +21,7 @@ from holdfast.storage.contract import (
     CommitId,
     Delivered,
     InstanceId,
-    Lose,
+    MarkWorkerLost,
     Member,
     Outcome,
     Rejected,
@@ -185,7 +185,9 @@ def test_W6_a_worker_that_is_lost_while_it_commits_has_no_turn_after_its_loss(po
             under_way = asyncio.create_task(store.commit(CommitId(50), [new]))
             await asyncio.to_thread(inside.wait, 10)
             patch.undo()
-            losing = asyncio.create_task(other.commit(CommitId(51), [Lose(key=ANNA, at_deadline=False, limit=10)]))
+            losing = asyncio.create_task(
+                other.commit(CommitId(51), [MarkWorkerLost(key=ANNA, at_deadline=False, limit=10)])
+            )
             done, _ = await asyncio.wait([losing], timeout=0.2)
             assert not done, "it did not wait for the group that is under way"
             go_on.set()

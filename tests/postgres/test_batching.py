@@ -17,7 +17,7 @@ from holdfast.storage.contract import Applied, CommitId, Rejected, StartedInstan
 from holdfast.storage.postgres import speculating
 from holdfast.storage.postgres import writer as postgres_writer
 from holdfast.storage.postgres.batching import as_text, kinds_of
-from holdfast.storage.postgres.speculating import Numbers
+from holdfast.storage.postgres.speculating import InstanceNumbers
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.postgres.transaction import ask_all
 from holdfast.testing.conformance.bench import ANNA, Bench, ManualClock, closing, first_turn, start, turn
@@ -200,7 +200,7 @@ def test_L13_a_group_said_at_once_whose_reply_is_lost_is_there_once(
 
 
 def test_numbers_that_were_fetched_long_ago_are_not_given_to_new_instances() -> None:
-    numbers = Numbers()
+    numbers = InstanceNumbers()
     fetched: list[int] = []
 
     def fetch(count: int) -> list[tuple[int]]:

@@ -10,9 +10,9 @@ from tests.postgres.cluster import FAST
 from tests.postgres.fixtures import NewCluster
 from tests.postgres.proxy import Fate, Proxy
 
-from holdfast.core.liveness import Heartbeat, Renewed, Reply, TokenMismatch
-from holdfast.runtime.lease import LeaseKeeper
-from holdfast.runtime.providers import SystemProviders
+from holdfast.core.liveness import Heartbeat, HeartbeatReply, Renewed, TokenMismatch
+from holdfast.runtime.lease import LeaseThread
+from holdfast.runtime.providers import SystemClockAndIds
 from holdfast.storage.contract import Registration, ReplyLost, Store
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.testing.conformance.bench import ANNA, HERE
@@ -42,9 +42,9 @@ class Heard:
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
-        self.replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
+        self.replies: queue.SimpleQueue[HeartbeatReply | None] = queue.SimpleQueue()
 
-    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         try:
             reply = self._store.heartbeat(beat, registration)
         except ReplyLost:
@@ -97,8 +97,12 @@ def test_W4_a_worker_keeps_its_key_when_the_reply_to_a_beat_is_lost(new_cluster:
 
     async def case(store: PostgresStore, proxy: Proxy) -> None:
         heard = Heard(store)
-        keeper = LeaseKeeper(
-            cast(Store, heard), SystemProviders(), lambda: HERE, lease_ms=LEASE_MS, lost=lambda: lost.append(keeper.key)
+        keeper = LeaseThread(
+            cast(Store, heard),
+            SystemClockAndIds(),
+            lambda: HERE,
+            lease_ms=LEASE_MS,
+            lost=lambda: lost.append(keeper.key),
         )
         proxy.rule = OnceAtCommit(Fate.ALLOW_BUT_LOSE_ANSWER)
         await keeper.start()

@@ -14,8 +14,8 @@ from holdfast.errors import StoreError
 from holdfast.storage.postgres import connecting
 from holdfast.storage.postgres.address import Address, parse
 from holdfast.storage.postgres.connecting import (
-    Connection,
-    Reconnecting,
+    PostgresConnection,
+    ReconnectingConnection,
     connect,
     one_round_trip,
     pause_seconds,
@@ -36,7 +36,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def value(connection: Connection, name: str) -> object:
+def value(connection: PostgresConnection, name: str) -> object:
     row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
     assert row is not None
     return row[0]
@@ -102,9 +102,9 @@ def test_a_password_is_sent_and_never_shown(new_cluster: NewCluster, caplog: pyt
         connection.execute("CREATE ROLE guarded LOGIN PASSWORD 'hunter2'")
         connection.execute("SELECT pg_reload_conf()")
     good = f"postgresql://guarded:hunter2@127.0.0.1:{cluster.port}/postgres"
-    Reconnecting(parse(good)).get().close()
+    ReconnectingConnection(parse(good)).get().close()
     with pytest.raises(StoreError, match=r"cannot be used: .*password authentication failed") as caught:
-        Reconnecting(parse(good.replace("hunter2", "hunter22"))).get()
+        ReconnectingConnection(parse(good.replace("hunter2", "hunter22"))).get()
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in caplog.text
 
@@ -112,11 +112,11 @@ def test_a_password_is_sent_and_never_shown(new_cluster: NewCluster, caplog: pyt
 def test_an_old_server_is_refused(postgres: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connecting, "OLDEST_SERVER", 99)
     with pytest.raises(StoreError, match=r"is PostgreSQL 1\d\.\d+; Holdfast needs 99 or newer"):
-        Reconnecting(parse(postgres.url)).get()
+        ReconnectingConnection(parse(postgres.url)).get()
 
 
 def test_a_connection_is_made_once_and_again_after_its_loss(postgres: Place, caplog: pytest.LogCaptureFixture) -> None:
-    keeper = Reconnecting(parse(postgres.url))
+    keeper = ReconnectingConnection(parse(postgres.url))
     first = keeper.get()
     assert keeper.get() is first
     caplog.clear()
@@ -141,7 +141,7 @@ def test_a_connection_is_made_once_and_again_after_its_loss(postgres: Place, cap
 def test_connections_that_find_out_later_say_nothing_of_an_outage_that_is_over(
     postgres: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    keepers = [Reconnecting(parse(postgres.url)) for _ in range(3)]
+    keepers = [ReconnectingConnection(parse(postgres.url)) for _ in range(3)]
     for keeper in keepers:
         keeper.get()
     caplog.clear()
@@ -161,7 +161,7 @@ class Flaky:
         self.left = failures
         self.tries = 0
 
-    def __call__(self, address: Address) -> Connection:
+    def __call__(self, address: Address) -> PostgresConnection:
         self.tries += 1
         if self.left:
             self.left -= 1
@@ -174,7 +174,7 @@ def test_one_outage_is_told_once_by_all_connections(postgres: Place, caplog: pyt
     connect(address).close()
     caplog.clear()
     ways = [Flaky(3), Flaky(0)]
-    keepers = [Reconnecting(address, chance=lambda: 0, open_one=way) for way in ways]
+    keepers = [ReconnectingConnection(address, chance=lambda: 0, open_one=way) for way in ways]
     for keeper in keepers:
         keeper.get()
         keeper.close()
@@ -185,7 +185,7 @@ def test_one_outage_is_told_once_by_all_connections(postgres: Place, caplog: pyt
 def test_tries_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
     address = parse(f"postgresql://postgres@127.0.0.1:{free_port()}/postgres")
     way = Flaky(100)
-    keeper = Reconnecting(address, tries=3, chance=lambda: 0, open_one=way)
+    keeper = ReconnectingConnection(address, tries=3, chance=lambda: 0, open_one=way)
     with pytest.raises(StoreError, match=r"127.0.0.1:\d+/postgres.* cannot be reached: connection refused"):
         keeper.get()
     assert way.tries == 3
@@ -199,11 +199,11 @@ def test_whoever_waits_is_told_when_it_is_stopped() -> None:
     tried = threading.Event()
     troubles: list[str] = []
 
-    def refuse(_: Address) -> Connection:
+    def refuse(_: Address) -> PostgresConnection:
         tried.set()
         raise psycopg.OperationalError("connection refused")
 
-    keeper = Reconnecting(address, tries=10**9, open_one=refuse)
+    keeper = ReconnectingConnection(address, tries=10**9, open_one=refuse)
 
     def get() -> None:
         try:

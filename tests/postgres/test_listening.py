@@ -11,8 +11,8 @@ from tests.postgres.fixtures import NewCluster
 from tests.postgres.server import Place
 
 from holdfast.storage.postgres.address import Address, parse
-from holdfast.storage.postgres.connecting import Connection, Reconnecting, connect
-from holdfast.storage.postgres.listening import NOTIFY, Bell, Listening, Polling, make_bell
+from holdfast.storage.postgres.connecting import PostgresConnection, ReconnectingConnection, connect
+from holdfast.storage.postgres.listening import NOTIFY, Bell, ListenNotifier, PollNotifier, make_bell
 
 LIMIT_SECONDS = 30
 
@@ -167,13 +167,13 @@ def test_it_ends_promptly_and_leaves_nothing(postgres: Place) -> None:
 def test_one_that_cannot_connect_ends_promptly_too(postgres: Place) -> None:
     tried = threading.Event()
 
-    def refuse(_: Address) -> Connection:
+    def refuse(_: Address) -> PostgresConnection:
         tried.set()
         raise psycopg.OperationalError("connection refused")
 
     async def scenario() -> None:
         address = parse(postgres.url)
-        bell = Listening(address, "a", lambda: None, keeper=Reconnecting(address, open_one=refuse))
+        bell = ListenNotifier(address, "a", lambda: None, keeper=ReconnectingConnection(address, open_one=refuse))
         bell.open()
         await asyncio.to_thread(tried.wait)
         bell.close()
@@ -185,7 +185,7 @@ def test_one_that_cannot_connect_ends_promptly_too(postgres: Place) -> None:
 def test_one_whose_tries_are_used_up_tries_on(postgres: Place) -> None:
     left = [True, True, True]
 
-    def open_later(address: Address) -> Connection:
+    def open_later(address: Address) -> PostgresConnection:
         if left:
             left.pop()
             raise psycopg.OperationalError("connection refused")
@@ -193,8 +193,8 @@ def test_one_whose_tries_are_used_up_tries_on(postgres: Place) -> None:
 
     async def scenario() -> None:
         address = parse(postgres.url)
-        keeper = Reconnecting(address, tries=2, open_one=open_later)
-        async with Ear(lambda heard: Listening(address, "a", heard, keeper=keeper)) as a:
+        keeper = ReconnectingConnection(address, tries=2, open_one=open_later)
+        async with Ear(lambda heard: ListenNotifier(address, "a", heard, keeper=keeper)) as a:
             assert a.count == 1
 
     run(scenario())
@@ -219,7 +219,7 @@ def test_without_notify_it_wakes_by_itself(postgres: Place) -> None:
 
     async def scenario() -> None:
         async with ear(address, "a") as a:
-            assert isinstance(a.bell, Polling)
+            assert isinstance(a.bell, PollNotifier)
             a.bell.notify()
             await a.woken()
             await a.woken()

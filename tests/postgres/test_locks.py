@@ -15,7 +15,7 @@ from tests.postgres.stores import on_a_store, run
 from holdfast.storage.contract import (
     Applied,
     CommitId,
-    Lose,
+    MarkWorkerLost,
     Member,
     Outcome,
     Release,
@@ -153,7 +153,7 @@ def test_W6_a_loss_and_a_group_of_the_same_worker_do_not_wait_in_a_circle(
         release = Release(owner=ANNA, number=record.number, fence=record.fence)
         ghost = asyncio.create_task(store.commit(CommitId(50), [release]))
         await asyncio.to_thread(inside.wait, PATIENCE_SECONDS)
-        lose = Lose(key=ANNA, at_deadline=False, limit=10)
+        lose = MarkWorkerLost(key=ANNA, at_deadline=False, limit=10)
         losing = asyncio.create_task(other.commit(CommitId(51), [lose]))
         await asyncio.to_thread(until_somebody_waits, postgres)
         go_on.set()
@@ -174,7 +174,7 @@ def test_W6_two_workers_that_lose_each_other_do_not_wait_in_a_circle(
     groups, met = Groups(monkeypatch), threading.Barrier(2)
 
     def stop(members: Sequence[Member]) -> None:
-        if any(isinstance(member, Lose) for member in members):
+        if any(isinstance(member, MarkWorkerLost) for member in members):
             with suppress(threading.BrokenBarrierError):
                 met.wait(0.5)  # if both come here, each has what the other wants
 
@@ -187,11 +187,11 @@ def test_W6_two_workers_that_lose_each_other_do_not_wait_in_a_circle(
         groups.begun, groups.stop = 0, stop
         of_anna: list[Member] = [
             start("a", first=first_turn(ANNA, activities=0)),
-            Lose(key=BERT, at_deadline=False, limit=10),
+            MarkWorkerLost(key=BERT, at_deadline=False, limit=10),
         ]
         of_bert: list[Member] = [
             start("b", first=first_turn(BERT, activities=0)),
-            Lose(key=ANNA, at_deadline=False, limit=10),
+            MarkWorkerLost(key=ANNA, at_deadline=False, limit=10),
         ]
         first, second = await asyncio.gather(store.commit(CommitId(50), of_anna), other.commit(CommitId(51), of_bert))
         assert sum(isinstance(outcomes[0], StartedInstance) for outcomes in (first, second)) == 1

@@ -27,7 +27,7 @@ from holdfast.storage.contract import CommitId, StartedInstance
 from holdfast.storage.postgres import indexing
 from holdfast.storage.postgres.address import parse
 from holdfast.storage.postgres.indexing import builds
-from holdfast.storage.postgres.insisting import Insisting
+from holdfast.storage.postgres.insisting import RetryingConnection
 from holdfast.storage.postgres.schema import migrate, printed
 from holdfast.storage.postgres.statements import migrations
 from holdfast.storage.postgres.store import PostgresStore
@@ -67,7 +67,7 @@ def upgrade(
     place: Place, known: tuple[Migration, ...] = INDEXED, pause: Callable[[float], bool] = lambda _: True
 ) -> None:
     """What a newer release does when it opens the store."""
-    insisting = Insisting(parse(place.url))
+    insisting = RetryingConnection(parse(place.url))
     try:
         insisting.run(lambda connection: migrate(connection, parse(place.url), pause, known))
     finally:

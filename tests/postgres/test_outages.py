@@ -9,7 +9,7 @@ from tests.scenarios.support import engine_of, together, until
 
 import holdfast as hf
 from holdfast.runtime import telling
-from holdfast.storage.postgres.connecting import Reconnecting
+from holdfast.storage.postgres.connecting import ReconnectingConnection
 
 
 @hf.activity
@@ -31,7 +31,7 @@ async def doubles() -> int:
 def test_a_server_that_is_away_is_one_line_for_all_loops_and_its_return_is_one(
     new_cluster: NewCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(Reconnecting.__init__.__kwdefaults__ or {}, "tries", 1)
+    monkeypatch.setitem(ReconnectingConnection.__init__.__kwdefaults__ or {}, "tries", 1)
     monkeypatch.setattr(telling, "QUIET_MS", 500)
     caplog.set_level(logging.INFO, logger="holdfast")
     cluster = new_cluster()

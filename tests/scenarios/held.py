@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.client import engine
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 from holdfast.storage.contract import CommitId, Member, Outcome, Turn
-from holdfast.storage.places import PlacedStore
+from holdfast.storage.places import OpenableStore
 
 
 def store_at(path: Path) -> Any:
     """A store that is not open yet, for an engine or a client. Its methods may be replaced."""
-    store: PlacedStore = engine.open_store(path, "full", Surroundings())
+    store: OpenableStore = engine.open_store(path, "full", Platform())
     return store
 
 
 class HeldTurns:
     """Commits with a turn wait from now on until `go_on` is set."""
 
-    def __init__(self, store: PlacedStore) -> None:
+    def __init__(self, store: OpenableStore) -> None:
         self.is_stuck, self.go_on = asyncio.Event(), asyncio.Event()
         self._commit = store.commit
         vars(store)["commit"] = self._hold

@@ -19,9 +19,9 @@ from tests.postgres.server import Place
 
 from holdfast.audit import auditor
 from holdfast.client import engine
-from holdfast.runtime.providers import SystemProviders
-from holdfast.runtime.surroundings import Surroundings
-from holdfast.storage.places import PlacedStore, is_address
+from holdfast.runtime.providers import SystemClockAndIds
+from holdfast.runtime.surroundings import Platform
+from holdfast.storage.places import OpenableStore, is_address
 from holdfast.storage.postgres.audit import PostgresTables
 from holdfast.storage.postgres.statements import translate
 from holdfast.storage.relational.audit import RawTables
@@ -81,7 +81,7 @@ def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
     """Whatever names a file gets a schema instead."""
     open_store, open_tables = engine.open_store, auditor.open_tables
 
-    def open_there(store: str | Path | PlacedStore, durability: str, surroundings: Surroundings) -> PlacedStore:
+    def open_there(store: str | Path | OpenableStore, durability: str, surroundings: Platform) -> OpenableStore:
         if isinstance(store, str | Path) and not is_address(store):
             place = _place(server, str(store))  # each call is another one for a store in memory
             found = open_store(place.url, durability, _beside_a_server(surroundings))
@@ -104,10 +104,10 @@ def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
         _schemas.clear()
 
 
-def _beside_a_server(surroundings: Surroundings) -> Surroundings:
+def _beside_a_server(surroundings: Platform) -> Platform:
     """A machine that sleeps in a test only pretends to: the clock of the server has not gone on meanwhile."""
-    if isinstance(surroundings.providers, SystemProviders):
-        return replace(surroundings, providers=SystemProviders())
+    if isinstance(surroundings.providers, SystemClockAndIds):
+        return replace(surroundings, providers=SystemClockAndIds())
     return surroundings
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import holdfast as hf
 from holdfast.runtime.faults import FaultPoint
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 from holdfast.storage.contract import Member, Turn
 
 LARGE = 200_000
@@ -101,7 +101,7 @@ async def make_store(path: Path) -> None:
         if point is FaultPoint.AFTER_COMMIT and any(turn.timers_started and turn.turn > 0 for turn in turns):
             asleep.set()
 
-    world = Surroundings(fault_hook=listen)
+    world = Platform(fault_hook=listen)
     async with hf.Engine(path, modules=[sys.modules[__name__]], surroundings=world) as engine:
         await engine.run(completes, 1, id="done")
         with suppress(hf.WorkflowFailed):

@@ -14,18 +14,18 @@ from holdfast.core.events import (
     ActivityCompleted,
     ActivityFailed,
     ActivityYielded,
+    ExecutionCancelled,
+    ExecutionCompleted,
+    ExecutionFailed,
     HistoryEvent,
     Started,
     TimerFired,
-    WorkflowCancelled,
-    WorkflowCompleted,
-    WorkflowFailed,
     decode_event,
     decode_events,
 )
 from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptState, InstanceState, disagreement
-from holdfast.runtime.providers import SystemProviders
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.providers import SystemClockAndIds
+from holdfast.runtime.surroundings import Platform
 from holdfast.testing import Environment
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ Definition = hf.Workflow[..., Any] | hf.Activity[..., Any]
 BOUND_SECONDS = 30.0
 
 
-class SleepingMachine(SystemProviders):
+class SleepingMachine(SystemClockAndIds):
     """A machine whose clock CLOCK_BOOTTIME can jump, as it does while a process is stopped or a laptop sleeps."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ def engine_of(store: str | Path, *definitions: Definition, **options: Any) -> hf
     known = ("fault_hook", "judge_same_host", "providers", "turn_limit_ms")
     world = {name: options.pop(name) for name in known if name in options}
     if world:
-        options["surroundings"] = Surroundings(**world)
+        options["surroundings"] = Platform(**world)
     return hf.Engine(
         store,
         workflows=[definition for definition in definitions if isinstance(definition, hf.Workflow)],
@@ -152,7 +152,7 @@ def _of_instance(path: Path, number: int, state: str, turn: int, owner: str | No
             decided.append((execution, "timer", event.timer))
     if len(decided) != len(set(decided)):
         problems.append(f"something has two outcomes: {decided}")
-    terminal = (WorkflowCompleted, WorkflowFailed, WorkflowCancelled, *FROM_OUTSIDE)
+    terminal = (ExecutionCompleted, ExecutionFailed, ExecutionCancelled, *FROM_OUTSIDE)
     ends = [at for at, event in enumerate(events) if isinstance(event, terminal)]
     is_closed = InstanceState(state) in INSTANCE_FINAL
     if is_closed and ends != [len(events) - 1]:

@@ -16,7 +16,7 @@ import holdfast as hf
 from holdfast import background
 from holdfast.background import BackgroundTask, Duty
 from holdfast.runtime.committer import Committer
-from holdfast.storage.contract import Failed, Forget, Member, Outcome
+from holdfast.storage.contract import DeleteQueries, Failed, Member, Outcome
 from holdfast.storage.sqlite import store as sqlite_store
 from holdfast.storage.sqlite.patience import watch
 from holdfast.storage.sqlite.store import SqliteStore
@@ -268,8 +268,8 @@ def test_every_member_receives_its_outcome_whatever_a_listener_does(
                 outcomes.append(outcome)
                 raise Killed
 
-            committer.submit(Forget(), breaks)
-            committer.submit(Forget(), outcomes.append)
+            committer.submit(DeleteQueries(), breaks)
+            committer.submit(DeleteQueries(), outcomes.append)
             await committer.drain()
             assert len(outcomes) == 2
             assert not any(isinstance(outcome, Failed) for outcome in outcomes)

@@ -9,7 +9,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, together
 
 import holdfast as hf
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.providers import SystemClockAndIds
 from holdfast.storage.contract import CommitId, Member, Outcome, Start, Turn
 from holdfast.storage.sqlite.store import SqliteStore
 
@@ -38,7 +38,7 @@ class WatchedStore(SqliteStore):
     """Holds every commit back for a while, and notes what became visible before it was made."""
 
     def __init__(self, path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        super().__init__(path, clock=SystemProviders().now_ms)
+        super().__init__(path, clock=SystemClockAndIds().now_ms)
         self._caplog = caplog
         self.held = 0
         self.told_early: list[str] = []

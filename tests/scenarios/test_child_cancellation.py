@@ -21,7 +21,7 @@ from tests.scenarios.support import check_tables, engine_of, history_of, rows, t
 
 import holdfast as hf
 from holdfast.audit import audit
-from holdfast.core.events import ChildAskedToEnd, ChildStopped
+from holdfast.core.events import ChildCancelRequested, ChildStopped
 
 
 @CACHES
@@ -103,7 +103,7 @@ def test_A9_shield_protects_a_child_from_the_cancellation_of_its_parent(tmp_path
             await until(lambda: any(event.kind == "cancel_requested" for event in history(path)))
             await engine.get("it/1/0").raise_event("answer", "still here")
             assert await parent.result(timeout=10) == "still here"
-            asked = [event for event in history_of(path, 1) if isinstance(event, ChildAskedToEnd)]
+            asked = [event for event in history_of(path, 1) if isinstance(event, ChildCancelRequested)]
             assert asked == []
         assert audit(path) == []
 

@@ -11,8 +11,8 @@ from tests.scenarios.support import check_tables, engine_of, path_of, together
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from holdfast.runtime.claims import Claims
-from holdfast.runtime.instances import InstanceOwner
+from holdfast.runtime.claims import Claimer
+from holdfast.runtime.instances import TurnTaker
 
 
 class Declined(Exception):
@@ -409,14 +409,14 @@ def test_G8_a_stopped_engine_leaves_work_that_the_next_one_finishes(tmp_path: Pa
 
 
 def test_an_engine_that_cannot_start_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stumble(claims: Claims, instances: InstanceOwner, build: str) -> None:
+    async def stumble(claims: Claimer, instances: TurnTaker, build: str) -> None:
         raise OSError(f"no disk for {claims} {len(instances)} {build}")
 
     async def scenario() -> None:
         before = set(threading.enumerate())
         engine = engine_of(tmp_path / "shop.db", double, twice_double)
         with monkeypatch.context() as patched:
-            patched.setattr(Claims, "try_blocked", stumble)
+            patched.setattr(Claimer, "try_blocked", stumble)
             with pytest.raises(OSError, match="no disk"):
                 await engine.__aenter__()
         assert [thread.name for thread in set(threading.enumerate()) - before if "holdfast-lease" in thread.name] == []

@@ -11,7 +11,7 @@ from tests.simulation.test_random_flows import check_end, job_of
 
 import holdfast as hf
 from holdfast.audit import audit
-from holdfast.testing.simulation.errands import Raise
+from holdfast.testing.simulation.errands import RaiseEvent
 
 EXAMPLES = {50: 8, 300: 25}.get(settings().max_examples, 200)
 
@@ -22,7 +22,7 @@ async def play(plan: Plan, cache_size: int) -> None:
     async with engine_of(":memory:", job.workflow, CHILD, work, cache_size=cache_size) as engine:
         handle = await engine.start(job.workflow, *job.arguments, id=job.id)
         for number, errand in enumerate(job.errands):
-            if isinstance(errand, Raise):
+            if isinstance(errand, RaiseEvent):
                 try:
                     await handle.raise_event(errand.name, errand.value, id=f"errand-{number}")
                 except hf.InstanceClosed:  # it failed fast

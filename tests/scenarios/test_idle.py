@@ -12,12 +12,12 @@ import holdfast as hf
 from holdfast.authoring.registry import Registry
 from holdfast.client.client import Client
 from holdfast.runtime.faults import FaultPoint
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 from holdfast.storage.contract import Member
-from holdfast.storage.relational.reading import Ask
+from holdfast.storage.relational.reading import BoundStatement
 from holdfast.storage.relational.transaction import Row
 from holdfast.testing.simulation.loop import SimulationLoop
-from holdfast.testing.simulation.world import Bus, DuplicatingStore, SimulatedProviders, TaskLease
+from holdfast.testing.simulation.world import DuplicatingStore, SimulatedClockAndIds, SimulatedNotifications, TaskLease
 
 IDLE_SECONDS = 60.0
 LOOKS_PER_SECOND = 3
@@ -51,7 +51,7 @@ class QuietWorld:
     def __init__(self, folder: Path) -> None:
         self._random = Random(1)  # noqa: S311 - reproducible on purpose
         self._path = folder / "shop.db"
-        self._bus = Bus(self._random)
+        self._bus = SimulatedNotifications(self._random)
         self.written: list[Member] = []
         self.reads = 0
 
@@ -85,11 +85,13 @@ class QuietWorld:
         return [type(member).__name__ for member in self.written]
 
     def _store(self) -> "CountingStore":
-        return CountingStore(self, self._path, clock=SimulatedProviders(self._random, "s").now_ms, random=self._random)
+        return CountingStore(
+            self, self._path, clock=SimulatedClockAndIds(self._random, "s").now_ms, random=self._random
+        )
 
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
-            providers=SimulatedProviders(self._random, f"w{self._random.random()}"),
+    def _surroundings(self) -> Platform:
+        return Platform(
+            providers=SimulatedClockAndIds(self._random, f"w{self._random.random()}"),
             make_lease=TaskLease,
             make_bell=self._bus.bell,
             fault_hook=self._listen,
@@ -112,7 +114,7 @@ class CountingStore(DuplicatingStore):
         self._world.reads += 1
         return await super()._read(statement, *bindings)
 
-    async def _read_all(self, *asked: Ask) -> list[list[Row]]:
+    async def _read_all(self, *asked: BoundStatement) -> list[list[Row]]:
         self._world.reads += len(asked)
         return await super()._read_all(*asked)
 

@@ -8,7 +8,7 @@ from tests.scenarios.support import SleepingMachine, check_tables, engine_of, ro
 
 import holdfast as hf
 from holdfast.runtime import worker as worker_module
-from holdfast.storage.contract import Lose
+from holdfast.storage.contract import MarkWorkerLost
 from holdfast.testing.simulation.run import die
 
 
@@ -194,7 +194,7 @@ def test_W8_what_a_janitor_that_died_half_way_left_behind_goes_on(
         await die(first)
         async with engine_of(path, judge_same_host=False) as janitor:
             assert janitor.worker is not None
-            await janitor.worker.committer.commit(Lose(key=key, at_deadline=False, limit=1))
+            await janitor.worker.committer.commit(MarkWorkerLost(key=key, at_deadline=False, limit=1))
         assert rows(path, "SELECT count(*) > 0 FROM instances WHERE owner = ?", key) == [(1,)]
         async with engine_of(path, double, naps, judge_same_host=False) as second:
             for number in range(4):

@@ -15,16 +15,16 @@ from holdfast.storage.contract import (
     ClaimInstances,
     CommitId,
     Completion,
-    Disown,
     Member,
+    OpenNextAttempt,
     Outcome,
-    Retry,
+    ReleaseUnknown,
     Start,
     StartedInstance,
     Turn,
 )
 
-KINDS = (Start, Turn, Completion, Retry, ClaimAttempts, ClaimInstances)
+KINDS = (Start, Turn, Completion, OpenNextAttempt, ClaimAttempts, ClaimInstances)
 bystanders: list[asyncio.Event] = []
 
 
@@ -141,7 +141,7 @@ def test_W3_what_is_on_its_way_is_not_mistaken_for_lost(tmp_path: Path) -> None:
 
     def listen(point: FaultPoint, members: Sequence[Member]) -> None:
         if point is FaultPoint.BEFORE_COMMIT:
-            disowned.extend(member for member in members if isinstance(member, Disown))
+            disowned.extend(member for member in members if isinstance(member, ReleaseUnknown))
 
     async def scenario() -> None:
         path = tmp_path / "shop.db"

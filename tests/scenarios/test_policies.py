@@ -9,7 +9,7 @@ from tests.scenarios.support import check_tables, engine_of, rows, together, unt
 
 import holdfast as hf
 from holdfast.audit import audit
-from holdfast.core.gates import IdPolicy, PolicyWord
+from holdfast.core.gates import IdPolicy, IdPolicyOption
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 
@@ -52,7 +52,7 @@ class Held:
 
 
 def test_the_literal_of_the_signature_is_the_table_of_the_policies() -> None:
-    words = {word for part in get_args(PolicyWord) if part is not IdPolicy for word in get_args(part)}
+    words = {word for part in get_args(IdPolicyOption) if part is not IdPolicy for word in get_args(part)}
     assert words == set(IdPolicy)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, skipping, together, until
 
 import holdfast as hf
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.providers import SystemClockAndIds
 from holdfast.storage.contract import CommitId, Member, Outcome, Turn
 from holdfast.storage.sqlite.store import SqliteStore
 
@@ -191,7 +191,7 @@ def test_G11_a_query_never_sees_a_turn_that_is_on_its_way_to_disk(tmp_path: Path
             return await super().commit(commit_id, members)
 
     async def scenario() -> None:
-        store = SlowStore(tmp_path / "shop.db", clock=SystemProviders().now_ms)
+        store = SlowStore(tmp_path / "shop.db", clock=SystemClockAndIds().now_ms)
         async with engine_of(store, *ALL) as engine:  # type: ignore[arg-type]
             handle = await engine.start(steps, id="it")
             seen: list[int] = []

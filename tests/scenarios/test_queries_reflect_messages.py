@@ -11,8 +11,8 @@ from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Surroundings
-from holdfast.storage.contract import InstanceNumber, Loaded
+from holdfast.runtime.surroundings import Platform
+from holdfast.storage.contract import InstanceNumber, LoadedInstance
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 ROUNDS = 15
@@ -273,7 +273,7 @@ def test_G12_where_the_inbox_cannot_be_applied_the_last_committed_turn_answers(t
         path = tmp_path / "shop.db"
         async with engine_of(path, spins) as engine:
             await engine.start(spins, id="it")
-        hasty = Surroundings(turn_limit_ms=50)
+        hasty = Platform(turn_limit_ms=50)
         async with await hf.connect(path, workflows=[spins], surroundings=hasty) as client:
             await client.get("it").raise_event("go")
             assert await client.get("it").query("names") == []
@@ -332,7 +332,7 @@ def test_G5_a_query_reflects_an_event_whose_wake_up_was_lost(tmp_path: Path) -> 
         path = tmp_path / "shop.db"
         async with engine_of(path, counter) as owner:
             handle = await owner.start(counter, id="it")
-            async with await hf.connect(path, surroundings=Surroundings(make_bell=Silent)) as client:
+            async with await hf.connect(path, surroundings=Platform(make_bell=Silent)) as client:
                 for number in range(1, 4):
                     await client.get("it").raise_event("add", 1)
                     assert await handle.query("total") == number
@@ -349,11 +349,11 @@ def test_G11_a_turn_that_is_committed_while_the_store_is_read_is_not_missed(tmp_
         load = store.load
         has_read = asyncio.Event()
 
-        async def interleaved(number: InstanceNumber, execution: int) -> Loaded:
+        async def interleaved(number: InstanceNumber, execution: int) -> LoadedInstance:
             history = await store.read_history(number, execution)
             has_read.set()
             await until(lambda: len(rows(path, "SELECT 1 FROM history")) == 2)
-            loaded: Loaded = await load(number, execution)
+            loaded: LoadedInstance = await load(number, execution)
             return msgspec.structs.replace(loaded, history=history)
 
         store.load = interleaved

@@ -9,7 +9,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, together, until
 
 import holdfast as hf
-from holdfast.runtime.worker import Worker
+from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.contract import Store
 
 
@@ -56,7 +56,7 @@ class FirstRead:
         return await self._real(*args, **options)
 
 
-def worker_of(engine: hf.Engine) -> Worker:
+def worker_of(engine: hf.Engine) -> WorkerRuntime:
     assert engine.worker is not None
     return engine.worker
 

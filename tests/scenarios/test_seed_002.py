@@ -15,7 +15,7 @@ from tests.scenarios.test_timers import ShiftedClock
 import holdfast as hf
 from holdfast.audit import audit
 from holdfast.core.gates import EventPolicy
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 from holdfast.testing import Environment
 
 POLICIES = pytest.mark.parametrize("policy", [EventPolicy.MAILBOX, EventPolicy.DROP_UNSUBSCRIBED], ids=str)
@@ -219,7 +219,7 @@ def test_G10_races_that_were_decided_while_nobody_was_there(
         async with engine_of(path, race, providers=clock) as engine:
             await engine.start(race, id="it")
         clock.shift_ms = at_second * 1_000
-        client = await hf.connect(path, surroundings=Surroundings(providers=clock))
+        client = await hf.connect(path, surroundings=Platform(providers=clock))
         assert await client.get("it").raise_event("data", "event")
         await client.close()
         clock.shift_ms = 10 * MINUTE * 1_000

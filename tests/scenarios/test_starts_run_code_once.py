@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.client.beside import Beside
+from holdfast.client.beside import EmbeddedWorker
 from holdfast.storage.contract import InstanceNumber
 
 runs: list[int] = []
@@ -118,7 +118,7 @@ async def opens_a_file(is_wrong: bool) -> str:
 def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later_instance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def finds_nothing(_: Beside, __: object) -> None:
+    async def finds_nothing(_: EmbeddedWorker, __: object) -> None:
         return None  # as if another process created the instance between the look and the commit
 
     async def scenario() -> None:
@@ -126,7 +126,7 @@ def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later
         async with engine_of(path, opens_a_file) as engine, await hf.connect(path) as client:
             handle = await engine.start(opens_a_file, False, id="it")
             with monkeypatch.context() as patched:
-                patched.setattr(Beside, "_find_same", finds_nothing)
+                patched.setattr(EmbeddedWorker, "_find_same", finds_nothing)
                 with pytest.raises(hf.InstanceConflict):
                     await engine.start(opens_a_file, True, id="it")
             await handle.raise_event("go")

@@ -18,7 +18,7 @@ from holdfast.audit import audit
 from holdfast.core.lifecycle import AttemptState
 from holdfast.runtime import attempts as runtime_attempts
 from holdfast.runtime.streams import LEASE_CHECK_SECONDS
-from holdfast.runtime.threads import Threads
+from holdfast.runtime.threads import DaemonThreads
 
 ONCE = hf.Retry(attempts=1)
 LEASE_SECONDS = 30
@@ -105,9 +105,9 @@ def test_W7_no_body_begins_after_the_lease_of_its_worker_is_over(
         _, attempt = await asyncio.gather(is_stopped(), the_charge())
         return attempt
 
-    run_in_thread = Threads.run
+    run_in_thread = DaemonThreads.run
 
-    def stopped_on_the_way(threads: Threads, work: Callable[[], Any]) -> "asyncio.Future[Any]":
+    def stopped_on_the_way(threads: DaemonThreads, work: Callable[[], Any]) -> "asyncio.Future[Any]":
         """The worker is stopped between handing a body to a thread and its beginning."""
 
         def later() -> Any:
@@ -116,7 +116,7 @@ def test_W7_no_body_begins_after_the_lease_of_its_worker_is_over(
 
         return run_in_thread(threads, later)
 
-    monkeypatch.setattr(Threads, "run", stopped_on_the_way)
+    monkeypatch.setattr(DaemonThreads, "run", stopped_on_the_way)
 
     async def scenario() -> None:
         path = tmp_path / "shop.db"

@@ -14,7 +14,7 @@ from tests.scenarios.test_store_trouble import FailOnce
 import holdfast as hf
 from holdfast.runtime.faults import FaultPoint
 from holdfast.runtime.streams import MAX_AHEAD, MAX_TOGETHER
-from holdfast.storage.contract import Member, Responses, Turn
+from holdfast.storage.contract import Member, StreamValues, Turn
 
 PARTS = 6
 LEDGER = "SELECT sum(ledger / 1000000 % 1000000) FROM attempts"
@@ -103,7 +103,7 @@ def test_L15_values_overtake_no_others_when_the_instance_becomes_live_again(tmp_
 @pytest.mark.parametrize("at", range(1, PARTS + 1))
 def test_L13_values_survive_a_commit_that_fails(tmp_path: Path, at: int, cache_size: int, point: FaultPoint) -> None:
     """Before it is written, or after, so that nobody knows what came of it."""
-    fault = FailOnce(point, at, only=Turn if cache_size else Responses)
+    fault = FailOnce(point, at, only=Turn if cache_size else StreamValues)
 
     store = tmp_path / "a.db"
     take, slowly = one_by_one(store)

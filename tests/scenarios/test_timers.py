@@ -10,7 +10,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, finish, history_of, rows, together, until
 
 import holdfast as hf
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.providers import SystemClockAndIds
 
 
 @pytest.fixture(params=[100, 0], ids=["warm", "cache-0"])
@@ -19,7 +19,7 @@ def cache_size(request: pytest.FixtureRequest) -> int:
     return size
 
 
-class ShiftedClock(SystemProviders):
+class ShiftedClock(SystemClockAndIds):
     """The real world with a clock that can be put forward and back."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ def test_invariant_10_a_message_does_not_bring_a_timer_forward(cache_size: int) 
 
     @hf.activity
     async def moment() -> int:
-        return SystemProviders().now_ms()
+        return SystemClockAndIds().now_ms()
 
     @hf.workflow
     async def flow() -> int:

@@ -10,7 +10,7 @@ from tests.scenarios.support import check_tables, engine_of, history_of, rows, s
 
 import holdfast as hf
 from holdfast.audit import audit
-from holdfast.core.events import UpdateAccepted, UpdateCompleted, UpdateFailed
+from holdfast.core.events import UpdateAccepted, UpdateHandlerCompleted, UpdateHandlerFailed
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 
@@ -70,7 +70,7 @@ ALL = (double, basket)
 
 
 def updates_in(path: Path, number: int = 1) -> list[object]:
-    kinds = UpdateAccepted | UpdateCompleted | UpdateFailed
+    kinds = UpdateAccepted | UpdateHandlerCompleted | UpdateHandlerFailed
     return [event for event in history_of(path, number) if isinstance(event, kinds)]
 
 

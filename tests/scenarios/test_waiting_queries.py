@@ -8,11 +8,11 @@ from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.core.answers import Answer
+from holdfast.core.answers import Reply
 from holdfast.runtime import questions
 from holdfast.runtime.queries import LOOK_SECONDS, Unanswered
 from holdfast.runtime.questions import LONGEST_SECONDS
-from holdfast.runtime.worker import Worker
+from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.contract import InstanceNumber
 
 
@@ -51,14 +51,14 @@ def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_aske
 class Waiting:
     """What a worker asks instead of its instances: the query "slow" has to wait for a turn until it may go on."""
 
-    def __init__(self, worker: Worker | None) -> None:
+    def __init__(self, worker: WorkerRuntime | None) -> None:
         assert worker is not None
         self._ask = worker.questions.queries.ask
         worker.questions.queries.ask = self.ask  # type: ignore[method-assign]
         self.reason: Unanswered | None = Unanswered.NEEDS_TURN
         self.tries = 0
 
-    async def ask(self, number: InstanceNumber, name: str, data: bytes) -> Answer | Unanswered:
+    async def ask(self, number: InstanceNumber, name: str, data: bytes) -> Reply | Unanswered:
         self.tries += name == "slow"
         if name == "slow" and self.reason is not None:
             return self.reason

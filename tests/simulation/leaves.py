@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.simulation.sample import add, broken, flaky
 
 import holdfast as hf
-from holdfast.testing.simulation.errands import Raise
+from holdfast.testing.simulation.errands import RaiseEvent
 
 SOON: Final = hf.Retry(attempts=10, initial=0.05, maximum=0.5)
 OF_A_LIST: Final = 3
@@ -147,15 +147,15 @@ LEAVES: Final[dict[str, Leaf]] = {
 STREAMS: Final[list[hf.Activity[..., Any]]] = [count_on, count_anew]
 
 
-def raises_of(leaves: list[tuple[str, int]], path: tuple[str, ...]) -> Iterator[Raise]:
+def raises_of(leaves: list[tuple[str, int]], path: tuple[str, ...]) -> Iterator[RaiseEvent]:
     """The events that have to be raised for these leaves of an instance: each list in ascending order."""
     place = 0
     for kind, number in leaves:
         if kind in ("event", "patient"):
-            yield Raise("single", number, path)
+            yield RaiseEvent("single", number, path)
         if kind == "collect":
             for _ in range(OF_A_LIST):
-                yield Raise("list", place, path)
+                yield RaiseEvent("list", place, path)
                 place += 1
 
 

@@ -19,7 +19,7 @@ from tests.simulation.leaves import LEAVES, raises_of, sum_of_lists
 from tests.simulation.sample import add
 
 import holdfast as hf
-from holdfast.testing.simulation.errands import Cancel, Errand
+from holdfast.testing.simulation.errands import CancelInstance, ClientAction
 from holdfast.testing.simulation.run import CANCELLED, Job
 
 Node = list[Any]
@@ -128,13 +128,13 @@ def named(chapters: list[Node]) -> list[Node]:
 def jobs_of(chapters: list[Node], *, cancel: bool = False, id: str = "it") -> list[Job]:  # noqa: A002 - as in a start
     """A story to simulate and its orphans, with what a client has to do for them and what has to come of them."""
     every = tellings((id,), chapters)
-    errands: list[Errand] = [each for told in every for each in raises_of(told.leaves, told.path)]
+    errands: list[ClientAction] = [each for told in every for each in raises_of(told.leaves, told.path)]
     if cancel:
-        errands.append(Cancel())
+        errands.append(CancelInstance())
     return [_job(every[0], tuple(errands)), *(_job(told, ()) for told in every if told.is_orphan)]
 
 
-def _job(told: Telling, errands: tuple[Errand, ...]) -> Job:
+def _job(told: Telling, errands: tuple[ClientAction, ...]) -> Job:
     notes = sum(kind == "note" for kind, _ in told.leaves)
 
     def kept(result: Any, state: Mapping[str, Any]) -> bool:

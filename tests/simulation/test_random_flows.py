@@ -14,7 +14,7 @@ from tests.simulation.flow_plans import CHILD, Plan, plans, text_of, work
 import holdfast as hf
 from holdfast.core.events import ActivityScheduled, ChildScheduled, HistoryEvent
 from holdfast.core.flow.events import CycleRestarted, FlowAdvanced
-from holdfast.testing.simulation.errands import Raise
+from holdfast.testing.simulation.errands import RaiseEvent
 from holdfast.testing.simulation.run import Job, Simulation
 
 MORE_THAN_ENOUGH = 25
@@ -71,7 +71,7 @@ class AnEnd:
 def job_of(plan: Plan, told: Foretold | None) -> Job:
     """With an event for each time that one is waited for; for more than enough, if nobody knows how often it is."""
     events = [
-        Raise(step.name, step.own)
+        RaiseEvent(step.name, step.own)
         for step in plan.steps
         if step.kind == "event"
         for _ in range(MORE_THAN_ENOUGH if told is None else told.runs[step.name])

@@ -9,7 +9,7 @@ from tests.simulation.programs import Node, jobs_of, named
 from tests.simulation.sample import ACTIVITIES, add, jobs
 
 import holdfast as hf
-from holdfast.testing.simulation.run import CANCELLED, Job, Report, simulate
+from holdfast.testing.simulation.run import CANCELLED, Job, SimulationReport, simulate
 
 SEEDS = 200
 BLOCKS = 10
@@ -35,7 +35,7 @@ STORIES: list[list[Node]] = [
 """Events, streams, abandoned tasks, kept values and families, over several executions."""
 
 
-def run(seed: int, **options: Any) -> Report:
+def run(seed: int, **options: Any) -> SimulationReport:
     return simulate(
         seed,
         jobs(seed),

@@ -17,16 +17,25 @@ from typing import Any
 from tests.workers import app
 
 import holdfast as hf
-from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey
-from holdfast.runtime.providers import SystemProviders
-from holdfast.runtime.surroundings import Surroundings
-from holdfast.storage.contract import CommitId, Completion, HeartbeatAttempt, Held, Member, Outcome, Registration, Turn
+from holdfast.core.liveness import Heartbeat, HeartbeatReply, Renewed, WorkerKey
+from holdfast.runtime.providers import SystemClockAndIds
+from holdfast.runtime.surroundings import Platform
+from holdfast.storage.contract import (
+    CommitId,
+    Completion,
+    HeartbeatAttempt,
+    Member,
+    Outcome,
+    OwnedRows,
+    Registration,
+    Turn,
+)
 
 WATCHED = (Turn, Completion, HeartbeatAttempt)
 LONGEST_SECONDS = 20.0
 
 
-class Blind(SystemProviders):
+class Blind(SystemClockAndIds):
     """No time passes."""
 
     def elapsed_ms(self) -> int:
@@ -64,12 +73,12 @@ class Ghost(app.Here):
                 self._heard(type(member).__name__, outcome)
         return outcomes
 
-    async def held_by(self, owner: WorkerKey) -> Held:
+    async def held_by(self, owner: WorkerKey) -> OwnedRows:
         if self._is_ghost:
             await asyncio.to_thread(self._all_heard.wait, LONGEST_SECONDS)
         self._under_way += 1
         try:
-            held: Held = await self._held_by(owner)
+            held: OwnedRows = await self._held_by(owner)
         finally:
             self._under_way -= 1
         return held
@@ -80,11 +89,11 @@ class Ghost(app.Here):
         if not self._unheard:
             self._all_heard.set()
 
-    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         with self._between_beats:
             if self._is_ghost:
                 self._all_heard.wait(LONGEST_SECONDS)
-            reply: Reply = self._heartbeat(beat, registration)
+            reply: HeartbeatReply = self._heartbeat(beat, registration)
             if self._is_ghost:
                 app.note("store", "Heartbeat", type(reply).__name__)
             if isinstance(reply, Renewed) and beat.token is None:
@@ -94,7 +103,7 @@ class Ghost(app.Here):
 
 
 async def serve(store: str, lease: str) -> None:
-    world = Surroundings(providers=Blind(), judge_same_host=False)
+    world = Platform(providers=Blind(), judge_same_host=False)
     async with await hf.connect(store, surroundings=world) as client:
         app.here = Ghost(client)
         worker = hf.Worker(client, modules=[app], queues=["default", "lent"], lease=float(lease))

@@ -13,8 +13,8 @@ from pathlib import Path
 from tests.workers import app
 
 import holdfast as hf
-from holdfast.core.liveness import Heartbeat, Reply
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.core.liveness import Heartbeat, HeartbeatReply
+from holdfast.runtime.surroundings import Platform
 from holdfast.storage.contract import Registration
 from holdfast.storage.postgres import beating
 from holdfast.storage.relational.beating import apply_beat
@@ -28,7 +28,7 @@ class Stopping:
         self._where = where
         self._has_stopped = False
 
-    def __call__(self, transaction: Transaction, beat: Heartbeat, registration: Registration) -> Reply:
+    def __call__(self, transaction: Transaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         is_due = not self._has_stopped and (Path(os.environ[app.FOLDER]) / "stop").exists()
         self._has_stopped |= is_due
         if is_due and self._where == "before":
@@ -42,7 +42,7 @@ class Stopping:
 
 async def serve(store: str, lease: str, where: str) -> None:
     setattr(beating, "apply_beat", Stopping(where))  # noqa: B010 - it is not exported
-    async with await hf.connect(store, surroundings=Surroundings(judge_same_host=False)) as client:
+    async with await hf.connect(store, surroundings=Platform(judge_same_host=False)) as client:
         worker = hf.Worker(client, modules=[app], queues=["nothing"], lease=float(lease))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run()

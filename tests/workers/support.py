@@ -6,15 +6,15 @@ from typing import Any
 
 import holdfast as hf
 from holdfast.audit import inspect
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 from holdfast.storage.contract import AttemptRecord, InstanceId, InstanceRecord
 
 POLL_SECONDS = 0.005
 
 
-def by_leases(**more: Any) -> Surroundings:
+def by_leases(**more: Any) -> Platform:
     """A world in which deaths on this host are not seen at once (W11): leases alone decide."""
-    return Surroundings(judge_same_host=False, **more)
+    return Platform(judge_same_host=False, **more)
 
 
 def sound(store: str) -> None:

@@ -20,7 +20,7 @@ from tests.workers.processes import APP, LONGEST_SECONDS, POLL_SECONDS, ROOT, Pr
 
 import holdfast as hf
 from holdfast.audit import audit
-from holdfast.storage.sqlite.transaction import Connection
+from holdfast.storage.sqlite.transaction import SqliteConnection
 
 pytestmark = pytest.mark.slow
 
@@ -150,7 +150,7 @@ def test_W10_a_worker_that_registers_in_a_locked_database_leaves_at_a_signal(tmp
         await (await hf.connect(store)).close()
 
     together(make())
-    holder = cast(Connection, apsw.Connection(str(store)))
+    holder = cast(SqliteConnection, apsw.Connection(str(store)))
     holder.execute("BEGIN IMMEDIATE")
     try:
         with (tmp_path / "shop.db-lock").open("w") as lock, starting(str(store)) as process:

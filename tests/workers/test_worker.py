@@ -10,7 +10,7 @@ from tests.workers.support import attempts, by_leases, instance, sound, stored, 
 
 import holdfast as hf
 from holdfast.core.liveness import WorkerState
-from holdfast.storage.contract import Ask, CommitId, Lose, Member, Outcome
+from holdfast.storage.contract import AskQuery, CommitId, MarkWorkerLost, Member, Outcome
 
 may_end = asyncio.Event()
 runs: list[str] = []
@@ -263,7 +263,7 @@ def test_G11_the_worker_beside_a_client_answers_its_queries(store: str, monkeypa
                 assert await handle.query("status", timeout=20) == "waiting"
                 await handle.raise_event("go")
                 await handle.result(timeout=10)
-            assert not [member for member in members if isinstance(member, Ask)]
+            assert not [member for member in members if isinstance(member, AskQuery)]
 
     together(scenario())
 
@@ -282,7 +282,7 @@ def test_W7_a_lease_that_is_lost_ends_a_drain(store: str) -> None:
             async with worker_of(other) as healthy:
                 assert other.worker is not None
                 (row,) = [each for each in await other.store.workers() if each.key == key]
-                await other.worker.committer.commit(Lose(key=row.key, at_deadline=False, limit=100))
+                await other.worker.committer.commit(MarkWorkerLost(key=row.key, at_deadline=False, limit=100))
                 await running
                 may_end.set()
                 assert await other.get("a").result(timeout=10) == "a 2"

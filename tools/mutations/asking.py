@@ -298,7 +298,7 @@ ASKING: Final = (
         "a question that its worker gave up is not put again",
         "C1",
         "client/asking",
-        "return None if answer.kind is AnswerKind.NOT_NOW else answer",
+        "return None if answer.kind is ReplyKind.NOT_NOW else answer",
         "return answer",
         WAITING,
     ),

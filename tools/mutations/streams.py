@@ -66,7 +66,7 @@ KEPT_AND_STREAMED: Final = (
         "values are handed in twice",
         "L11",
         "runtime/live",
-        "not isinstance(message.response, Rider)",
+        "not isinstance(message.response, Unstored)",
         "True",
         LIVE_UNIT,
     ),

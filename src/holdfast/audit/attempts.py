@@ -13,7 +13,7 @@ from holdfast.audit.payloads import Payloads
 from holdfast.audit.problems import Finding, Rule
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent
-from holdfast.core.ledger import Reading, read
+from holdfast.core.ledger import LedgerReading, read
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState, disagreement
 from holdfast.errors import LedgerError
 from holdfast.storage.relational.audit import RawAttempt
@@ -29,14 +29,14 @@ HELD = frozenset({_A.QUEUED, _A.PREPARING, _A.RUNNING, _A.CANCELLED_RUNNING})
 ENDED = {ev.ActivityCompleted: frozenset({_A.COMPLETED}), ev.ActivityFailed: frozenset({_A.FAILED, _A.TIMED_OUT})}
 """The states of an attempt that can be behind an outcome."""
 
-Answer = ev.ActivityCompleted | ev.ActivityFailed
+AttemptAnswer = ev.ActivityCompleted | ev.ActivityFailed
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
     """What waits in the inbox of an instance for its attempts."""
 
-    answers: Sequence[Answer] = ()
+    answers: Sequence[AttemptAnswer] = ()
     answered: frozenset[int] = frozenset()
     """The activities of these answers."""
     answers_of: Mapping[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
@@ -52,7 +52,7 @@ def pending_of(inbox: Sequence[HistoryEvent]) -> Pending:
     """The answers and values in an inbox."""
     if not inbox:
         return NOTHING_PENDS
-    answers = [event for event in inbox if isinstance(event, Answer)]
+    answers = [event for event in inbox if isinstance(event, AttemptAnswer)]
     answers_of = Counter((event.activity, event.attempt) for event in answers)
     values_of: Counter[tuple[int, int]] = Counter()
     for event in inbox:
@@ -119,7 +119,7 @@ def _disagreement(state: str, ledger: int, is_owned: bool, unapplied: int) -> st
 
 
 @lru_cache(MOST_REMEMBERED)
-def _read(ledger: int) -> Reading | None:
+def _read(ledger: int) -> LedgerReading | None:
     """The digits; None if this is no ledger, which `disagreement` reports."""
     try:
         return read(ledger)
@@ -170,7 +170,7 @@ def _check_exits(activity: int, tries: list[RawAttempt], reading: HistoryReading
     return []
 
 
-def _check_outcome(outcome: Answer, tries: list[RawAttempt], payloads: Payloads) -> list[Finding]:
+def _check_outcome(outcome: AttemptAnswer, tries: list[RawAttempt], payloads: Payloads) -> list[Finding]:
     """The outcome is that of the last attempt, which ended in that way."""
     if not tries:
         return []

@@ -23,36 +23,36 @@ from holdfast.core.flow import events as fe
 from holdfast.core.flow.definition import (
     Action,
     After,
-    Child,
-    Cycle,
+    ChildAction,
+    CycleAction,
     FlowDefinition,
-    Interrupt,
-    Raise,
-    Run,
-    Trigger,
-    Wait,
+    InterruptAction,
+    RaiseAction,
+    RunAction,
+    TriggerAction,
+    WaitAction,
     decode_definition,
     first_key,
     hash_of,
 )
-from holdfast.core.flow.outcomes import FlowOutcome, Policy
-from holdfast.core.flow.reading import FlowReading, NodeReading
+from holdfast.core.flow.outcomes import FailurePolicy, FlowOutcome
+from holdfast.core.flow.reading import FlowSnapshot, NodeSnapshot
 from holdfast.core.ledger import read
 from holdfast.core.lifecycle import INSTANCE_FINAL, AttemptState
-from holdfast.core.steps import Step
+from holdfast.core.steps import RecordedStep
 from holdfast.errors import HoldfastError, LedgerError
 from holdfast.storage.relational.audit import RawAttempt, RawInstance
 
 _D: Final = Digit
 _WORKS: Final = frozenset({_D.PENDING, _D.STARTED, _D.ERRORED, _D.COMPLETED, _D.SKIPPED})
 POSSIBLE: Final[Mapping[type[Action], frozenset[Digit]]] = {
-    Trigger: frozenset({_D.COMPLETED, _D.SKIPPED}),
-    Run: _WORKS,
-    Child: _WORKS,
-    Cycle: _WORKS,
-    Wait: frozenset({_D.PENDING, _D.PAUSED, _D.ERRORED, _D.RELEASED, _D.SKIPPED}),
-    Raise: frozenset({_D.PENDING, _D.ERRORED, _D.COMPLETED, _D.SKIPPED}),
-    Interrupt: frozenset({_D.PENDING, _D.ERRORED, _D.COMPLETED, _D.SKIPPED}),
+    TriggerAction: frozenset({_D.COMPLETED, _D.SKIPPED}),
+    RunAction: _WORKS,
+    ChildAction: _WORKS,
+    CycleAction: _WORKS,
+    WaitAction: frozenset({_D.PENDING, _D.PAUSED, _D.ERRORED, _D.RELEASED, _D.SKIPPED}),
+    RaiseAction: frozenset({_D.PENDING, _D.ERRORED, _D.COMPLETED, _D.SKIPPED}),
+    InterruptAction: frozenset({_D.PENDING, _D.ERRORED, _D.COMPLETED, _D.SKIPPED}),
 }
 """The digits that a node of each kind can have between two turns."""
 DONE: Final = (_D.COMPLETED, _D.RELEASED)
@@ -63,7 +63,7 @@ RESULTS: Final = (ev.ActivityCompleted, ev.ChildCompleted, ev.EventReceived)
 class Facts:
     """What is known about an instance besides its key."""
 
-    flow: FlowReading
+    flow: FlowSnapshot
     history: HistoryReading
     attempts: Mapping[int, RawAttempt]
     """By activity, the last one."""
@@ -79,12 +79,12 @@ class Facts:
         if any(isinstance(event, ev.CancelRequested) for event in self.history.events):
             return True
         terminal, policy = self.history.terminal, self.flow.definition.policy
-        if isinstance(terminal, ev.WorkflowFailed):
-            return policy is Policy.FAIL_FAST or not self.has_run
-        return isinstance(terminal, ev.WorkflowCancelled)
+        if isinstance(terminal, ev.ExecutionFailed):
+            return policy is FailurePolicy.FAIL_FAST or not self.has_run
+        return isinstance(terminal, ev.ExecutionCancelled)
 
     @property
-    def nodes(self) -> Iterable[NodeReading]:
+    def nodes(self) -> Iterable[NodeSnapshot]:
         return self.flow.nodes.values()
 
     @property
@@ -109,10 +109,10 @@ def check_flow(
     definition = definition_of(started.flow)
     if not isinstance(definition, FlowDefinition):
         return [definition]
-    if all(isinstance(event, ev.Started | ev.FromOutside) for event in reading.events):
+    if all(isinstance(event, ev.Started | ev.ExternalEnd) for event in reading.events):
         return _check_unbegun(row, definition)
     try:
-        flow = FlowReading(definition, reading.events)
+        flow = FlowSnapshot(definition, reading.events)
     except (HoldfastError, LookupError, ValueError) as error:
         return [(Rule.KEY_AGREES, f"its history does not fit the flow {started.flow}: {error}")]
     findings: list[Finding] = []
@@ -153,7 +153,7 @@ def read_definition(digest: str, stored: bytes | None) -> FlowDefinition | Findi
     return definition if found == digest else (Rule.FLOW_KEPT, f"the flow under {digest} has the hash {found}")
 
 
-def _restarted(flow: FlowReading, events: Iterable[HistoryEvent]) -> frozenset[str]:
+def _restarted(flow: FlowSnapshot, events: Iterable[HistoryEvent]) -> frozenset[str]:
     """The targets of cycles that no later cycle ran again from further up."""
     targets = [event.target for event in events if isinstance(event, fe.CycleRestarted)]
     found: set[str] = set()
@@ -175,7 +175,7 @@ def check_completeness(facts: Facts) -> list[Finding]:
         return []
     if not progress.is_complete:
         return [(Rule.KEY_COMPLETE, f"it has ended by itself, and its key is {progress.key.rstrip('0')}")]
-    if isinstance(terminal, ev.WorkflowCompleted) and progress.outcome is FlowOutcome.ERROR:
+    if isinstance(terminal, ev.ExecutionCompleted) and progress.outcome is FlowOutcome.ERROR:
         return [(Rule.KEY_COMPLETE, "it completed, and has a failure that nobody caught")]
     return []
 
@@ -183,7 +183,7 @@ def check_completeness(facts: Facts) -> list[Finding]:
 # ---------------------------------------------------------------- node by node
 
 
-def _disagreements(node: NodeReading, facts: Facts) -> Iterator[str]:
+def _disagreements(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
     """What speaks against a digit."""
     digit, action = node.digit, node.node.action
     if digit not in POSSIBLE[type(action)]:
@@ -199,20 +199,24 @@ def _disagreements(node: NodeReading, facts: Facts) -> Iterator[str]:
             yield "nothing of it failed or was cancelled"
         if fe.NodeCompleted in node.said or _has_all_results(node, steps):
             yield "it completed"
-    elif isinstance(action, Run | Child):
+    elif isinstance(action, RunAction | ChildAction):
         yield from _against_work(node, steps, facts)
-    elif isinstance(action, Wait):
+    elif isinstance(action, WaitAction):
         yield from _against_wait(node, steps)
-    elif isinstance(action, Cycle):
+    elif isinstance(action, CycleAction):
         if digit is _D.COMPLETED and node.node.id in facts.flow.graph.reachable(action.target):
             yield "it would have gone round, and be pending again"
-    elif isinstance(action, Raise | Interrupt) and fe.NodeCompleted not in node.said and facts.history.terminal is None:
+    elif (
+        isinstance(action, RaiseAction | InterruptAction)
+        and fe.NodeCompleted not in node.said
+        and facts.history.terminal is None
+    ):
         yield "it has done nothing"
 
 
-def _against_sources(node: NodeReading, facts: Facts) -> Iterator[str]:
+def _against_sources(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
     """K3: it waits as long as a source may still enter it; what has begun was entered from one."""
-    if isinstance(node.node.action, Trigger):
+    if isinstance(node.node.action, TriggerAction):
         if node.digit is _D.SKIPPED and not (facts.was_cancelled and all(_is_skipped(each) for each in facts.nodes)):
             yield "the flow has begun"
         return
@@ -234,11 +238,11 @@ def _enters(after: After, source: Digit) -> bool:
     return source in DONE if after.catch is None else source is _D.ERRORED
 
 
-def _is_skipped(node: NodeReading) -> bool:
+def _is_skipped(node: NodeSnapshot) -> bool:
     return node.digit is _D.SKIPPED
 
 
-def _against_skip(node: NodeReading, sources: Sequence[Digit]) -> Iterator[str]:
+def _against_skip(node: NodeSnapshot, sources: Sequence[Digit]) -> Iterator[str]:
     """K3: skipped once nothing can enable it. What conditions said is not asked again."""
     edges = list(zip(node.node.after, sources, strict=True))
     is_any = node.node.join is Join.ANY
@@ -252,37 +256,37 @@ def _against_skip(node: NodeReading, sources: Sequence[Digit]) -> Iterator[str]:
         yield "it was entered"
 
 
-def _has_failed(node: NodeReading, facts: Facts) -> bool:
+def _has_failed(node: NodeSnapshot, facts: Facts) -> bool:
     """It says so, something of it failed, or it was cut off."""
     if facts.was_cancelled or fe.NodeFailed in node.said:
         return True
     return any(step.ended_by is ev.ActivityFailed for step in node.current)
 
 
-def _has_all_results(node: NodeReading, steps: Sequence[Step]) -> bool:
+def _has_all_results(node: NodeSnapshot, steps: Sequence[RecordedStep]) -> bool:
     """Whether nothing was left to do. A fan-out may fail by itself at the input of an item, or with too long a list."""
-    if fe.FanOutBegan in node.said and fe.NodeFailed in node.said:
+    if fe.FanOutStarted in node.said and fe.NodeFailed in node.said:
         return False
     expected = _expected(node)
     return bool(steps) and len(steps) == expected and all(step.ended_by in RESULTS for step in steps)
 
 
-def _expected(node: NodeReading) -> int | None:
+def _expected(node: NodeSnapshot) -> int | None:
     """How many results it has in the end. None for a fan-out that has not begun."""
     action = node.node.action
-    return node.count if isinstance(action, Run | Child) and action.each is not None else 1
+    return node.count if isinstance(action, RunAction | ChildAction) and action.each is not None else 1
 
 
-def _against_work(node: NodeReading, steps: list[Step], facts: Facts) -> Iterator[str]:
+def _against_work(node: NodeSnapshot, steps: list[RecordedStep], facts: Facts) -> Iterator[str]:
     """An activity or a child: started while something of it is open, completed when every item has its result."""
     action = node.node.action
-    is_detached = isinstance(action, Child) and action.detached
+    is_detached = isinstance(action, ChildAction) and action.detached
     expected = _expected(node)
     done = [step for step in steps if is_detached or step.ended_by in RESULTS]
     if node.digit is _D.STARTED:
         waiting = [step for step in steps if _is_open(step)]
         may_wait = not is_detached or (
-            isinstance(action, Child) and action.id
+            isinstance(action, ChildAction) and action.id
         )  # until it is known that the id was free
         if not (waiting and may_wait):
             yield "nothing of it is open"
@@ -295,7 +299,7 @@ def _against_work(node: NodeReading, steps: list[Step], facts: Facts) -> Iterato
         yield from _against_result(step, facts)
 
 
-def _against_open(steps: list[Step], facts: Facts) -> Iterator[str]:
+def _against_open(steps: list[RecordedStep], facts: Facts) -> Iterator[str]:
     for step in steps:
         attempt = facts.attempts.get(step.number)
         if step.kind != "activity" or step.number in facts.answered:
@@ -305,7 +309,7 @@ def _against_open(steps: list[Step], facts: Facts) -> Iterator[str]:
             yield f"the last attempt of its activity {step.number} is {state}"
 
 
-def _against_result(step: Step, facts: Facts) -> Iterator[str]:
+def _against_result(step: RecordedStep, facts: Facts) -> Iterator[str]:
     """L6: a result counts once its response was applied, and its ledger closed."""
     attempt = facts.attempts.get(step.number)
     if step.kind != "activity" or attempt is None:
@@ -320,9 +324,9 @@ def _against_result(step: Step, facts: Facts) -> Iterator[str]:
         return  # said elsewhere
 
 
-def _against_wait(node: NodeReading, steps: list[Step]) -> Iterator[str]:
+def _against_wait(node: NodeSnapshot, steps: list[RecordedStep]) -> Iterator[str]:
     action = node.node.action
-    kind = "event" if isinstance(action, Wait) and action.event else "timer"
+    kind = "event" if isinstance(action, WaitAction) and action.event else "timer"
     if node.digit is _D.PAUSED:
         if not any(step.kind == kind and _is_open(step) for step in steps):
             yield f"it waits for no {kind}"
@@ -334,6 +338,6 @@ def _against_wait(node: NodeReading, steps: list[Step]) -> Iterator[str]:
         yield "it waits still"
 
 
-def _is_open(step: Step) -> bool:
+def _is_open(step: RecordedStep) -> bool:
     """Also what was open when the instance was ended from outside: its digit stays as it was."""
     return step.is_open or step.ended_by in ev.FROM_OUTSIDE

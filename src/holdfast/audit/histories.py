@@ -17,17 +17,17 @@ from holdfast.storage.relational.audit import RawTurn
 
 UPDATE_MARK: Final = b'"update_'
 """Stands in every turn that has to do with updates."""
-Outcome = ev.ActivityCompleted | ev.ActivityFailed
+ActivityEnd = ev.ActivityCompleted | ev.ActivityFailed
 Terminal = (
-    ev.WorkflowCompleted
-    | ev.WorkflowFailed
-    | ev.WorkflowTerminated
-    | ev.WorkflowCancelled
+    ev.ExecutionCompleted
+    | ev.ExecutionFailed
+    | ev.InstanceTerminated
+    | ev.ExecutionCancelled
     | ev.InstanceCancelled
     | ev.DeadlinePassed
     | ev.ContinuedAsNew
 )
-TERMINAL = (ev.WorkflowCompleted, ev.WorkflowFailed, ev.WorkflowCancelled, ev.ContinuedAsNew, *ev.FROM_OUTSIDE)
+TERMINAL = (ev.ExecutionCompleted, ev.ExecutionFailed, ev.ExecutionCancelled, ev.ContinuedAsNew, *ev.FROM_OUTSIDE)
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class HistoryReading:
     terminal: Terminal | None = None
     scheduled: dict[int, str] = field(default_factory=dict[int, str])
     abandoned: set[int] = field(default_factory=set[int])
-    outcomes: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
+    outcomes: dict[int, ActivityEnd] = field(default_factory=dict[int, ActivityEnd])
     yielded: dict[int, int] = field(default_factory=dict[int, int])
     """How many values of each activity were applied."""
     timers: dict[int, int] = field(default_factory=dict[int, int])
@@ -189,7 +189,7 @@ def _read_set_aside(reading: HistoryReading, at: int, event: ev.EventSetAside) -
         reading.add(Rule.ONE_OUTCOME, f"event {at} sets an event aside that did not reach wait {event.wait}")
 
 
-def _read_activity(reading: HistoryReading, at: int, event: ev.ActivityScheduled | ev.ActivityAbandoned) -> None:
+def _read_activity(reading: HistoryReading, at: int, event: ev.ActivityScheduled | ev.ActivityCancelled) -> None:
     if isinstance(event, ev.ActivityScheduled):
         if event.activity != len(reading.scheduled) and reading.is_complete:
             reading.add(Rule.ONE_OUTCOME, f"event {at} schedules activity {event.activity} out of order")
@@ -212,7 +212,7 @@ def _read_yield(reading: HistoryReading, at: int, event: ev.ActivityYielded) -> 
     reading.yielded[event.activity] = event.numbers.stop
 
 
-def _read_outcome(reading: HistoryReading, at: int, event: Outcome) -> None:
+def _read_outcome(reading: HistoryReading, at: int, event: ActivityEnd) -> None:
     if event.activity not in reading.scheduled and reading.is_complete:
         reading.add(Rule.ONE_OUTCOME, f"event {at} answers activity {event.activity}, which was never scheduled")
     if event.activity in reading.outcomes:
@@ -252,7 +252,7 @@ _READERS: Final[dict[type[Any], Callable[[HistoryReading, int, Any], None]]] = {
     ev.EventWaitEnded: _read_wait,
     ev.EventSetAside: _read_set_aside,
     ev.ActivityScheduled: _read_activity,
-    ev.ActivityAbandoned: _read_activity,
+    ev.ActivityCancelled: _read_activity,
     ev.ActivityCompleted: _read_outcome,
     ev.ActivityFailed: _read_outcome,
     ev.ActivityYielded: _read_yield,

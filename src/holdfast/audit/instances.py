@@ -26,10 +26,10 @@ _S = InstanceState
 CLAIMABLE: Final = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})
 """G5: the states in which a worker may claim an instance."""
 ENDS: Final[Mapping[InstanceState, tuple[type[Terminal], ...]]] = {
-    _S.COMPLETED: (ev.WorkflowCompleted,),
-    _S.FAILED: (ev.WorkflowFailed, ev.DeadlinePassed),
-    _S.TERMINATED: (ev.WorkflowTerminated,),
-    _S.CANCELLED: (ev.WorkflowCancelled, ev.InstanceCancelled),
+    _S.COMPLETED: (ev.ExecutionCompleted,),
+    _S.FAILED: (ev.ExecutionFailed, ev.DeadlinePassed),
+    _S.TERMINATED: (ev.InstanceTerminated,),
+    _S.CANCELLED: (ev.ExecutionCancelled, ev.InstanceCancelled),
 }
 _payload = msgspec.json.Decoder(Payload)
 
@@ -230,11 +230,11 @@ def _check_stored_outcome(row: RawInstance, terminal: Terminal, payloads: Payloa
 
 def _recorded_outcome(terminal: Terminal) -> Payload | None:
     match terminal:
-        case ev.WorkflowCompleted():
+        case ev.ExecutionCompleted():
             return terminal.result
-        case ev.WorkflowFailed() | ev.DeadlinePassed():
+        case ev.ExecutionFailed() | ev.DeadlinePassed():
             return terminal.failure
-        case ev.WorkflowTerminated() | ev.WorkflowCancelled() | ev.InstanceCancelled():
+        case ev.InstanceTerminated() | ev.ExecutionCancelled() | ev.InstanceCancelled():
             return Payload(msgspec.Raw(msgspec.json.encode(terminal.reason or None)))
         case ev.ContinuedAsNew():
             return None

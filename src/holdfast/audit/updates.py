@@ -12,8 +12,8 @@ from holdfast.core.events import HistoryEvent, Payload, decode_events
 from holdfast.core.updates import REFUSALS, UpdateState
 from holdfast.storage.relational.audit import RawTurn, RawUpdate
 
-End = ev.UpdateCompleted | ev.UpdateFailed
-ENDED_BY_CODE = (ev.WorkflowCompleted, ev.WorkflowFailed, ev.WorkflowCancelled, ev.ContinuedAsNew)
+End = ev.UpdateHandlerCompleted | ev.UpdateHandlerFailed
+ENDED_BY_CODE = (ev.ExecutionCompleted, ev.ExecutionFailed, ev.ExecutionCancelled, ev.ContinuedAsNew)
 _payload = msgspec.json.Decoder(Payload)
 
 
@@ -39,7 +39,7 @@ class RecordedUpdates:
                         if event.id in self.accepted:
                             self.add(f"turn {turn.turn} accepts update {event.id!r} again")
                         self.accepted.add(event.id)
-                    case ev.UpdateCompleted() | ev.UpdateFailed():
+                    case ev.UpdateHandlerCompleted() | ev.UpdateHandlerFailed():
                         if event.id not in self.accepted or event.id in self.ended:
                             self.add(f"turn {turn.turn} ends update {event.id!r}, which is not at work")
                         self.ended[event.id] = event
@@ -79,7 +79,7 @@ def check_updates(
 def _check_row(recorded: RecordedUpdates, row: RawUpdate, *, is_waiting: bool, is_open: bool) -> None:
     end = recorded.ended.get(row.id)
     if end is not None:
-        expected = UpdateState.DONE if isinstance(end, ev.UpdateCompleted) else UpdateState.FAILED
+        expected = UpdateState.DONE if isinstance(end, ev.UpdateHandlerCompleted) else UpdateState.FAILED
         if row.state != expected:
             recorded.add(f"update {row.id!r} is {row.state}, and the history says {expected}")
     elif row.id in recorded.accepted:
@@ -105,7 +105,7 @@ def _check_answer(recorded: RecordedUpdates, row: RawUpdate, payloads: Payloads)
         return [(Rule.UPDATES_AGREE, f"the answer to update {row.id!r} cannot be decoded: {error}")]
     end = recorded.ended.get(row.id)
     if end is not None:
-        said = end.result if isinstance(end, ev.UpdateCompleted) else end.failure
+        said = end.result if isinstance(end, ev.UpdateHandlerCompleted) else end.failure
         if not payloads.are_same(said, stored):
             return [(Rule.UPDATES_AGREE, f"the answer to update {row.id!r} is not the recorded one")]
     return payloads.check(stored, f"the answer to update {row.id!r}")

@@ -7,16 +7,16 @@ waited for with ``await handle``, or not at all.
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar, TypeVarTuple, overload
 
-from holdfast.authoring.deadlines import DeadlineWord, said_deadline
+from holdfast.authoring.deadlines import DeadlineOption, said_deadline
 from holdfast.authoring.events import Event, raise_event
 from holdfast.authoring.inside import current
 from holdfast.authoring.names import checked_name, checked_reason
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
-from holdfast.core.children import ParentClose, ParentCloseWord
+from holdfast.core.children import ParentClose, ParentCloseOption
 from holdfast.core.words import word
 from holdfast.errors import NotInWorkflow, UsageError
 from holdfast.payloads.encoding import encode
-from holdfast.replay.children import Child, ChildCall, ChildTies
+from holdfast.replay.children import ChildCall, ChildTies, StartedChild
 from holdfast.replay.run import current_run
 
 Ts = TypeVarTuple("Ts")
@@ -28,7 +28,7 @@ T = TypeVar("T")
 class ChildHandle(Generic[R_co]):
     """A child, for the code that started it. ``await handle`` waits for its result."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: StartedChild) -> None:
         self._child = child
 
     @property
@@ -66,35 +66,35 @@ async def start(
     workflow: Callable[[*Ts], Coroutine[Any, Any, R]],
     *args: *Ts,
     id: str | None = None,
-    parent_close: ParentCloseWord | None = None,
+    parent_close: ParentCloseOption | None = None,
     detached: bool = False,
-    deadline: DeadlineWord = ...,
+    deadline: DeadlineOption = ...,
 ) -> ChildHandle[R]: ...
 @overload
 async def start(
     workflow: BoundWorkflow[R],
     *,
     id: str | None = None,
-    parent_close: ParentCloseWord | None = None,
+    parent_close: ParentCloseOption | None = None,
     detached: bool = False,
-    deadline: DeadlineWord = ...,
+    deadline: DeadlineOption = ...,
 ) -> ChildHandle[R]: ...
 @overload
 async def start(
     workflow: str,
     *args: Any,
     id: str | None = None,
-    parent_close: ParentCloseWord | None = None,
+    parent_close: ParentCloseOption | None = None,
     detached: bool = False,
-    deadline: DeadlineWord = ...,
+    deadline: DeadlineOption = ...,
 ) -> ChildHandle[Any]: ...
 async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
     workflow: Any,
     *args: Any,
     id: str | None = None,  # noqa: A002
-    parent_close: ParentCloseWord | None = None,
+    parent_close: ParentCloseOption | None = None,
     detached: bool = False,
-    deadline: DeadlineWord = ...,
+    deadline: DeadlineOption = ...,
 ) -> ChildHandle[Any]:
     """Start another workflow as a child of this one, with the commit of this turn.
 
@@ -118,7 +118,7 @@ async def start(  # type: ignore[misc]  # mypy does not see that Any takes what 
     return ChildHandle(child)
 
 
-def _call(workflow: Any, args: tuple[Any, ...], deadline: DeadlineWord) -> ChildCall:
+def _call(workflow: Any, args: tuple[Any, ...], deadline: DeadlineOption) -> ChildCall:
     match workflow:
         case Workflow():
             signature, limit = workflow.signature, said_deadline(workflow.deadline, deadline)

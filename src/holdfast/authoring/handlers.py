@@ -44,22 +44,22 @@ class Update(_TypedName[R_co]):
     kind = "an update"
 
 
-class Keeping(Protocol):
+class SameFunction(Protocol):
     """A decorator that leaves a function as it is."""
 
     def __call__(self, fn: Callable[P, R], /) -> Callable[P, R]: ...
 
 
-class KeepingResult(Protocol[R]):
+class SameResult(Protocol[R]):
     """The same, for functions of one type of result."""
 
     def __call__(self, fn: Callable[P, R], /) -> Callable[P, R]: ...
 
 
 @overload
-def on_query(query: Query[R], /) -> KeepingResult[R]: ...
+def on_query(query: Query[R], /) -> SameResult[R]: ...
 @overload
-def on_query(name: str, /) -> Keeping: ...
+def on_query(name: str, /) -> SameFunction: ...
 @overload
 def on_query(fn: Callable[P, R], /) -> Callable[P, R]: ...
 def on_query(what: Any, /) -> Any:

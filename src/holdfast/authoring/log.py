@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from holdfast.authoring.activity_context import current_activity
 from holdfast.errors import NotInWorkflow
-from holdfast.replay.calls import Identity, WorkflowCalls
+from holdfast.replay.calls import ExecutionId, WorkflowCalls
 from holdfast.replay.loop import WorkflowLoop
 from holdfast.replay.output import LogLine
 from holdfast.replay.read_only import ReadOnlyLoop
@@ -102,7 +102,7 @@ class Log:
 log: Final = Log()
 
 
-def write_line(line: LogLine, identity: Identity) -> None:
+def write_line(line: LogLine, identity: ExecutionId) -> None:
     """Write a line of workflow code, once its turn is committed."""
     _emit(workflow_logger, line, _fields(identity))
 
@@ -128,7 +128,7 @@ def _error_of(exc_info: Any) -> BaseException | None:
     return sys.exception() if exc_info else None
 
 
-def _fields(identity: Identity) -> tuple[Any, ...]:
+def _fields(identity: ExecutionId) -> tuple[Any, ...]:
     return identity.instance_id, identity.workflow, identity.execution, None, None, identity.worker or None
 
 

@@ -8,7 +8,7 @@ from holdfast.payloads.encoding import encode
 from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS
 from holdfast.payloads.limits import NAME_LIMIT_BYTES as LONGEST_BYTES
 
-SHOWN_CHARACTERS: Final = 40
+SHOWN_NAME_CHARACTERS: Final = 40
 """Of a name that is too long."""
 _CONTROL: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Control, format (bidirectional marks among them), surrogate, private, unassigned, line and paragraph separators."""
@@ -33,7 +33,7 @@ def checked_name(name: object, what: str) -> str:
 
 
 def _too_long(name: str, what: str) -> InvalidId:
-    shown = name[:SHOWN_CHARACTERS]
+    shown = name[:SHOWN_NAME_CHARACTERS]
     return InvalidId(f"the name of {what} must have at most {LONGEST_BYTES} bytes, and this has more: {shown!a}...")
 
 

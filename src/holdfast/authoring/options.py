@@ -9,13 +9,13 @@ from holdfast.payloads.limits import shorten
 T = TypeVar("T")
 LARGEST: Final = 2**31 - 1
 """More than anybody needs, and every store has a column for it."""
-SHOWN_CHARACTERS: Final = 100
+SHOWN_OPTION_CHARACTERS: Final = 100
 
 
 def whole_number(value: object, what: str, *, least: int, most: int = LARGEST) -> int:
     """`value`, if it is a whole number within the bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        shown = shorten(repr(value), SHOWN_CHARACTERS)
+        shown = shorten(repr(value), SHOWN_OPTION_CHARACTERS)
         raise InvalidOption(f"{what} must be a whole number from {least:,} to {most:,}, not {shown}")
     return value
 

@@ -22,7 +22,7 @@ from holdfast.payloads.failures import resolve_builtin
 BUILD_DIGITS: Final = 16
 PLURALS: Final = {"workflow": "workflows", "activity": "activities"}
 """The parameters that definitions are given by."""
-Definition = TypeVar("Definition", Workflow[..., Any], Activity[..., Any])
+RegisteredCode = TypeVar("RegisteredCode", Workflow[..., Any], Activity[..., Any])
 
 
 class Registry:
@@ -136,7 +136,7 @@ class Registry:
                 if is_new:
                     self._add_what_is_brought(child)
 
-    def _add(self, known: dict[str, Definition], definition: Definition, expected: type[Any]) -> None:
+    def _add(self, known: dict[str, RegisteredCode], definition: RegisteredCode, expected: type[Any]) -> None:
         if not isinstance(definition, expected):
             raise UsageError(_not_marked(definition, expected.__name__.lower()))
         other = known.setdefault(definition.name, definition)

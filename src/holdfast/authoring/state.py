@@ -8,7 +8,7 @@ from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.inside import current, looking
 from holdfast.errors import InvalidOption, PayloadTooLarge
 from holdfast.payloads.encoding import decode, encode
-from holdfast.replay.shown import Shown
+from holdfast.replay.shown import WorkflowState
 
 T = TypeVar("T")
 MISSING: Final[Any] = object()
@@ -101,7 +101,7 @@ async def wait_until(predicate: Callable[[], object], timeout: Duration | None =
         await conditions.wait(predicate)
 
 
-def _keep(shown: Shown, key: str, data: bytes, what: str) -> None:
+def _keep(shown: WorkflowState, key: str, data: bytes, what: str) -> None:
     if len(data) > MAX_VALUE_BYTES:
         raise PayloadTooLarge(f"{what} is {len(data):,} bytes long, and at most {MAX_VALUE_BYTES:,} are kept")
     shown.keep(key, data)

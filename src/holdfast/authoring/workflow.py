@@ -10,7 +10,7 @@ from holdfast.authoring.durations import Duration, milliseconds, timeout_millise
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.options import whole_number
 from holdfast.core.deadlines import DEFAULT_GRACE_MS, Deadline
-from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyWord, Mailbox
+from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyOption, Mailbox
 from holdfast.core.words import word
 from holdfast.errors import InvalidOption, UsageError
 from holdfast.replay.children import ChildCall
@@ -145,7 +145,7 @@ def workflow(
     *,
     name: str | None = None,
     version: str = "",
-    event_policy: EventPolicyWord = EventPolicy.MAILBOX,
+    event_policy: EventPolicyOption = EventPolicy.MAILBOX,
     mailbox_limit: int = DEFAULT_MAILBOX_LIMIT,
     continue_after: int = CONTINUE_AFTER_EVENTS,
     deadline: Duration | None = None,
@@ -157,7 +157,7 @@ def workflow(
     *,
     name: str | None = None,
     version: str = "",
-    event_policy: EventPolicyWord = EventPolicy.MAILBOX,
+    event_policy: EventPolicyOption = EventPolicy.MAILBOX,
     mailbox_limit: int = DEFAULT_MAILBOX_LIMIT,
     continue_after: int = CONTINUE_AFTER_EVENTS,
     deadline: Duration | None = None,

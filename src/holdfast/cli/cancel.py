@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.stores import Place, connected, existing_store
+from holdfast.cli.stores import StoreName, connected, existing_store
 from holdfast.cli.texts import json_text, print_line, safe
 
 
@@ -21,7 +21,7 @@ def cancel(instance_id: str, reason: str | None = None, store: str | None = None
         print_line(Console(highlight=False), line)
 
 
-async def _cancel(path: Place, instance_id: str, reason: str | None) -> str:
+async def _cancel(path: StoreName, instance_id: str, reason: str | None) -> str:
     async with connected(path) as client:
         handle = client.get(instance_id)
         await handle.cancel(reason)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.inputs import checked_json
-from holdfast.cli.stores import Place, connected, existing_store
+from holdfast.cli.stores import StoreName, connected, existing_store
 from holdfast.cli.texts import json_text, print_line, safe
 
 
@@ -32,6 +32,6 @@ def event(  # noqa: PLR0917 - the options of the command
         print_line(Console(highlight=False), line)
 
 
-async def _raise(path: Place, instance_id: str, name: str, value: Any, message_id: str | None) -> bool:
+async def _raise(path: StoreName, instance_id: str, name: str, value: Any, message_id: str | None) -> bool:
     async with connected(path) as client:
         return await client.get(instance_id).raise_event(name, value, id=message_id)

@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 
 from holdfast.cli.explanations import Explanation, explain_composite, explain_ledger
-from holdfast.cli.key_names import Names, find_names, names_of_flow
+from holdfast.cli.key_names import ActivityNames, find_names, names_of_flow
 from holdfast.cli.texts import json_text
 from holdfast.core import ledger
 from holdfast.core.collation import CollationKey, Composite, decompose
@@ -46,7 +46,7 @@ def explanation_of(
     if activities is not None and flow is not None:
         raise UsageError("--activities and --flow both say whose key it is; give one of them")
     if activities is not None:
-        names = Names([activity.strip() for activity in activities.split(",")])
+        names = ActivityNames([activity.strip() for activity in activities.split(",")])
         return _explain_named(text, names, "--activities")
     if flow is not None:
         return _explain_named(text, names_of_flow(_composite(text, "--flow"), flow, store), "--flow")
@@ -70,7 +70,7 @@ def _composite(text: str, option: str) -> Composite:
         raise
 
 
-def _explain_named(text: str, names: Names, option: str) -> Explanation:
+def _explain_named(text: str, names: ActivityNames, option: str) -> Explanation:
     composite = _composite(text, option)
     given = composite.digits if composite.children else text
     key = CollationKey.parse(given, names.ids)

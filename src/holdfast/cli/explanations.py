@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.key_names import Names
+from holdfast.cli.key_names import ActivityNames
 from holdfast.cli.texts import print_line, safe
 from holdfast.core.collation import Composite
 from holdfast.core.collation.digits import MEANING, OPEN, WORD, Digit, is_complete, is_error, padded
-from holdfast.core.ledger import Reading
+from holdfast.core.ledger import LedgerReading
 
 Json = str | int | bool | None | list["Json"] | dict[str, "Json"]
 
@@ -39,7 +39,7 @@ def digits_text(key: str, longest: int | None = None) -> Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ExplanationRow:
     """Some of the digits, where they stand in the whole, and what they say."""
 
     before: int
@@ -55,7 +55,7 @@ class Explanation:
 
     digits: str
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[ExplanationRow, ...]
     verdict: str
     fields: dict[str, Json]
 
@@ -70,7 +70,7 @@ class Explanation:
         print_line(console, Text(self.verdict, "bold"))
 
 
-def explain_ledger(reading: Reading) -> Explanation:
+def explain_ledger(reading: LedgerReading) -> Explanation:
     """Each part of the ledger below its own digits."""
     text = reading.text
     times = "once" if reading.leg1_entries == 1 else f"{reading.leg1_entries} times"
@@ -79,11 +79,13 @@ def explain_ledger(reading: Reading) -> Explanation:
     concluded = "leg 1 concluded: an executor has it" if reading.leg1_concluded else "leg 1 not concluded"
     closed = "leg 2 closed by a final response" if reading.leg2_closed else "leg 2 not closed"
     rows = (
-        Row(0, text[0], leg1, done if reading.leg1_entries else waits),
-        Row(1, text[1], concluded, done if reading.leg1_concluded else waits),
-        Row(2, text[2], closed, done if reading.leg2_closed else waits),
-        Row(3, text[3:9], f"{_responses(reading.responses_entered)} entered leg 2", "cyan"),
-        Row(9, text[9:], f"{_responses(reading.responses_exited)} left it, with their effects recorded", "cyan"),
+        ExplanationRow(0, text[0], leg1, done if reading.leg1_entries else waits),
+        ExplanationRow(1, text[1], concluded, done if reading.leg1_concluded else waits),
+        ExplanationRow(2, text[2], closed, done if reading.leg2_closed else waits),
+        ExplanationRow(3, text[3:9], f"{_responses(reading.responses_entered)} entered leg 2", "cyan"),
+        ExplanationRow(
+            9, text[9:], f"{_responses(reading.responses_exited)} left it, with their effects recorded", "cyan"
+        ),
     )
     fields: dict[str, Json] = {
         "kind": "ledger",
@@ -100,7 +102,7 @@ def explain_ledger(reading: Reading) -> Explanation:
     return Explanation(text, "ledger of one attempt of an activity", rows, reading.sentence, fields)
 
 
-def explain_composite(composite: Composite, names: Names | None) -> Explanation:
+def explain_composite(composite: Composite, names: ActivityNames | None) -> Explanation:
     """A key, with the keys of the children that its activities awaited."""
     text = str(composite)
     rows = _composite_rows(composite, names, 0)
@@ -110,25 +112,25 @@ def explain_composite(composite: Composite, names: Names | None) -> Explanation:
         return Explanation(text, f"composite of collation keys{of_flow}", rows, _verdict(composite), fields)
     full, count = padded(text), len(text)
     if len(full) > count:
-        rows = (*rows, Row(0, "0", f"not used ({len(full) - count} times, to fill {WORD} digits)", "dim"))
+        rows = (*rows, ExplanationRow(0, "0", f"not used ({len(full) - count} times, to fill {WORD} digits)", "dim"))
     title = f"collation key of {'one activity' if count == 1 else f'{count} activities'}{of_flow}"
     return Explanation(full, title, rows, _verdict(composite), fields | {"digits": full})
 
 
-def _composite_rows(composite: Composite, names: Names | None, depth: int) -> tuple[Row, ...]:
-    rows: list[Row] = []
+def _composite_rows(composite: Composite, names: ActivityNames | None, depth: int) -> tuple[ExplanationRow, ...]:
+    rows: list[ExplanationRow] = []
     ids = _ids(composite, names)
     width = max(map(len, ids))
     for at, character in enumerate(composite.digits):
         digit = Digit(int(character))
-        rows.append(Row(0, character, f"{ids[at].ljust(width)}  {MEANING[digit]}", STYLES[digit], depth))
+        rows.append(ExplanationRow(0, character, f"{ids[at].ljust(width)}  {MEANING[digit]}", STYLES[digit], depth))
         for number, child in enumerate(composite.children.get(at, ())):
-            rows.append(Row(0, "1 2", f"the child flow that it awaited ({_word(child)})", "dim", depth + 1))
+            rows.append(ExplanationRow(0, "1 2", f"the child flow that it awaited ({_word(child)})", "dim", depth + 1))
             rows += _composite_rows(child, None if names is None else names.child(at, number), depth + 1)
     return tuple(rows)
 
 
-def _composite_fields(composite: Composite, names: Names | None) -> dict[str, Json]:
+def _composite_fields(composite: Composite, names: ActivityNames | None) -> dict[str, Json]:
     ids = _ids(composite, names)
     activities: list[Json] = []
     for at, character in enumerate(composite.digits):
@@ -153,7 +155,7 @@ def _composite_fields(composite: Composite, names: Names | None) -> dict[str, Js
     }
 
 
-def _ids(composite: Composite, names: Names | None) -> list[str]:
+def _ids(composite: Composite, names: ActivityNames | None) -> list[str]:
     if names is None:
         return [f"activity {at + 1}" for at in range(len(composite.digits))]
     return [safe(name) for name in names.ids]

@@ -22,11 +22,11 @@ STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
 def check(file: str, *, app: Sequence[str] = (), as_json: bool = False) -> None:
     """Read a flow and report every problem with its line. Without `app` activities and arguments are not checked."""
-    from holdfast.flows.checking import Known  # noqa: PLC0415 - reading flows needs libraries that nothing else does
+    from holdfast.flows.checking import KnownNames  # noqa: PLC0415 - reading flows needs libraries that nothing else does
     from holdfast.flows.known import known_in, workflows_in  # noqa: PLC0415
     from holdfast.flows.loading import load_file  # noqa: PLC0415
 
-    known = Known(has_module=_has_module)
+    known = KnownNames(has_module=_has_module)
     if app:
         modules = [load_module(each) for each in app]
         known = replace(known_in(modules), workflows=workflows_in(modules))

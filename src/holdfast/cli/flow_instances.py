@@ -14,8 +14,8 @@ from holdfast.cli.stores import look_into
 from holdfast.cli.texts import safe
 from holdfast.client.flow_views import read_child_keys, read_composite, read_events, read_flow
 from holdfast.core.collation.digits import padded
-from holdfast.core.flow.definition import Child, Run
-from holdfast.core.flow.reading import FlowReading, version_of
+from holdfast.core.flow.definition import ChildAction, RunAction
+from holdfast.core.flow.reading import FlowSnapshot, version_of
 from holdfast.core.gates import IdPolicy
 from holdfast.errors import InstanceNotFound, UsageError
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
@@ -66,7 +66,7 @@ def run(
 def _require_no_activities(*flows: "Workflow[..., Any]") -> None:
     """Without any code a flow can wait, start others and tell them; it cannot run activities."""
     for node in (node for flow in flows for node in cast("Flow", flow).definition.nodes):
-        if isinstance(node.action, Run):
+        if isinstance(node.action, RunAction):
             raise UsageError(f"{node.id!r} runs {node.action.activity!r}: name the code that has it with --app")
 
 
@@ -75,7 +75,7 @@ def _note_unknown(flow: "Workflow[..., Any]", others: "Sequence[Workflow[..., An
     known = Registry(modules, flows=(flow, *others)).workflows
     nodes = [node for each in (flow, *others) for node in cast("Flow", each).definition.nodes]
     for node in nodes:
-        if isinstance(node.action, Child) and node.action.workflow not in known:
+        if isinstance(node.action, ChildAction) and node.action.workflow not in known:
             said = f"nothing here is called {node.action.workflow!r}, which {node.id!r} starts"
             click.echo(f"holdfast: {safe(said)}: it waits for a worker that has it (--app, --with)", err=True)
 
@@ -103,7 +103,7 @@ def draw_instance(flow: "Flow", instance_id: str, store: str | None, *, mermaid:
 
 async def _read(
     flow: "Flow", instance_id: str, store: str | None
-) -> "tuple[FlowReading, str, Mapping[str, Sequence[str]]]":
+) -> "tuple[FlowSnapshot, str, Mapping[str, Sequence[str]]]":
     named = InstanceId(checked_name(instance_id, "an instance"))
     opened = look_into(store)
     try:
@@ -114,7 +114,7 @@ async def _read(
 
 async def _read_instance(
     store: Store, flow: "Flow", named: InstanceId
-) -> "tuple[FlowReading, str, Mapping[str, Sequence[str]]]":
+) -> "tuple[FlowSnapshot, str, Mapping[str, Sequence[str]]]":
     record = await store.find(named)
     if record is None:
         raise InstanceNotFound(f"no instance has the id {named!r}")

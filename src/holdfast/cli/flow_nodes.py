@@ -9,9 +9,9 @@ from rich.text import Text
 
 from holdfast.cli.explanations import STYLES
 from holdfast.cli.steps import (
-    Picture,
-    Step,
+    InstanceSteps,
     StepState,
+    StepView,
     attempt_fields,
     attempt_seconds,
     failure_of_attempt,
@@ -22,8 +22,8 @@ from holdfast.client.views import Values, moment, short_failure
 from holdfast.core.collation.digits import MEANING, OPEN, Digit
 from holdfast.core.collation.dimensions import shown_place
 from holdfast.core.event import Payload
-from holdfast.core.flow.definition import Cycle, Run
-from holdfast.core.flow.reading import FlowReading, NodeReading, is_in
+from holdfast.core.flow.definition import CycleAction, RunAction
+from holdfast.core.flow.reading import FlowSnapshot, NodeSnapshot, is_in
 from holdfast.core.ledger import DIGITS, SEED
 from holdfast.core.lifecycle import AttemptState
 from holdfast.flows.labels import detail_of, kind_of
@@ -45,11 +45,11 @@ _failure = msgspec.json.Decoder(Failure)
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
+class NodeReport:
     """The nodes of one instance, with what belongs to them."""
 
-    reading: FlowReading
-    picture: Picture
+    reading: FlowSnapshot
+    picture: InstanceSteps
     payloads: Mapping[str, bytes]
     now_ms: int
     values: Values
@@ -58,11 +58,11 @@ class Nodes:
     def is_open(self) -> bool:
         return self.picture.record.closed_at_ms is None
 
-    def steps(self, node: NodeReading) -> list[Step]:
+    def steps(self, node: NodeSnapshot) -> list[StepView]:
         """What a node did in the round in which it is."""
         return [step for step in self.all_steps(node) if is_in(step.dimension, node.dimension)]
 
-    def all_steps(self, node: NodeReading) -> list[Step]:
+    def all_steps(self, node: NodeSnapshot) -> list[StepView]:
         """What a node did in all rounds."""
         return [step for step in self.picture.steps if step.node == node.node.id]
 
@@ -70,7 +70,7 @@ class Nodes:
         """What a payload holds; None if it is kept aside, and was not asked for."""
         return self.payloads.get(payload.reference) if payload.reference else bytes(payload.data)
 
-    def failure_of(self, node: NodeReading) -> Failure | None:
+    def failure_of(self, node: NodeSnapshot) -> Failure | None:
         data = None if node.failure is None else self.data_of(node.failure)
         if data is None:
             return None
@@ -80,7 +80,7 @@ class Nodes:
             return Failure(type="unreadable", message="the stored failure cannot be decoded")
 
 
-async def read_nodes(store: Store, picture: Picture, values: Values, *, with_outputs: bool) -> Nodes | None:
+async def read_nodes(store: Store, picture: InstanceSteps, values: Values, *, with_outputs: bool) -> NodeReport | None:
     """The nodes, if it is a flow. Large outputs only where they are asked for."""
     reading = picture.flow
     if reading is None:
@@ -90,13 +90,13 @@ async def read_nodes(store: Store, picture: Picture, values: Values, *, with_out
         payloads += [node.output for node in reading.nodes.values()]
     named = {payload.reference for payload in payloads if payload is not None} - {""}
     found = await store.read_payloads(picture.record.number, named) if named else {}
-    return Nodes(reading, picture, found, store.now_ms(), values)
+    return NodeReport(reading, picture, found, store.now_ms(), values)
 
 
 # ---------------------------------------------------------------- for people
 
 
-def node_rows(nodes: Nodes) -> tuple[list[list[Text]], dict[int, list[str]]]:
+def node_rows(nodes: NodeReport) -> tuple[list[list[Text]], dict[int, list[str]]]:
     """A row for each node; further rows for its further attempts, waits and children. And notes, by row."""
     rows = [[Text(name) for name in HEADER]]
     notes: dict[int, list[str]] = {}
@@ -115,7 +115,7 @@ def node_rows(nodes: Nodes) -> tuple[list[list[Text]], dict[int, list[str]]]:
     return rows, notes
 
 
-def _rows_of(node: NodeReading, nodes: Nodes) -> Iterator[list[Text]]:
+def _rows_of(node: NodeSnapshot, nodes: NodeReport) -> Iterator[list[Text]]:
     style = STYLES[node.digit]
     beginning = [
         Text(node.digit.character, style),
@@ -134,10 +134,10 @@ def _rows_of(node: NodeReading, nodes: Nodes) -> Iterator[list[Text]]:
         yield [Text(), Text(), Text(), Text(), *detail]
 
 
-def _details(node: NodeReading, nodes: Nodes) -> list[list[Text]]:
+def _details(node: NodeSnapshot, nodes: NodeReport) -> list[list[Text]]:
     """The columns behind the node: one row at least."""
     steps = nodes.steps(node)
-    if not steps and nodes.is_open and node.digit is Digit.PENDING and isinstance(node.node.action, Run):
+    if not steps and nodes.is_open and node.digit is Digit.PENDING and isinstance(node.node.action, RunAction):
         ledger = Text(f"{SEED:0{DIGITS}d}", "dim")
         return [[_round(node.dimension), Text("1"), state_text(AttemptState.REQUESTED), ledger, Text(), Text()]]
     rows: list[tuple[bool, list[Text]]] = []
@@ -152,14 +152,14 @@ def _details(node: NodeReading, nodes: Nodes) -> list[list[Text]]:
     return [row for _, row in rows] or [[_round(node.dimension), Text(), Text(), Text(), Text(), Text()]]
 
 
-def _counts(steps: Iterable[Step]) -> str:
+def _counts(steps: Iterable[StepView]) -> str:
     counts: dict[str, int] = {}
     for step in steps:
         counts[step.said] = counts.get(step.said, 0) + 1
     return ", ".join(f"{count} {said}" for said, count in counts.items())
 
 
-def _step_rows(step: Step, nodes: Nodes) -> Iterator[list[Text]]:
+def _step_rows(step: StepView, nodes: NodeReport) -> Iterator[list[Text]]:
     where = _round(step.dimension)
     if step.kind == "activity":
         for attempt in step.attempts:
@@ -194,7 +194,7 @@ def _round(dimension: str) -> Text:
     return Text(shown_place("", dimension).strip(), "dim")
 
 
-def _note(node: NodeReading, nodes: Nodes) -> Text:
+def _note(node: NodeSnapshot, nodes: NodeReport) -> Text:
     """What came of it, or what it waits for."""
     if node.digit is Digit.PENDING and nodes.is_open:
         waited = [after.source for after in node.node.after if nodes.reading.nodes[after.source].digit in OPEN]
@@ -202,7 +202,7 @@ def _note(node: NodeReading, nodes: Nodes) -> Text:
     if node.digit is Digit.ERRORED:
         failure = nodes.failure_of(node)
         return Text("cancelled" if failure is None else safe(short_failure(failure), LONGEST_FAILURE), "red")
-    if isinstance(node.node.action, Cycle) and node.rounds:
+    if isinstance(node.node.action, CycleAction) and node.rounds:
         return Text(f"went round {node.rounds} {'time' if node.rounds == 1 else 'times'}", "dim")
     if node.digit not in (Digit.COMPLETED, Digit.RELEASED) or node.output is None:
         return Text()
@@ -215,12 +215,12 @@ def _note(node: NodeReading, nodes: Nodes) -> Text:
 # ---------------------------------------------------------------- for programs
 
 
-def node_fields(nodes: Nodes) -> list[dict[str, Any]]:
+def node_fields(nodes: NodeReport) -> list[dict[str, Any]]:
     """Everything about the nodes, in the order of the graph."""
     return [_fields_of(node, nodes) for node in nodes.reading.in_order()]
 
 
-def _fields_of(node: NodeReading, nodes: Nodes) -> dict[str, Any]:
+def _fields_of(node: NodeSnapshot, nodes: NodeReport) -> dict[str, Any]:
     steps = nodes.all_steps(node)
     output = None if node.output is None else nodes.data_of(node.output)
     failure = nodes.failure_of(node)
@@ -264,7 +264,7 @@ def _fields_of(node: NodeReading, nodes: Nodes) -> dict[str, Any]:
     }
     if node.count is not None:
         fields["items"] = node.count
-    if nodes.is_open and node.digit is Digit.PENDING and isinstance(node.node.action, Run):
+    if nodes.is_open and node.digit is Digit.PENDING and isinstance(node.node.action, RunAction):
         requested = {"attempt": 1, "state": AttemptState.REQUESTED, "ledger": f"{SEED:0{DIGITS}d}"}
         fields["attempts"].append({**requested, "dimension": node.dimension})
     return fields

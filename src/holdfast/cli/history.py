@@ -26,7 +26,7 @@ from holdfast.core.events import ActivityScheduled, HistoryEvent, Payload, encod
 from holdfast.core.flow import events as fe
 from holdfast.errors import InstanceNotFound, UsageError
 from holdfast.payloads.failures import Failure
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 from holdfast.storage.contract import InstanceId
 from holdfast.storage.large import inline
 
@@ -72,7 +72,7 @@ def history(  # noqa: PLR0917 - the options of the command
 
 async def _export(instance_id: str, store: str | None) -> str:
     opened = look_into(store)
-    client = Client(opened, Registry(), Surroundings())
+    client = Client(opened, Registry(), Platform())
     client.use_open_store()
     try:
         return await client.get(instance_id).export_history()
@@ -176,7 +176,7 @@ def _completed(event: fe.NodeCompleted) -> str:
     return f"{event.node}: {_short('output', _fields_of(event.output))}"
 
 
-def _began(event: fe.FanOutBegan) -> str:
+def _began(event: fe.FanOutStarted) -> str:
     count = "1 item" if event.count == 1 else f"{event.count} items"
     return f"{event.node}: {count}{'' if event.items is None else ', not all at once'}"
 
@@ -189,6 +189,6 @@ _SAID: Final[dict[type[HistoryEvent], Callable[[Any], str]]] = {
     fe.FlowAdvanced: _advanced,
     fe.NodeFailed: _failed,
     fe.NodeCompleted: _completed,
-    fe.FanOutBegan: _began,
+    fe.FanOutStarted: _began,
     fe.CycleRestarted: _restarted,
 }

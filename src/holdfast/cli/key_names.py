@@ -12,7 +12,7 @@ from holdfast.client.flow_views import read_events
 from holdfast.client.pages import NEWEST
 from holdfast.core.collation import Composite
 from holdfast.core.collation.composite import PADDING
-from holdfast.core.flow.definition import Child, FlowDefinition, decode_definition
+from holdfast.core.flow.definition import ChildAction, FlowDefinition, decode_definition
 from holdfast.core.flow.reading import version_of
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.storage.contract import InstanceRecord, Store
@@ -23,30 +23,32 @@ FILES: Final = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ActivityNames:
     """The ids of the activities of a key, in its order; by position those of the children that are inside."""
 
     ids: Sequence[str]
     flow: str = ""
-    children: Mapping[int, Sequence["Names | None"]] = field(default_factory=dict[int, Sequence["Names | None"]])
+    children: Mapping[int, Sequence["ActivityNames | None"]] = field(
+        default_factory=dict[int, Sequence["ActivityNames | None"]]
+    )
 
-    def child(self, at: int, number: int) -> "Names | None":
+    def child(self, at: int, number: int) -> "ActivityNames | None":
         """Those of a child of the activity at this position."""
         several = self.children.get(at, ())
         return several[number] if number < len(several) else None
 
 
-def names_of_flow(composite: Composite, flow: str, store: str | None) -> Names:
+def names_of_flow(composite: Composite, flow: str, store: str | None) -> ActivityNames:
     """The names in a flow: a file, or the name of one that the store has an instance of."""
     if flow.endswith(FILES):
         from holdfast.flows.flow import Flow  # noqa: PLC0415 - reading flows needs libraries that nothing else does
 
         definition = Flow.load(Path(flow)).definition
-        return Names([node.id for node in definition.nodes], definition.name)
+        return ActivityNames([node.id for node in definition.nodes], definition.name)
     return asyncio.run(_of_flow(composite, flow, store))
 
 
-def find_names(composite: Composite, store: str | None) -> Names | None:
+def find_names(composite: Composite, store: str | None) -> ActivityNames | None:
     """The names in the flow that has an instance with this key; None if there is none, or no store, or several."""
     place = store_path(store)
     if store is None and not is_there(place):
@@ -58,7 +60,7 @@ def find_names(composite: Composite, store: str | None) -> Names | None:
     return None
 
 
-async def _of_flow(composite: Composite, flow: str, store: str | None) -> Names:
+async def _of_flow(composite: Composite, flow: str, store: str | None) -> ActivityNames:
     opened = look_into(store)
     try:
         definition = await _newest(opened, flow)
@@ -67,10 +69,10 @@ async def _of_flow(composite: Composite, flow: str, store: str | None) -> Names:
         found = await _names(opened, definition, composite)
     finally:
         await opened.close()
-    return found or Names([node.id for node in definition.nodes], definition.name)  # whose number does not fit
+    return found or ActivityNames([node.id for node in definition.nodes], definition.name)  # whose number does not fit
 
 
-async def _of_key(composite: Composite, store: str | None) -> Names | None:
+async def _of_key(composite: Composite, store: str | None) -> ActivityNames | None:
     opened = look_into(store)
     try:
         newest = await opened.list_instances(before=NEWEST, limit=MOST_LOOKED_AT)
@@ -88,17 +90,17 @@ async def _of_key(composite: Composite, store: str | None) -> Names | None:
         await opened.close()
 
 
-async def _names(store: Store, definition: FlowDefinition, composite: Composite) -> Names | None:
+async def _names(store: Store, definition: FlowDefinition, composite: Composite) -> ActivityNames | None:
     """The names in a key and in those inside it; None if it is no key of this version of the flow."""
     if len(definition.nodes) != len(composite.digits):
         return None
-    children: dict[int, list[Names | None]] = {}
+    children: dict[int, list[ActivityNames | None]] = {}
     for at, several in composite.children.items():
         action = definition.nodes[at].action
-        inner = await _newest(store, action.workflow) if isinstance(action, Child) else None
+        inner = await _newest(store, action.workflow) if isinstance(action, ChildAction) else None
         if inner is not None:
             children[at] = [await _names(store, inner, child) for child in several]
-    return Names([node.id for node in definition.nodes], definition.name, children)
+    return ActivityNames([node.id for node in definition.nodes], definition.name, children)
 
 
 async def _newest(store: Store, flow: str) -> FlowDefinition | None:

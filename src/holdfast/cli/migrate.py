@@ -4,7 +4,7 @@ import asyncio
 
 import click
 
-from holdfast.cli.stores import Place, existing_store, shown, store_path
+from holdfast.cli.stores import StoreName, existing_store, shown, store_path
 from holdfast.cli.texts import safe
 from holdfast.client.engine import connect
 from holdfast.errors import UsageError
@@ -29,6 +29,6 @@ def migrate(*, only_print: bool = False, after: int = 0, store: str | None = Non
     click.echo(printed(schema, after))
 
 
-async def _migrate(place: Place) -> None:
+async def _migrate(place: StoreName) -> None:
     client = await connect(place)
     await client.close()

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from holdfast.cli.steps import Picture, Step, StepState, attempt_seconds, failure_of_attempt
+from holdfast.cli.steps import InstanceSteps, StepState, StepView, attempt_seconds, failure_of_attempt
 from holdfast.cli.texts import print_line, safe, seconds_text
 from holdfast.client.views import short_failure
 from holdfast.core.lifecycle import AttemptState
@@ -31,14 +31,14 @@ MARKS: Final = {
 }
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """Shows pictures of an instance as they come."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
-    def show(self, picture: Picture, now_ms: int) -> None: ...
+    def show(self, picture: InstanceSteps, now_ms: int) -> None: ...
 
 
 class Silent:
@@ -52,7 +52,7 @@ class Silent:
     ) -> None:
         del kind, error, traceback
 
-    def show(self, picture: Picture, now_ms: int) -> None:
+    def show(self, picture: InstanceSteps, now_ms: int) -> None:
         del picture, now_ms
 
 
@@ -80,7 +80,7 @@ class Lines:
             self._live.update(Text())
             self._live.stop()
 
-    def show(self, picture: Picture, now_ms: int) -> None:
+    def show(self, picture: InstanceSteps, now_ms: int) -> None:
         """Print what is new since the last picture, and draw what is open."""
         if self._resumes:
             self._resumes = False
@@ -94,7 +94,7 @@ class Lines:
         if self._live is not None:
             self._live.update(self._open(picture, now_ms))
 
-    def _tell_earlier(self, picture: Picture) -> None:
+    def _tell_earlier(self, picture: InstanceSteps) -> None:
         """What an earlier run did is recorded and not run again."""
         ended = [step for step in picture.steps if step.state is not StepState.OPEN]
         for step in picture.steps:
@@ -122,7 +122,7 @@ class Lines:
         nice, plain, _ = MARKS[state]
         return nice if self._console.encoding.lower().startswith("utf") else plain
 
-    def _ended(self, step: Step, now_ms: int) -> Text:
+    def _ended(self, step: StepView, now_ms: int) -> Text:
         line = Text.assemble("  ", (self._mark(step.state), MARKS[step.state][2]), " ", safe(step.title))
         if step.attempts and (seconds := attempt_seconds(step.attempts[-1], now_ms)) is not None:
             line.append(f"  {seconds_text(seconds)}", "dim")
@@ -134,7 +134,7 @@ class Lines:
             line.append("  cancelled", "magenta")
         return line
 
-    def _repeated(self, step: Step, attempt: AttemptRecord, now_ms: int) -> Text:
+    def _repeated(self, step: StepView, attempt: AttemptRecord, now_ms: int) -> Text:
         line = Text.assemble("  ", (self._mark(StepState.FAILED), "yellow"), " ", safe(step.title))
         if (seconds := attempt_seconds(attempt, now_ms)) is not None:
             line.append(f"  {seconds_text(seconds)}", "dim")
@@ -143,14 +143,14 @@ class Lines:
         line.append(f"  attempt {attempt.key.attempt}: {why}; tried again", "yellow")
         return line
 
-    def _open(self, picture: Picture, now_ms: int) -> Text:
+    def _open(self, picture: InstanceSteps, now_ms: int) -> Text:
         open_steps = [step for step in picture.steps if step.state is StepState.OPEN]
         lines = [self._ticking(step, now_ms) for step in open_steps[:MOST_OPEN]]
         if len(open_steps) > MOST_OPEN:
             lines.append(Text(f"    and {len(open_steps) - MOST_OPEN} more", "dim"))
         return Text("\n").join(lines)
 
-    def _ticking(self, step: Step, now_ms: int) -> Text:
+    def _ticking(self, step: StepView, now_ms: int) -> Text:
         line = Text.assemble("  ", (self._mark(StepState.OPEN), "yellow"), " ", safe(step.title))
         if step.due_at_ms is not None:
             line.append(f"  {seconds_text(max(0, step.due_at_ms - now_ms) / 1000)} left", "yellow")

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from holdfast.cli.inputs import checked_json
-from holdfast.cli.stores import Place, connected, existing_store
+from holdfast.cli.stores import StoreName, connected, existing_store
 from holdfast.cli.texts import json_text
 from holdfast.cli.waiting import answer_of
 from holdfast.client.asking import QUERY_SECONDS
@@ -33,7 +33,7 @@ def print_json(value: Any) -> None:
     click.echo(json_text(value))
 
 
-async def _ask(path: Place, instance_id: str, name: str, arguments: list[Any], seconds: float) -> Any:
+async def _ask(path: StoreName, instance_id: str, name: str, arguments: list[Any], seconds: float) -> Any:
     async with connected(path) as client:
         try:
             asked = client.get(instance_id).query(name, *arguments, timeout=seconds)

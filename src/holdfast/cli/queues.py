@@ -12,20 +12,20 @@ from holdfast.cli.stores import look_into
 from holdfast.cli.texts import json_text, print_aligned, safe, seconds_text
 from holdfast.client.overview import QueueView, read_queues
 
-COLUMNS: Final = ("queue", "ready", "later", "running", "oldest waits", "served by")
+QUEUE_COLUMNS: Final = ("queue", "ready", "later", "running", "oldest waits", "served by")
 MOST_SERVERS: Final = 3
 
 
 def queues(*, store: str | None = None, as_json: bool = False) -> None:
     """List the queues of a store: activities that wait and run, and the workers that serve them."""
-    found = asyncio.run(_read(store))
+    found = asyncio.run(_read_queues(store))
     if as_json:
-        click.echo(json_text([_fields(queue) for queue in found]))
+        click.echo(json_text([_queue_fields(queue) for queue in found]))
     else:
-        _show(found)
+        _show_queues(found)
 
 
-async def _read(store: str | None) -> list[QueueView]:
+async def _read_queues(store: str | None) -> list[QueueView]:
     opened = look_into(store)
     try:
         return await read_queues(opened)
@@ -33,12 +33,12 @@ async def _read(store: str | None) -> list[QueueView]:
         await opened.close()
 
 
-def _show(found: list[QueueView]) -> None:
+def _show_queues(found: list[QueueView]) -> None:
     console = Console(highlight=False)
     if not found:
         console.print("No queues: nothing waits or runs, and nobody serves any.")
         return
-    rows = [[Text(name) for name in COLUMNS]]
+    rows = [[Text(name) for name in QUEUE_COLUMNS]]
     rows += [
         [
             Text(safe(queue.name), "cyan"),
@@ -61,6 +61,6 @@ def _servers(queue: QueueView) -> Text:
     return Text(f"{names} and {more} more" if more > 0 else names)
 
 
-def _fields(queue: QueueView) -> dict[str, Any]:
+def _queue_fields(queue: QueueView) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.structs.asdict(queue)
     return {**fields, "is_served": bool(queue.served_by)}

@@ -15,9 +15,9 @@ from holdfast.authoring.names import checked_name
 from holdfast.cli.applications import Application, load_application
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.inputs import bind_input
-from holdfast.cli.progress import Lines, Progress, Silent
+from holdfast.cli.progress import Lines, ProgressDisplay, Silent
 from holdfast.cli.steps import take_picture
-from holdfast.cli.stores import Place, is_there, shown, store_path
+from holdfast.cli.stores import StoreName, is_there, shown, store_path
 from holdfast.cli.texts import count_text, print_line, safe, seconds_text, visible_json
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
@@ -25,7 +25,7 @@ from holdfast.core.gates import IdPolicy
 from holdfast.core.words import word
 from holdfast.errors import InstanceConflict, InstanceNotFound
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.providers import SystemClockAndIds
 from holdfast.runtime.telling import log_failed_attempt, log_failed_instance
 from holdfast.storage.contract import InstanceId, InstanceRecord, Store
 
@@ -35,7 +35,7 @@ MOST_OF_THE_TIME: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RunRequest:
     """What was asked for."""
 
     command: tuple[str, ...]
@@ -43,7 +43,7 @@ class Wish:
     application: Application
     input: str | None
     id: str
-    path: Place
+    path: StoreName
     store: str | None
     policy: IdPolicy
     payload_limit: int = PAYLOAD_LIMIT_BYTES
@@ -98,18 +98,18 @@ def wish_of(
     policy: str,
     payload_limit: int,
     store: str | None,
-) -> Wish:
+) -> RunRequest:
     """What was asked for, checked. What does not fit is told before a store is made."""
-    named = SystemProviders().unique_text() if instance_id is None else checked_name(instance_id, "an instance")
+    named = SystemClockAndIds().unique_text() if instance_id is None else checked_name(instance_id, "an instance")
     taken = word(IdPolicy, policy, "policy for ids")
-    wish = Wish(command, application, input_json, named, store_path(store), store, taken, payload_limit)
+    wish = RunRequest(command, application, input_json, named, store_path(store), store, taken, payload_limit)
     is_new = instance_id is None or input_json is not None or taken is IdPolicy.TERMINATE_EXISTING
     if is_new or not is_there(wish.path):
         bind_input(application.workflow, input_json)
     return wish
 
 
-def fulfil(wish: Wish, *, as_json: bool) -> None:
+def fulfil(wish: RunRequest, *, as_json: bool) -> None:
     """Run it here, with its steps on screen, and print the result."""
     console = Console(highlight=False)
     if not as_json:
@@ -128,7 +128,7 @@ def fulfil(wish: Wish, *, as_json: bool) -> None:
         console.print(Text.assemble(("result ", "bold green"), safe(encoded.decode())), soft_wrap=True)
 
 
-async def _run_until_signal(wish: Wish, console: Console, *, as_json: bool) -> Any:
+async def _run_until_signal(wish: RunRequest, console: Console, *, as_json: bool) -> Any:
     """SIGTERM does what asyncio does at Ctrl-C: the run is cancelled, and the engine ends its lease as it closes.
 
     A second SIGTERM ends the process as the system does.
@@ -144,7 +144,7 @@ async def _run_until_signal(wish: Wish, console: Console, *, as_json: bool) -> A
     return await running
 
 
-async def _run(wish: Wish, console: Console, *, as_json: bool) -> Any:
+async def _run(wish: RunRequest, console: Console, *, as_json: bool) -> Any:
     application = wish.application
     working = Engine(wish.path, modules=application.modules, flows=application.flows, payload_limit=wish.payload_limit)
     async with working as engine:
@@ -158,7 +158,7 @@ async def _run(wish: Wish, console: Console, *, as_json: bool) -> Any:
             raise InstanceNotFound(f"no instance has the id {wish.id!r}")
         if not as_json:
             _headline(console, wish, before, is_new=handle.is_new)
-        progress: Progress = Silent() if as_json else Lines(console, resumes=not handle.is_new)
+        progress: ProgressDisplay = Silent() if as_json else Lines(console, resumes=not handle.is_new)
         try:
             return await _follow(store, handle, record, progress)
         finally:
@@ -176,7 +176,7 @@ def _leave_out_of_the_log(instance_id: str) -> None:
         )
 
 
-async def _begin(engine: Engine, wish: Wish, before: InstanceRecord | None) -> Handle[Any]:
+async def _begin(engine: Engine, wish: RunRequest, before: InstanceRecord | None) -> Handle[Any]:
     """Start it. An instance that is there goes on with the input that it has, if no other is given."""
     workflow = wish.application.workflow
     if before is None or not wish.is_answered_by(before):
@@ -188,7 +188,7 @@ async def _begin(engine: Engine, wish: Wish, before: InstanceRecord | None) -> H
     return engine.get(wish.id)
 
 
-async def _follow(store: Store, handle: Handle[Any], record: InstanceRecord, progress: Progress) -> Any:
+async def _follow(store: Store, handle: Handle[Any], record: InstanceRecord, progress: ProgressDisplay) -> Any:
     """Wait for the result, and show what happens meanwhile."""
     loop = asyncio.get_running_loop()
     pause = REFRESH_SECONDS
@@ -206,7 +206,7 @@ async def _follow(store: Store, handle: Handle[Any], record: InstanceRecord, pro
     return result.result()
 
 
-def _headline(console: Console, wish: Wish, before: InstanceRecord | None, *, is_new: bool) -> None:
+def _headline(console: Console, wish: RunRequest, before: InstanceRecord | None, *, is_new: bool) -> None:
     how = ""
     if before is not None and is_new:
         how = " (a new one; the one before is kept)"

@@ -14,11 +14,11 @@ from rich.text import Text
 
 from holdfast.authoring.names import checked_name
 from holdfast.cli.explanations import digits_text
-from holdfast.cli.flow_nodes import RIGHT, Nodes, node_fields, node_rows, read_nodes
+from holdfast.cli.flow_nodes import RIGHT, NodeReport, node_fields, node_rows, read_nodes
 from holdfast.cli.steps import (
-    Picture,
-    Step,
+    InstanceSteps,
     StepState,
+    StepView,
     attempt_fields,
     attempt_seconds,
     failure_of_attempt,
@@ -57,14 +57,14 @@ from holdfast.client.views import (
 )
 from holdfast.core.collation.composite import PADDING
 from holdfast.core.collation.digits import MEANING, Digit
-from holdfast.core.events import InstanceCancelled, Payload, WorkflowCancelled, WorkflowTerminated
+from holdfast.core.events import ExecutionCancelled, InstanceCancelled, InstanceTerminated, Payload
 from holdfast.core.flow.reading import version_of
 from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.updates import UpdateState
 from holdfast.errors import InstanceNotFound, StoreError
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import Family, InstanceId, InstanceNumber, InstanceRecord, Store
+from holdfast.storage.contract import InstanceId, InstanceNumber, InstanceRecord, ParentAndChildren, Store
 
 LONGEST_NOTE: Final = 200
 LONGEST_RESULT: Final = 10_000
@@ -77,10 +77,10 @@ _failure = msgspec.json.Decoder(Failure)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class InstanceReport:
     """Everything the command tells about an instance."""
 
-    picture: Picture
+    picture: InstanceSteps
     details: Details
     key: str
     waiting_for: list[str]
@@ -90,8 +90,8 @@ class Shown:
     """How many instances had the id before."""
     damage: list[str]
     deadline_at_ms: int | None
-    family: Family
-    nodes: Nodes | None
+    family: ParentAndChildren
+    nodes: NodeReport | None
     """Of a flow."""
     composite: str | None
     obstacles: Sequence[str]
@@ -111,7 +111,7 @@ class Shown:
     def reason(self) -> str | None:
         """Why it was terminated or cancelled, if that was said."""
         for event in reversed(self.picture.events):
-            if isinstance(event, WorkflowTerminated | WorkflowCancelled | InstanceCancelled):
+            if isinstance(event, InstanceTerminated | ExecutionCancelled | InstanceCancelled):
                 return event.reason or None
         return None
 
@@ -133,7 +133,7 @@ def show(
 
 async def _read(
     instance_id: str, number: int | None, store: str | None, *, is_whole: bool, with_outputs: bool
-) -> Shown:
+) -> InstanceReport:
     named = InstanceId(checked_name(instance_id, "an instance"))
     opened = look_into(store)
     try:
@@ -155,7 +155,7 @@ async def _read(
         elif stored_key is not None:  # of a flow before its first turn, or one whose history cannot be read
             key, composite = stored_key, stored_key.rstrip(PADDING)
         limit = await opened.read_deadline(record.number)
-        return Shown(
+        return InstanceReport(
             picture=picture,
             details=details,
             key=key,
@@ -174,7 +174,9 @@ async def _read(
         await opened.close()
 
 
-async def _composite(store: Store, record: InstanceRecord, nodes: Nodes, key: str, damage: list[str]) -> str | None:
+async def _composite(
+    store: Store, record: InstanceRecord, nodes: NodeReport, key: str, damage: list[str]
+) -> str | None:
     try:
         return await read_composite(store, record, nodes.reading, key)
     except StoreError as error:  # of a child
@@ -211,7 +213,7 @@ async def _find(store: Store, named: InstanceId, number: int | None) -> Instance
 # ---------------------------------------------------------------- for people
 
 
-def _print(shown: Shown, console: Console) -> None:
+def _print(shown: InstanceReport, console: Console) -> None:
     record = shown.picture.record
     version = f" version {safe(record.version)}" if record.version else ""
     head = Text.assemble((safe(record.id), "bold cyan"), f"  {safe(record.workflow)}{version}  ")
@@ -227,7 +229,7 @@ def _print(shown: Shown, console: Console) -> None:
     _print_end(shown, console)
 
 
-def _print_values(shown: Shown, console: Console) -> None:
+def _print_values(shown: InstanceReport, console: Console) -> None:
     """What it was given, and what its code says and keeps."""
     values = shown.details.values
     given = arguments_text(values.of_input(shown.picture.record.input), _longest(shown))
@@ -241,7 +243,7 @@ def _print_values(shown: Shown, console: Console) -> None:
         _line(console, ("state ", "cyan"), f"{safe(key)} = {value_text(value, _longest(shown))}")
 
 
-def _print_waits(shown: Shown, console: Console) -> None:
+def _print_waits(shown: InstanceReport, console: Console) -> None:
     """What it waits for, what waits for it, and why nothing moves."""
     record = shown.picture.record
     for waiting in shown.waiting_for or unrecorded_waits(record.state, record.turn, shown.obstacles):
@@ -271,7 +273,7 @@ def _print_waits(shown: Shown, console: Console) -> None:
         print_line(console, Text("holdfast verify checks the whole store", "dim"))
 
 
-def _print_end(shown: Shown, console: Console) -> None:
+def _print_end(shown: InstanceReport, console: Console) -> None:
     """How it ended."""
     record = shown.picture.record
     if (failure := shown.failure) is not None:
@@ -288,7 +290,7 @@ def _print_end(shown: Shown, console: Console) -> None:
         console.print(Text.assemble(("result ", "bold green"), text), soft_wrap=True)
 
 
-def _longest(shown: Shown) -> int:
+def _longest(shown: InstanceReport) -> int:
     return sys.maxsize if shown.details.values.is_whole else LONGEST_NOTE
 
 
@@ -297,7 +299,7 @@ def _line(console: Console, label: tuple[str, str], text: str = "") -> None:
     console.print(clipped(Text.assemble(label, text), line_width(console)), soft_wrap=True)
 
 
-def _message_text(message: MessageView, shown: Shown) -> str:
+def _message_text(message: MessageView, shown: InstanceReport) -> str:
     sent = "" if message.sent_at is None else f", sent {message.sent_at:%Y-%m-%d %H:%M:%S} UTC"
     value = value_text(message.value, _longest(shown))
     match message.kind:
@@ -310,14 +312,14 @@ def _message_text(message: MessageView, shown: Shown) -> str:
             return f"{message.kind} {safe(message.name)}: {value}{sent}"
 
 
-def _aside_text(aside: SetAsideEvent, shown: Shown) -> str:
+def _aside_text(aside: SetAsideEvent, shown: InstanceReport) -> str:
     value = value_text(aside.value, _longest(shown))
     where = "" if aside.execution == shown.picture.record.execution else f" to execution {aside.execution}"
     sent = f"sent{where} {aside.received_at:%Y-%m-%d %H:%M:%S} UTC"
     return f"event {safe(aside.name)}: {value}, {sent}; {safe(aside.reason)}"
 
 
-def _update_text(update: UpdateView, shown: Shown) -> str:
+def _update_text(update: UpdateView, shown: InstanceReport) -> str:
     given = arguments_text(update.input, _longest(shown)) if update.name else ""
     called = f"{safe(update.name or update.id)}({given}) {safe(update.state)}"
     if update.failure is not None:
@@ -325,7 +327,7 @@ def _update_text(update: UpdateView, shown: Shown) -> str:
     return called if update.result is None else f"{called} -> {value_text(update.result, _longest(shown))}"
 
 
-def _print_steps(shown: Shown, console: Console) -> None:
+def _print_steps(shown: InstanceReport, console: Console) -> None:
     """The key, and what its digits stand for: the nodes of a flow, or the steps of code."""
     nodes = shown.nodes
     if shown.key:
@@ -348,7 +350,7 @@ def _below(notes: Mapping[int, Sequence[str]], console: Console) -> dict[int, li
     return {row: [clipped(Text(f"{INDENT}{note}", "dim"), width) for note in said] for row, said in notes.items()}
 
 
-def _times(shown: Shown) -> str:
+def _times(shown: InstanceReport) -> str:
     record = shown.picture.record
     turns = count_text(record.turn, "turn")
     if record.execution > 1:
@@ -362,7 +364,7 @@ def _times(shown: Shown) -> str:
     return f"{began}, took {seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)}, {turns}"
 
 
-def _others(shown: Shown) -> str:
+def _others(shown: InstanceReport) -> str:
     """G3: that the id had other instances before, or has a newer one."""
     record = shown.picture.record
     if record.superseded_at_ms is not None:
@@ -374,7 +376,7 @@ def _others(shown: Shown) -> str:
     return f"the id had {had}; holdfast list has their numbers, show --number N tells of one"
 
 
-def _family_lines(family: Family) -> Iterator[str]:
+def _family_lines(family: ParentAndChildren) -> Iterator[str]:
     """Whose child it is, and how many it has, of all its executions."""
     if (parent := family.parent) is not None:
         yield f"a child of {safe(parent.id)}, number {parent.child} of its execution {parent.execution}"
@@ -390,7 +392,7 @@ def _key_words(key: str) -> str:
     return ", ".join(f"{count} {MEANING[digit]}" for digit, count in counts.items() if count)
 
 
-def _timeline(shown: Shown) -> tuple[list[list[Text]], dict[int, list[str]]]:
+def _timeline(shown: InstanceReport) -> tuple[list[list[Text]], dict[int, list[str]]]:
     """A row for every attempt and every other step, in the order in which the steps were scheduled. Notes by row."""
     rows = [[Text(name) for name in ("at", "step", "attempt", "state", "ledger", "took", "")]]
     notes: dict[int, list[str]] = {}
@@ -400,7 +402,7 @@ def _timeline(shown: Shown) -> tuple[list[list[Text]], dict[int, list[str]]]:
     return rows, notes
 
 
-def _step_row(step: Step, shown: Shown) -> list[Text]:
+def _step_row(step: StepView, shown: InstanceReport) -> list[Text]:
     began_ms = shown.picture.record.created_at_ms
     if step.child is not None:
         return _child_row(step, step.child, shown)
@@ -410,7 +412,7 @@ def _step_row(step: Step, shown: Shown) -> list[Text]:
     return [Text(at), Text(safe(step.title, LONGEST_NOTE)), Text(), state, Text(), Text(), Text(due, "dim")]
 
 
-def _child_row(step: Step, child: InstanceRecord, shown: Shown) -> list[Text]:
+def _child_row(step: StepView, child: InstanceRecord, shown: InstanceReport) -> list[Text]:
     at = Text(_offset(child.created_at_ms - shown.picture.record.created_at_ms))
     end_ms = shown.now_ms if child.closed_at_ms is None else child.closed_at_ms
     took = Text(seconds_text(max(0, end_ms - child.created_at_ms) / 1000))
@@ -418,7 +420,7 @@ def _child_row(step: Step, child: InstanceRecord, shown: Shown) -> list[Text]:
     return [at, title, Text(), state, Text(), took, Text(safe(child.id), "cyan")]
 
 
-def _attempt_rows(step: Step, shown: Shown) -> list[list[Text]]:
+def _attempt_rows(step: StepView, shown: InstanceReport) -> list[list[Text]]:
     began_ms = shown.picture.record.created_at_ms
     rows: list[list[Text]] = []
     for attempt in step.attempts:
@@ -469,7 +471,7 @@ def _failure_lines(failure: Failure) -> Iterator[Text]:
 # ---------------------------------------------------------------- for programs
 
 
-def _fields(shown: Shown) -> dict[str, Any]:
+def _fields(shown: InstanceReport) -> dict[str, Any]:
     record = shown.picture.record
     fields: dict[str, Any] = {
         "id": record.id,
@@ -513,7 +515,7 @@ def _fields(shown: Shown) -> dict[str, Any]:
     return fields
 
 
-def _step_fields(step: Step, values: Values) -> dict[str, Any]:
+def _step_fields(step: StepView, values: Values) -> dict[str, Any]:
     fields: dict[str, Any] = {"kind": step.kind, "number": step.number}
     if step.node:
         fields |= {"node": step.node, "dimension": step.dimension}

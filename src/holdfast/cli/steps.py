@@ -15,11 +15,10 @@ from holdfast.client.views import Values, moment, short_failure
 from holdfast.core import events as ev
 from holdfast.core.collation.dimensions import shown_place
 from holdfast.core.events import HistoryEvent, Payload
-from holdfast.core.flow.reading import FlowReading
+from holdfast.core.flow.reading import FlowSnapshot
 from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import AttemptState
-from holdfast.core.steps import Step as RecordedStep
-from holdfast.core.steps import read_steps
+from holdfast.core.steps import RecordedStep, read_steps
 from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import AttemptRecord, InstanceRecord, Store
 
@@ -42,7 +41,7 @@ WORDS: Final = {StepState.OPEN: "waiting", StepState.FAILED: "failed", StepState
 
 
 @dataclass(slots=True)
-class Step:
+class StepView:
     """One activity, timer, wait for an event, or child."""
 
     kind: str
@@ -94,18 +93,18 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class InstanceSteps:
     """An instance at one moment."""
 
     record: InstanceRecord
     events: list[HistoryEvent]
-    steps: list[Step]
-    flow: FlowReading | None = None
+    steps: list[StepView]
+    flow: FlowSnapshot | None = None
     damage: Sequence[str] = ()
     """What of it cannot be read."""
 
 
-async def take_picture(store: Store, record: InstanceRecord) -> Picture:
+async def take_picture(store: Store, record: InstanceRecord) -> InstanceSteps:
     """Read the steps of the current execution."""
     record, damage = repaired(record)
     attempts = [repaired(each)[0] for each in await store.read_attempts(record.number, record.execution)]
@@ -120,14 +119,14 @@ async def take_picture(store: Store, record: InstanceRecord) -> Picture:
             step.child = children.get(step.number)
             if step.child is None and step.state is StepState.OPEN and record.closed_at_ms is not None:
                 step.state = StepState.CANCELLED  # it was never there: nobody read that its id was taken
-    return Picture(record, events, steps, flow, [*damage, *story.damage])
+    return InstanceSteps(record, events, steps, flow, [*damage, *story.damage])
 
 
-def steps_of(recorded: Iterable[RecordedStep], attempts: list[AttemptRecord]) -> list[Step]:
+def steps_of(recorded: Iterable[RecordedStep], attempts: list[AttemptRecord]) -> list[StepView]:
     """In the order in which they were first scheduled (K9), with their attempts."""
-    steps: dict[tuple[str, int], Step] = {}
+    steps: dict[tuple[str, int], StepView] = {}
     for each in recorded:
-        step = Step(each.kind, each.number, each.name, _state(each), each.due_at_ms, each.ended_at_ms, id=each.id)
+        step = StepView(each.kind, each.number, each.name, _state(each), each.due_at_ms, each.ended_at_ms, id=each.id)
         step.node, step.item, step.dimension = each.node, each.item, each.dimension
         step.outcome = each.outcome
         steps[each.kind, each.number] = step
@@ -178,7 +177,7 @@ def attempt_seconds(attempt: AttemptRecord, now_ms: int) -> float | None:
     return max(0, end_ms - attempt.started_at_ms) / 1000
 
 
-def step_notes(step: Step, values: Values, now_ms: int, *, with_result: bool = True) -> Iterator[str]:
+def step_notes(step: StepView, values: Values, now_ms: int, *, with_result: bool = True) -> Iterator[str]:
     """What a step was given and gave, its last heartbeat and its lost workers, a line each."""
     longest = sys.maxsize if values.is_whole else LONGEST
     last = step.attempts[-1] if step.attempts else None

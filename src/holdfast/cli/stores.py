@@ -14,18 +14,18 @@ from typing import Final, TypeAlias, cast
 from holdfast.client.client import Client
 from holdfast.client.engine import connect, open_store
 from holdfast.errors import UsageError
-from holdfast.runtime.surroundings import Surroundings
-from holdfast.storage.places import PlacedStore, is_address, not_a_store
+from holdfast.runtime.surroundings import Platform
+from holdfast.storage.places import OpenableStore, is_address, not_a_store
 
 VARIABLE: Final = "HOLDFAST_STORE"
 SETTINGS: Final = "holdfast.toml"
 DEFAULT: Final = "holdfast.db"
 LONGEST_SHOWN: Final = 100
-Place: TypeAlias = Path | str
+StoreName: TypeAlias = Path | str
 """A file, or the URL of a database."""
 
 
-def store_path(option: str | None) -> Place:
+def store_path(option: str | None) -> StoreName:
     """The file or the URL that the option, the environment, the settings or the default names."""
     named = option if option is not None else os.environ.get(VARIABLE) or _setting(Path(SETTINGS)) or DEFAULT
     if not named.strip() or "\0" in named:
@@ -39,7 +39,7 @@ def store_path(option: str | None) -> Place:
     return Path(named)
 
 
-def existing_store(option: str | None) -> Place:
+def existing_store(option: str | None) -> StoreName:
     """The same for commands that look: the file must be there."""
     path = store_path(option)
     if isinstance(path, Path) and not is_there(path):
@@ -47,7 +47,7 @@ def existing_store(option: str | None) -> Place:
     return path
 
 
-def is_there(path: Place) -> bool:
+def is_there(path: StoreName) -> bool:
     """Whether there is anything at a path; one that cannot even be looked at is a `UsageError`. A server is."""
     if isinstance(path, str):
         return True
@@ -57,14 +57,14 @@ def is_there(path: Place) -> bool:
         raise UsageError(f"{str(path)[:LONGEST_SHOWN]!r} cannot be looked at: {error}") from error
 
 
-def look_into(option: str | None) -> PlacedStore:
+def look_into(option: str | None) -> OpenableStore:
     """The store, open to be read: nothing in it can be changed, and it is not made if it is not there."""
-    store = open_store(existing_store(option), "full", Surroundings())
+    store = open_store(existing_store(option), "full", Platform())
     store.open_for_reading()
     return store
 
 
-def shown(place: Place) -> str:
+def shown(place: StoreName) -> str:
     """The name of a store for people: without the password that may be in it."""
     if isinstance(place, Path):
         return str(place)
@@ -89,7 +89,7 @@ def _setting(path: Path) -> str | None:
 
 
 @asynccontextmanager
-async def connected(path: Place) -> AsyncGenerator[Client]:
+async def connected(path: StoreName) -> AsyncGenerator[Client]:
     """A client of a store, for one command."""
     client = await connect(path)
     try:

@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.cli.stores import Place, connected, existing_store
+from holdfast.cli.stores import StoreName, connected, existing_store
 from holdfast.cli.texts import json_text, print_line, safe
 from holdfast.core.lifecycle import InstanceState
 
@@ -22,6 +22,6 @@ def terminate(instance_id: str, reason: str | None = None, store: str | None = N
         print_line(Console(highlight=False), line)
 
 
-async def _terminate(path: Place, instance_id: str, reason: str | None) -> None:
+async def _terminate(path: StoreName, instance_id: str, reason: str | None) -> None:
     async with connected(path) as client:
         await client.get(instance_id).terminate(reason)

@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from holdfast.cli.query import parsed, print_json
-from holdfast.cli.stores import Place, connected, existing_store
+from holdfast.cli.stores import StoreName, connected, existing_store
 from holdfast.cli.texts import safe
 from holdfast.cli.waiting import answer_of
 from holdfast.errors import UpdateFailed
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.providers import SystemClockAndIds
 
 
 def update(  # noqa: PLR0917 - the options of the command
@@ -23,7 +23,7 @@ def update(  # noqa: PLR0917 - the options of the command
     store: str | None = None,
 ) -> None:
     """Change a workflow by one of its updates, wait for it, and print its result as JSON."""
-    unique = SystemProviders().unique_text() if update_id is None else update_id
+    unique = SystemClockAndIds().unique_text() if update_id is None else update_id
     asked = _send(existing_store(store), instance_id, name, parsed(value), unique, timeout)
     again = f"the same command with --id {shlex.quote(safe(unique))} waits for its answer"
     try:
@@ -36,7 +36,7 @@ def update(  # noqa: PLR0917 - the options of the command
 
 
 async def _send(  # noqa: PLR0917 - handed on
-    path: Place, instance_id: str, name: str, arguments: list[Any], update_id: str, seconds: float | None
+    path: StoreName, instance_id: str, name: str, arguments: list[Any], update_id: str, seconds: float | None
 ) -> Any:
     async with connected(path) as client:
         asked = client.get(instance_id).update(name, *arguments, id=update_id, timeout=seconds)

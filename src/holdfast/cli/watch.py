@@ -11,7 +11,7 @@ from rich.text import Text
 
 from holdfast.cli.exits import EXIT_BAD_NEWS
 from holdfast.cli.explanations import LONGEST_KEY, digits_text
-from holdfast.cli.stores import Place, connected, existing_store
+from holdfast.cli.stores import StoreName, connected, existing_store
 from holdfast.cli.texts import STATE_STYLES, json_text, print_line, safe
 from holdfast.client.watching import Change
 from holdfast.core.collation.composite import PADDING
@@ -37,7 +37,7 @@ def watch(instance_id: str, store: str | None = None, as_json: bool = False) -> 
         raise SystemExit(EXIT_BAD_NEWS)
 
 
-async def _watch(path: Place, instance_id: str, show: Callable[[Change], None]) -> InstanceState | None:
+async def _watch(path: StoreName, instance_id: str, show: Callable[[Change], None]) -> InstanceState | None:
     last: InstanceState | None = None
     async with connected(path) as client:
         async for change in client.get(instance_id).watch():

@@ -16,7 +16,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.cli.applications import load_module
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, ToldToLeave, end, leaving_early
-from holdfast.cli.stores import Place, shown, store_path
+from holdfast.cli.stores import StoreName, shown, store_path
 from holdfast.cli.texts import count_text, safe
 from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
 from holdfast.client.engine import connect
@@ -24,7 +24,7 @@ from holdfast.client.worker import Worker
 from holdfast.core.liveness.lease import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PAYLOAD_LIMIT_BYTES
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 
 logger = logging.getLogger("holdfast")
 
@@ -35,7 +35,7 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class WorkerRequest:
     """What was asked for, checked."""
 
     modules: list[ModuleType]
@@ -45,7 +45,7 @@ class Wish:
     lease_seconds: float
     loop_timeout_seconds: float | None
     drain_seconds: float
-    path: Place
+    path: StoreName
     judge_same_host: bool
     payload_limit: int
 
@@ -67,7 +67,7 @@ def worker(
     try:
         with leaving_early() as early:
             modules = [load_module(source) for source in applications]
-            wish = Wish(
+            wish = WorkerRequest(
                 modules,
                 registry := _registry(modules, applications),
                 _queues(queues, registry),
@@ -113,7 +113,7 @@ def _loop_timeout_seconds(timeout: float) -> float | None:
     return None if timeout_ms is None else timeout_ms / MILLISECONDS
 
 
-async def _work(wish: Wish, early: EarlySignals) -> int:
+async def _work(wish: WorkerRequest, early: EarlySignals) -> int:
     signals = Signals(wish.drain_seconds)
     serving = asyncio.create_task(_serve(wish, signals))
     signals.listen(serving, early)
@@ -133,8 +133,8 @@ async def _work(wish: Wish, early: EarlySignals) -> int:
     return EXIT_INTERRUPTED if signals.heard > 1 else 0
 
 
-async def _serve(wish: Wish, signals: Signals) -> None:
-    world = Surroundings(judge_same_host=wish.judge_same_host)
+async def _serve(wish: WorkerRequest, signals: Signals) -> None:
+    world = Platform(judge_same_host=wish.judge_same_host)
     connecting = connect(wish.path, modules=wish.modules, payload_limit=wish.payload_limit, surroundings=world)
     async with connecting as client:
         working = Worker(
@@ -152,7 +152,7 @@ async def _serve(wish: Wish, signals: Signals) -> None:
             await working.wait()
 
 
-def _headline(working: Worker, wish: Wish) -> str:
+def _headline(working: Worker, wish: WorkerRequest) -> str:
     registry = wish.registry
     code = f"{count_text(len(registry.workflows), 'workflow')}, {count_text(len(registry.activities), 'activity')}"
     return (
@@ -161,7 +161,7 @@ def _headline(working: Worker, wish: Wish) -> str:
     )
 
 
-def _warn_of_idle_queues(wish: Wish) -> None:
+def _warn_of_idle_queues(wish: WorkerRequest) -> None:
     """A name that was misspelt would wait for ever, and nobody would know why."""
     theirs = wish.registry.queues
     for queue in wish.queues:

@@ -13,7 +13,7 @@ from holdfast.cli.texts import json_text, moment_text, print_aligned, safe, seco
 from holdfast.client.overview import WorkerView, read_workers
 from holdfast.core.liveness import WorkerState
 
-COLUMNS = (
+WORKER_COLUMNS = (
     "worker",
     "state",
     "lease left",
@@ -30,15 +30,15 @@ COLUMNS = (
 
 def workers(*, everyone: bool = False, store: str | None = None, as_json: bool = False) -> None:
     """List the workers of a store: their lease, their load and the queues that they serve."""
-    found = asyncio.run(_read(store))
+    found = asyncio.run(_read_workers(store))
     shown = [worker for worker in found if everyone or worker.state is WorkerState.ACTIVE]
     if as_json:
-        click.echo(json_text([_fields(worker) for worker in shown]))
+        click.echo(json_text([_worker_fields(worker) for worker in shown]))
     else:
-        _show(shown)
+        _show_workers(shown)
 
 
-async def _read(store: str | None) -> list[WorkerView]:
+async def _read_workers(store: str | None) -> list[WorkerView]:
     opened = look_into(store)
     try:
         return await read_workers(opened)
@@ -46,12 +46,12 @@ async def _read(store: str | None) -> list[WorkerView]:
         await opened.close()
 
 
-def _show(found: list[WorkerView]) -> None:
+def _show_workers(found: list[WorkerView]) -> None:
     console = Console(highlight=False)
     if not found:
         console.print("No workers.")
         return
-    rows = [[Text(name) for name in COLUMNS]]
+    rows = [[Text(name) for name in WORKER_COLUMNS]]
     rows += [
         [
             Text(safe(worker.key), "cyan"),
@@ -91,6 +91,6 @@ def _place(worker: WorkerView) -> str:
     return worker.host if worker.pid is None else f"{worker.host}:{worker.pid}"
 
 
-def _fields(worker: WorkerView) -> dict[str, Any]:
+def _worker_fields(worker: WorkerView) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.structs.asdict(worker)
     return {**fields, "load": worker.load, "is_overdue": _is_overdue(worker)}

@@ -12,34 +12,34 @@ from holdfast.authoring.handlers import Query
 from holdfast.authoring.names import checked_name
 from holdfast.authoring.registry import Registry
 from holdfast.client.arguments import encoded_arguments, limited
-from holdfast.client.changes import Changes
-from holdfast.client.updating import Updating
-from holdfast.core.answers import Answer, AnswerKind, decode_answer
+from holdfast.client.changes import ChangeSignal
+from holdfast.client.updating import UpdateClient
+from holdfast.core.answers import Reply, ReplyKind, decode_answer
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, said_of, to_exception
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.last_words import LastWords
+from holdfast.runtime.last_words import CrashMarker
 from holdfast.runtime.queries import Queries, Unanswered
-from holdfast.runtime.runs import RunMaker
-from holdfast.runtime.surroundings import Surroundings
-from holdfast.runtime.worker import Worker
+from holdfast.runtime.runs import RunFactory
+from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.contract import (
-    Ask,
+    AskQuery,
+    DeleteQueries,
     Deliver,
     Delivered,
     Failed,
-    Forget,
     InstanceId,
     InstanceNumber,
     InstanceRecord,
     Outcome,
-    Question,
+    QueryRow,
     Rejected,
 )
-from holdfast.storage.places import PlacedStore
+from holdfast.storage.places import OpenableStore
 
 LATE_MS: Final = 5_000
 """A question outlives its asker's patience by so much, and then its row is removed by others."""
@@ -51,16 +51,16 @@ ASK_AGAIN_SECONDS: Final = 2.0
 _failure: Final = msgspec.json.Decoder(Failure)
 
 
-class Asking:
+class QueryClient:
     """What a client asks instances. `worker` gives that of this process, if it has one; `deliver` commits a message."""
 
     def __init__(
         self,
-        store: PlacedStore,
+        store: OpenableStore,
         registry: Registry,
-        surroundings: Surroundings,
+        surroundings: Platform,
         *,
-        worker: Callable[[], Worker | None],
+        worker: Callable[[], WorkerRuntime | None],
         deliver: Callable[[Deliver], Awaitable[Delivered]],
         committer: Callable[[], Committer],
         limit: PayloadLimit,
@@ -71,11 +71,11 @@ class Asking:
         self._surroundings = surroundings
         self._worker = worker
         self._committer = committer
-        self._own_runs: RunMaker | None = None
+        self._own_runs: RunFactory | None = None
         self._own_queries: Queries | None = None
-        self.changes = changes = Changes(store.check_files)
+        self.changes = changes = ChangeSignal(store.check_files)
         new_id = surroundings.providers.unique_text
-        self.updating = Updating(store, changes, registry.resolve, new_id, deliver, limit=limit)
+        self.updating = UpdateClient(store, changes, registry.resolve, new_id, deliver, limit=limit)
 
     async def query(
         self,
@@ -108,7 +108,7 @@ class Asking:
                 raise WorkflowBlocked(f"{instance_id} is blocked: {record.blocked}")
         raise InstanceNotFound(f"no instance has the id {instance_id!r}")
 
-    async def _answer(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Answer:
+    async def _answer(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Reply:
         """From the code in this process, or from a worker that finds the question in the store."""
         async for _ in self.changes.looks():
             worker = self._worker()
@@ -117,7 +117,7 @@ class Asking:
                 patience = math.inf
             else:
                 here = await self._answer_here(queries, worker, record, name, data)
-                if isinstance(here, Answer):
+                if isinstance(here, Reply):
                     return here
                 if here is Unanswered.NEEDS_TURN and worker is not None:
                     continue  # this process takes the turn
@@ -128,11 +128,11 @@ class Asking:
         raise AssertionError
 
     async def _answer_here(
-        self, queries: Queries, worker: Worker | None, record: InstanceRecord, name: str, data: bytes
-    ) -> Answer | Unanswered:
+        self, queries: Queries, worker: WorkerRuntime | None, record: InstanceRecord, name: str, data: bytes
+    ) -> Reply | Unanswered:
         answer = await queries.ask(record.number, name, data)
         is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.key)
-        if isinstance(answer, Answer) and answer.kind is AnswerKind.REFUSED and is_elsewhere:
+        if isinstance(answer, Reply) and answer.kind is ReplyKind.REFUSED and is_elsewhere:
             # The code of the owner may fit the history where the code of this process does not.
             return Unanswered.OWNED_ELSEWHERE
         return answer
@@ -144,11 +144,13 @@ class Asking:
         data: bytes,
         within: Duration | None,
         seconds: float,
-    ) -> Answer | None:
+    ) -> Reply | None:
         """Put the question into the store. None if it is to be put again, or there is no answer after `seconds`."""
-        question = Question(id=self._surroundings.providers.unique_text(), number=record.number, name=name, input=data)
+        question = QueryRow(id=self._surroundings.providers.unique_text(), number=record.number, name=name, input=data)
         kept_ms = LONGEST_KEPT_MS if within is None else milliseconds(within, "timeout") + LATE_MS
-        outcome = await self._committer().commit(Ask(question=question, expires_at_ms=self._store.now_ms() + kept_ms))
+        outcome = await self._committer().commit(
+            AskQuery(question=question, expires_at_ms=self._store.now_ms() + kept_ms)
+        )
         if isinstance(outcome, Rejected):
             raise QueryFailed(f"the query {name!r} was not put to anybody: {outcome.reason}")
         if isinstance(outcome, Failed):
@@ -160,22 +162,22 @@ class Asking:
                 stored = await self._store.read_answer(question.id)
                 if stored is not None:
                     answer = decode_answer(stored)
-                    return None if answer.kind is AnswerKind.NOT_NOW else answer
+                    return None if answer.kind is ReplyKind.NOT_NOW else answer
                 if loop.time() >= ends_at:
                     return None
         finally:
-            self._committer().submit(Forget(question=question.id), _ignore)
+            self._committer().submit(DeleteQueries(question=question.id), _ignore)
         raise AssertionError
 
-    def _queries(self, worker: Worker | None, workflow: str) -> Queries | None:
+    def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:
         """What runs the code of a workflow here: the worker, or this client; None if neither has it."""
         if worker is not None and workflow in worker.registry.workflows:
             return worker.questions.queries
         if workflow not in self._registry.workflows:
             return None
         if self._own_queries is None:
-            words = LastWords(self._store.words)
-            self._own_runs = RunMaker(self._registry, self._surroundings, words)
+            words = CrashMarker(self._store.words)
+            self._own_runs = RunFactory(self._registry, self._surroundings, words)
             self._own_queries = Queries(self._store, self._own_runs)
         return self._own_queries
 
@@ -185,20 +187,20 @@ class Asking:
         if self._own_runs is not None:
             self._own_runs.stop()
 
-    def _told(self, instance_id: InstanceId, name: str, answer: Answer, returns: Any) -> Any:
+    def _told(self, instance_id: InstanceId, name: str, answer: Reply, returns: Any) -> Any:
         data = bytes(answer.data)
         match answer.kind:
-            case AnswerKind.DONE:
+            case ReplyKind.DONE:
                 return decode(data, returns, what=f"the answer to query {name!r}")
-            case AnswerKind.FAILED:
+            case ReplyKind.FAILED:
                 cause = to_exception(_failure.decode(data), self._registry.resolve)
                 said = f"the query {name!r} of {instance_id!r} failed: {said_of(cause)}"
                 raise QueryFailed(said, cause) from cause
-            case AnswerKind.UNKNOWN:
+            case ReplyKind.UNKNOWN:
                 known: list[str] = msgspec.json.decode(data)
                 said = f"{instance_id!r} answers no query {name!r}; it answers {', '.join(known) or 'none'}"
                 raise UnknownQuery(said, tuple(known))
-            case AnswerKind.REFUSED | AnswerKind.REJECTED | AnswerKind.NOT_NOW:
+            case ReplyKind.REFUSED | ReplyKind.REJECTED | ReplyKind.NOT_NOW:
                 raise to_exception(_failure.decode(data), self._registry.resolve)
 
 

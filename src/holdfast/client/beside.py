@@ -15,19 +15,19 @@ from holdfast.authoring.names import checked_name
 from holdfast.authoring.options import several, whole_number
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
-from holdfast.client.waiting import Waiters
+from holdfast.client.waiting import ResultWaiters
 from holdfast.core.events import Started
-from holdfast.core.gates import EventVerdict, Existing, IdPolicy, StartIdentity, StartVerdict, decide_start
+from holdfast.core.gates import EventVerdict, ExistingInstance, IdPolicy, StartIdentity, StartVerdict, decide_start
 from holdfast.core.liveness.lease import SHORTEST_LOOP_TIMEOUT_MS
 from holdfast.errors import InvalidOption, StoreReplaced, UsageError, WorkerFenced
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.flow_runs import saved
-from holdfast.runtime.last_words import LastWords
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.last_words import CrashMarker
+from holdfast.runtime.surroundings import Platform
 from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.runtime.turns import with_started
-from holdfast.runtime.worker import Worker
+from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.contract import (
     Applied,
     Deliver,
@@ -41,50 +41,50 @@ from holdfast.storage.contract import (
     Start,
     StartedInstance,
 )
-from holdfast.storage.places import PlacedStore
+from holdfast.storage.places import OpenableStore
 
 if TYPE_CHECKING:
     from holdfast.flows.workflow import FlowWorkflow
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
 
-Options = dict[str, Any]
+WorkerOptions = dict[str, Any]
 """What a worker is told besides the code that it runs."""
 
 
-class Beside:
+class EmbeddedWorker:
     """What a client has to do with the worker beside it, if there is one."""
 
-    _store: PlacedStore
-    _surroundings: Surroundings
+    _store: OpenableStore
+    _surroundings: Platform
     _committer: Committer
     _alone: Committer
     """What commits for the client when there is no worker."""
-    _waiters: Waiters
+    _waiters: ResultWaiters
     _trouble: RepeatedTrouble
     """The errors of the store, which all of this process share."""
     _limit: PayloadLimit
     """The largest payload that this client sends."""
-    _worker: Worker | None = None
+    _worker: WorkerRuntime | None = None
     _starting: dict[InstanceId, "asyncio.Future[None]"]
     """Starts of ids that were given, which are being committed: another start of the id waits for them."""
     _kept_flows: frozenset[str] = frozenset()
     """The versions of flows that this client has stored."""
 
     @property
-    def worker(self) -> Worker | None:
+    def worker(self) -> WorkerRuntime | None:
         """The worker of this process, while one runs beside this client."""
         return self._worker if self._worker is not None and self._worker.is_running else None
 
-    def make_worker(self, registry: Registry, options: Options) -> Worker:
+    def make_worker(self, registry: Registry, options: WorkerOptions) -> WorkerRuntime:
         """One that tells this client what it commits, and which instances end."""
-        told = Options(payload_limit=self._limit)
+        told = WorkerOptions(payload_limit=self._limit)
         told.update(options)
-        return Worker(
+        return WorkerRuntime(
             self._store,
             registry,
             self._surroundings,
-            words=LastWords(self._store.words),
+            words=CrashMarker(self._store.words),
             ended=self._waiters.ended,
             committed=self._committed,
             halted=self._store_was_replaced,
@@ -92,7 +92,7 @@ class Beside:
             **told,
         )
 
-    async def begin_work(self, worker: Worker) -> None:
+    async def begin_work(self, worker: WorkerRuntime) -> None:
         """Let a worker run beside this client. What it cannot begin with is raised, and then there is none."""
         if self._worker is not None:
             raise UsageError("this client has a worker already; give another one a client of its own: hf.connect(...)")
@@ -144,7 +144,7 @@ class Beside:
         self._note_unknown(start.workflow)
         return outcome
 
-    async def _start_once(self, worker: Worker, start: Start, started: Started) -> Outcome | None:
+    async def _start_once(self, worker: WorkerRuntime, start: Start, started: Started) -> Outcome | None:
         """As `_start_with_first_turn`, unless the start will find its instance. Starts of one id go one by one.
 
         None if the start is to be committed without a first turn.
@@ -160,7 +160,7 @@ class Beside:
             del self._starting[start.id]
             over.set_result(None)
 
-    async def _start_with_first_turn(self, worker: Worker, start: Start, started: Started) -> Outcome | None:
+    async def _start_with_first_turn(self, worker: WorkerRuntime, start: Start, started: Started) -> Outcome | None:
         """None if the worker cannot take the first turn now."""
         decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         if not worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
@@ -177,11 +177,11 @@ class Beside:
         record = await self._store.find(start.id)
         if record is None:
             return None
-        existing = Existing(StartIdentity(record.workflow, record.input_hash), record.state)
+        existing = ExistingInstance(StartIdentity(record.workflow, record.input_hash), record.state)
         verdict = decide_start(StartIdentity(start.workflow, start.input_hash), existing, start.policy)
         return record if verdict in (StartVerdict.SAME, StartVerdict.CONFLICT) else None
 
-    async def _raise_to_found(self, worker: Worker, start: Start, found: InstanceRecord) -> Outcome | None:
+    async def _raise_to_found(self, worker: WorkerRuntime, start: Start, found: InstanceRecord) -> Outcome | None:
         """Raise the event of a start to the instance that it found, which refuses a value that does not fit (G6).
 
         None if there is no event, or that instance is not live here or has ended meanwhile: the store decides.
@@ -233,7 +233,7 @@ def worker_options(
     cache_size: int,
     lease: Duration,
     loop_timeout: Duration | None,
-) -> Options:
+) -> WorkerOptions:
     """What a worker is told, checked. Without `queues` it serves those of the activities it has, and the default."""
     served = registry.queues if queues is None else several(queues, "queues")
     return {

@@ -14,7 +14,7 @@ from holdfast.payloads.encoding import encode
 from holdfast.payloads.signature import Signature
 
 
-class Call(msgspec.Struct, frozen=True):
+class WorkflowCall(msgspec.Struct, frozen=True):
     """A workflow with its arguments. Where its code is not known here, nothing is checked."""
 
     name: str
@@ -26,7 +26,7 @@ class Call(msgspec.Struct, frozen=True):
     """The flow itself, if it was given and not only named: then the instance stays with this version of it."""
 
 
-def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Call:
+def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> WorkflowCall:
     """By reference, bound, or by name."""
     match workflow:
         case Workflow():
@@ -40,7 +40,9 @@ def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Call:
         case str():
             if workflow in registry.workflows:
                 return msgspec.structs.replace(call_of(registry, registry.workflows[workflow], args), flow=None)
-            return Call(checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None, None)
+            return WorkflowCall(
+                checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None, None
+            )
         case _:
             raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")
 
@@ -56,6 +58,6 @@ def refuse_keywords(given: Mapping[str, object], workflow: Any, method: str, opt
         )
 
 
-def _of(workflow: Workflow[..., Any], encoded: bytes) -> Call:
+def _of(workflow: Workflow[..., Any], encoded: bytes) -> WorkflowCall:
     flow = workflow if workflow.is_flow else None
-    return Call(workflow.name, workflow.version, encoded, workflow.signature, workflow.deadline, flow)
+    return WorkflowCall(workflow.name, workflow.version, encoded, workflow.signature, workflow.deadline, flow)

@@ -27,7 +27,7 @@ def give_up(future: "asyncio.Future[Any]", error: Exception | None) -> None:
         future.exception()  # seen: who does not come to wait for it any more is no news
 
 
-class Changes:
+class ChangeSignal:
     """Wakes everybody who waits. What there is to see is in the store."""
 
     def __init__(self, check_files: Check) -> None:

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, TypeVar, TypeVarTu
 
 import msgspec
 
-from holdfast.authoring.deadlines import DeadlineWord, said_deadline
+from holdfast.authoring.deadlines import DeadlineOption, said_deadline
 from holdfast.authoring.events import Event, encoded_event, named_value
 from holdfast.authoring.names import checked_name, checked_reason
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import BoundWorkflow
-from holdfast.client.asking import Asking
-from holdfast.client.beside import Beside
-from holdfast.client.calls import Call, call_of, refuse_keywords
+from holdfast.client.asking import QueryClient
+from holdfast.client.beside import EmbeddedWorker
+from holdfast.client.calls import WorkflowCall, call_of, refuse_keywords
 from holdfast.client.handle import Handle
 from holdfast.client.overview import Overview
 from holdfast.client.pages import NEWEST, check_page
 from holdfast.client.telling import ended_with, was_delivered
 from holdfast.client.views import Summary, summary
-from holdfast.client.waiting import Waiters
+from holdfast.client.waiting import ResultWaiters
 from holdfast.core.deadlines import Deadline
 from holdfast.core.events import CancelRequested, EventReceived, Payload, Started
-from holdfast.core.gates import EventVerdict, IdPolicy, PolicyWord
+from holdfast.core.gates import EventVerdict, IdPolicy, IdPolicyOption
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.words import word
 from holdfast.errors import (
@@ -46,14 +46,14 @@ from holdfast.payloads.signature import Signature
 from holdfast.replay.run import current_run
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.importing import refuse_while_importing
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 from holdfast.runtime.telling import trouble_of
 from holdfast.storage.contract import (
     Applied,
-    Close,
     Deliver,
     Delivered,
     Failed,
+    InstanceEnd,
     InstanceId,
     InstanceNumber,
     Member,
@@ -67,16 +67,16 @@ from holdfast.storage.contract import (
 )
 from holdfast.storage.forks import generation
 from holdfast.storage.news import is_for_others
-from holdfast.storage.places import Bell, PlacedStore
+from holdfast.storage.places import Notifier, OpenableStore
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 
-Raised = tuple[str | Event[Any], Any]
+NamedEvent = tuple[str | Event[Any], Any]
 """An event with its value."""
 
 
-class Client(Beside, Overview):
+class Client(EmbeddedWorker, Overview):
     """Made by `holdfast.connect`. An `Engine` has everything that a client has."""
 
     _usage: ClassVar[str] = "`async with hf.connect(...) as client:`"
@@ -84,9 +84,9 @@ class Client(Beside, Overview):
 
     def __init__(
         self,
-        store: PlacedStore,
+        store: OpenableStore,
         registry: Registry,
-        surroundings: Surroundings,
+        surroundings: Platform,
         limit: PayloadLimit | None = None,
     ) -> None:
         self._store = store
@@ -102,8 +102,8 @@ class Client(Beside, Overview):
             unusable=self._store_was_replaced,
             trouble=trouble,
         )
-        self._waiters = Waiters(store.read_instance, store.check_files, trouble)
-        self.asking = Asking(
+        self._waiters = ResultWaiters(store.read_instance, store.check_files, trouble)
+        self.asking = QueryClient(
             store,
             registry,
             surroundings,
@@ -113,7 +113,7 @@ class Client(Beside, Overview):
             limit=limit,
         )
         self._starting = {}
-        self._bell: Bell | None = None
+        self._bell: Notifier | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._generation = generation()
         self._is_closed = False
@@ -234,9 +234,9 @@ class Client(Beside, Overview):
         workflow: Callable[[*Ts], Coroutine[Any, Any, R]],
         *args: *Ts,
         id: str | None = None,
-        policy: PolicyWord = IdPolicy.IDEMPOTENT,
-        event: Raised | None = None,
-        deadline: DeadlineWord = ...,
+        policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
+        event: NamedEvent | None = None,
+        deadline: DeadlineOption = ...,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -244,9 +244,9 @@ class Client(Beside, Overview):
         workflow: BoundWorkflow[R],
         *,
         id: str | None = None,
-        policy: PolicyWord = IdPolicy.IDEMPOTENT,
-        event: Raised | None = None,
-        deadline: DeadlineWord = ...,
+        policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
+        event: NamedEvent | None = None,
+        deadline: DeadlineOption = ...,
     ) -> Handle[R]: ...
     @overload
     async def start(
@@ -254,18 +254,18 @@ class Client(Beside, Overview):
         workflow: str,
         *args: Any,
         id: str | None = None,
-        policy: PolicyWord = IdPolicy.IDEMPOTENT,
-        event: Raised | None = None,
-        deadline: DeadlineWord = ...,
+        policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
+        event: NamedEvent | None = None,
+        deadline: DeadlineOption = ...,
     ) -> Handle[Any]: ...
     async def start(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
         self,
         workflow: Any,
         *args: Any,
         id: str | None = None,  # noqa: A002
-        policy: PolicyWord = IdPolicy.IDEMPOTENT,
-        event: Raised | None = None,
-        deadline: DeadlineWord = ...,
+        policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
+        event: NamedEvent | None = None,
+        deadline: DeadlineOption = ...,
         **arguments: object,
     ) -> Handle[Any]:
         """Start an instance. The same id with the same input is the same instance, however often it is started (G3).
@@ -283,10 +283,10 @@ class Client(Beside, Overview):
 
     async def _start(
         self,
-        call: Call,
+        call: WorkflowCall,
         instance_id: InstanceId,
-        policy: PolicyWord,
-        event: Raised | None,
+        policy: IdPolicyOption,
+        event: NamedEvent | None,
         deadline: Deadline | None,
         *,
         is_named: bool,
@@ -334,8 +334,8 @@ class Client(Beside, Overview):
         workflow: Callable[[*Ts], Coroutine[Any, Any, R]],
         *args: *Ts,
         id: str | None = None,
-        policy: PolicyWord = IdPolicy.IDEMPOTENT,
-        deadline: DeadlineWord = ...,
+        policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
+        deadline: DeadlineOption = ...,
     ) -> R: ...
     @overload
     async def run(
@@ -343,8 +343,8 @@ class Client(Beside, Overview):
         workflow: BoundWorkflow[R],
         *,
         id: str | None = None,
-        policy: PolicyWord = IdPolicy.IDEMPOTENT,
-        deadline: DeadlineWord = ...,
+        policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
+        deadline: DeadlineOption = ...,
     ) -> R: ...
     @overload
     async def run(
@@ -352,16 +352,16 @@ class Client(Beside, Overview):
         workflow: str,
         *args: Any,
         id: str | None = None,
-        policy: PolicyWord = IdPolicy.IDEMPOTENT,
-        deadline: DeadlineWord = ...,
+        policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
+        deadline: DeadlineOption = ...,
     ) -> Any: ...
     async def run(  # type: ignore[misc]  # mypy does not see that Any takes what Ts takes
         self,
         workflow: Any,
         *args: Any,
         id: str | None = None,  # noqa: A002
-        policy: PolicyWord = IdPolicy.IDEMPOTENT,
-        deadline: DeadlineWord = ...,
+        policy: IdPolicyOption = IdPolicy.IDEMPOTENT,
+        deadline: DeadlineOption = ...,
         **arguments: object,
     ) -> Any:
         """Start an instance, or find it, and wait for its result."""
@@ -417,7 +417,7 @@ class Client(Beside, Overview):
     def resolve(self) -> Resolver:
         return self._registry.resolve
 
-    async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> Close | None:
+    async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> InstanceEnd | None:
         return await self._waiters.wait(instance_id, number)
 
     async def end_from_outside(

@@ -33,7 +33,7 @@ from holdfast.core.events import (
     payload_of,
     payloads_of,
 )
-from holdfast.core.flow.reading import FlowReading
+from holdfast.core.flow.reading import FlowSnapshot
 from holdfast.core.steps import read_steps
 from holdfast.core.updates import REFUSALS, UpdateState
 from holdfast.errors import HoldfastError
@@ -57,7 +57,7 @@ class Story:
 
     turns: Sequence[tuple[int, HistoryEvent]]
     """Every event with the number of its turn."""
-    flow: FlowReading | None
+    flow: FlowSnapshot | None
     damage: list[str]
 
     @property
@@ -119,7 +119,7 @@ async def read_story(store: Store, record: InstanceRecord) -> Story:
             turns += [(row.turn, event) for event in decode_events(row.events)]
         except _DAMAGE as error:
             damage.append(f"turn {row.turn} cannot be decoded: {str(error)[:LONGEST_EXCERPT]}")
-    flow: FlowReading | None = None
+    flow: FlowSnapshot | None = None
     try:
         flow = await read_flow(store, record, [event for _, event in turns])
     except (HoldfastError, LookupError, ValueError, *_DAMAGE) as error:

@@ -15,10 +15,10 @@ from holdfast.client.client import Client
 from holdfast.core.liveness.lease import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import InvalidOption
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
-from holdfast.runtime.providers import Providers, SystemProviders
-from holdfast.runtime.surroundings import Surroundings
-from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
-from holdfast.storage.places import PlacedStore, check_platform, is_address, not_a_store
+from holdfast.runtime.providers import ClockAndIds, SystemClockAndIds
+from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
+from holdfast.storage.places import OpenableStore, check_platform, is_address, not_a_store
 
 logger = logging.getLogger("holdfast")
 
@@ -39,7 +39,7 @@ class Engine(Client):
 
     def __init__(
         self,
-        store: str | Path | PlacedStore,
+        store: str | Path | OpenableStore,
         *,
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[AnyWorkflow] = (),
@@ -52,7 +52,7 @@ class Engine(Client):
         loop_timeout: Duration | None = LOOP_TIMEOUT_MS / 1000,
         durability: str = "full",
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
-        surroundings: Surroundings | None = None,
+        surroundings: Platform | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
         self._options = worker_options(
@@ -63,7 +63,7 @@ class Engine(Client):
             lease=lease,
             loop_timeout=loop_timeout,
         )
-        world = surroundings or Surroundings()
+        world = surroundings or Platform()
         limit = payload_limit_of(payload_limit)
         super().__init__(open_store(store, durability, world), registry, world, limit)
         self._missed: set[str] = set()
@@ -81,7 +81,7 @@ class Engine(Client):
         await self.open()
         return self
 
-    def _new_worker(self) -> Worker:
+    def _new_worker(self) -> WorkerRuntime:
         return self.make_worker(self._registry, self._options)
 
     async def abandon(self) -> None:
@@ -111,7 +111,7 @@ class Engine(Client):
         return 0 if self._worker is None else self._worker.runner.abandoned_threads
 
 
-def open_store(store: str | Path | PlacedStore, durability: str, surroundings: Surroundings) -> PlacedStore:
+def open_store(store: str | Path | OpenableStore, durability: str, surroundings: Platform) -> OpenableStore:
     """The store that a path or URL names."""
     check_platform()
     if durability not in DURABILITIES:
@@ -119,7 +119,7 @@ def open_store(store: str | Path | PlacedStore, durability: str, surroundings: S
     from holdfast.storage.relational.reading import RelationalReads  # noqa: PLC0415 - imported when a store is opened
 
     if isinstance(store, RelationalReads):
-        return cast(PlacedStore, store)
+        return cast(OpenableStore, store)
     providers = surroundings.providers
     if is_address(store):
         return _on_a_server(str(store), durability, providers)
@@ -131,11 +131,11 @@ def open_store(store: str | Path | PlacedStore, durability: str, surroundings: S
     return SqliteStore(path, clock=providers.now_ms, elapsed_ms=providers.elapsed_precise_ms, durability=durability)
 
 
-def _on_a_server(url: str, durability: str, providers: Providers) -> PlacedStore:
+def _on_a_server(url: str, durability: str, providers: ClockAndIds) -> OpenableStore:
     """Loaded where it is asked for: it needs a library that not everybody has. In a simulation its clock decides."""
     from holdfast.storage.postgres.store import PostgresStore  # noqa: PLC0415
 
-    clock = None if isinstance(providers, SystemProviders) else providers.now_ms
+    clock = None if isinstance(providers, SystemClockAndIds) else providers.now_ms
     try:
         return PostgresStore(url, clock=clock, elapsed_ms=providers.elapsed_ms, durability=durability)
     except ValueError as error:
@@ -195,7 +195,7 @@ def connect(
     flows: Iterable[AnyWorkflow] = (),
     durability: str = "full",
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
-    surroundings: Surroundings | None = None,
+    surroundings: Platform | None = None,
 ) -> Connecting:
     """A client without a worker. Workers may be other processes, now or later.
 
@@ -204,7 +204,7 @@ def connect(
     """
 
     async def opened() -> Client:
-        world, limit = surroundings or Surroundings(), payload_limit_of(payload_limit)
+        world, limit = surroundings or Platform(), payload_limit_of(payload_limit)
         client = Client(open_store(store, durability, world), Registry(modules, workflows, (), flows), world, limit)
         try:
             await client.open()

@@ -22,11 +22,11 @@ from holdfast.client.views import (
 from holdfast.core.collation.composite import MAX_DEPTH, PADDING, compose
 from holdfast.core.collation.digits import Digit
 from holdfast.core.events import ChildCompleted, ChildFailed, ChildRefused, ChildStopped, HistoryEvent, decode_events
-from holdfast.core.flow.definition import Child, Run, decode_definition
-from holdfast.core.flow.reading import FlowReading, NodeReading, version_of
+from holdfast.core.flow.definition import ChildAction, RunAction, decode_definition
+from holdfast.core.flow.reading import FlowSnapshot, NodeSnapshot, version_of
 from holdfast.core.ledger import SEED
 from holdfast.core.lifecycle import AttemptState
-from holdfast.core.steps import Step, key_of, read_steps
+from holdfast.core.steps import RecordedStep, key_of, read_steps
 from holdfast.errors import StoreError
 from holdfast.storage.contract import AttemptRecord, InstanceNumber, InstanceRecord, Store
 
@@ -42,7 +42,7 @@ async def with_nodes(
     store: Store,
     described: Description,
     record: InstanceRecord,
-    reading: FlowReading | None,
+    reading: FlowSnapshot | None,
     *,
     attempts: list[AttemptRecord],
     values: Values,
@@ -63,7 +63,7 @@ async def with_nodes(
     )
 
 
-async def read_flow(store: Store, record: InstanceRecord, events: list[HistoryEvent]) -> FlowReading | None:
+async def read_flow(store: Store, record: InstanceRecord, events: list[HistoryEvent]) -> FlowSnapshot | None:
     """The flow of an instance as its history tells it; None for code, and before its first turn."""
     digest = version_of(events)
     if not digest:
@@ -74,11 +74,11 @@ async def read_flow(store: Store, record: InstanceRecord, events: list[HistoryEv
             f"the flow {record.workflow!r} of version {digest}, which {record.id!r} stays with, is not in the store; "
             "run holdfast verify"
         )
-    return FlowReading(decode_definition(stored), events)
+    return FlowSnapshot(decode_definition(stored), events)
 
 
 def node_attempts(
-    reading: FlowReading, record: InstanceRecord, attempts: Iterable[AttemptRecord], values: Values
+    reading: FlowSnapshot, record: InstanceRecord, attempts: Iterable[AttemptRecord], values: Values
 ) -> list[AttemptView]:
     """The attempts with their nodes; behind them what waits for its dependencies (A3), which is nowhere stored."""
     places = {step.number: step for step in reading.steps if step.kind == "activity"}
@@ -93,9 +93,9 @@ def node_attempts(
     return views
 
 
-def _requested(node: NodeReading, record: InstanceRecord) -> AttemptView | None:
+def _requested(node: NodeSnapshot, record: InstanceRecord) -> AttemptView | None:
     action = node.node.action
-    if node.digit is not Digit.PENDING or not isinstance(action, Run):
+    if node.digit is not Digit.PENDING or not isinstance(action, RunAction):
         return None
     return AttemptView(
         activity=action.activity,
@@ -114,26 +114,26 @@ def _requested(node: NodeReading, record: InstanceRecord) -> AttemptView | None:
     )
 
 
-def node_waits(reading: FlowReading) -> list[str]:
+def node_waits(reading: FlowSnapshot) -> list[str]:
     """What its nodes wait for."""
     steps = (step for step in reading.steps if step.is_open and not _is_detached(reading, step))
     return [f"{waits_for(step)} ({place_of(step)})" for step in steps]
 
 
-def place_of(step: Step) -> str:
+def place_of(step: RecordedStep) -> str:
     """Where in a flow a step belongs."""
     return f"node {step.node}" if step.item < 0 else f"node {step.node}, item {step.item}"
 
 
-def _is_detached(reading: FlowReading, step: Step) -> bool:
+def _is_detached(reading: FlowSnapshot, step: RecordedStep) -> bool:
     action = reading.nodes[step.node].node.action
-    return isinstance(action, Child) and action.detached
+    return isinstance(action, ChildAction) and action.detached
 
 
 # ---------------------------------------------------------------- the composite
 
 
-async def read_composite(store: Store, record: InstanceRecord, reading: FlowReading | None, key: str) -> str | None:
+async def read_composite(store: Store, record: InstanceRecord, reading: FlowSnapshot | None, key: str) -> str | None:
     """K6: the key with those of the children that its nodes await in their present round, and of theirs.
 
     A child that is code has its derived key (K9). None if there are more than `MOST_IN_COMPOSITE`.
@@ -141,7 +141,7 @@ async def read_composite(store: Store, record: InstanceRecord, reading: FlowRead
     return await _Composites(store).of(record.number, reading, key, depth=0)
 
 
-async def read_child_keys(store: Store, record: InstanceRecord, reading: FlowReading) -> Mapping[str, Sequence[str]]:
+async def read_child_keys(store: Store, record: InstanceRecord, reading: FlowSnapshot) -> Mapping[str, Sequence[str]]:
     """By node, the composites of the children that it awaits; none if there are more than `MOST_IN_COMPOSITE`."""
     return await _Composites(store).by_node(record.number, reading, depth=0) or {}
 
@@ -153,7 +153,7 @@ class _Composites:
         self._store = store
         self._left = MOST_IN_COMPOSITE
 
-    async def of(self, number: InstanceNumber, reading: FlowReading | None, key: str, *, depth: int) -> str | None:
+    async def of(self, number: InstanceNumber, reading: FlowSnapshot | None, key: str, *, depth: int) -> str | None:
         plain = key.rstrip(PADDING)
         if reading is None or depth >= MAX_DEPTH:
             return plain
@@ -163,7 +163,9 @@ class _Composites:
         positions = reading.book.progress.roster.positions
         return compose(plain, {positions[node]: several for node, several in children.items()}) if children else plain
 
-    async def by_node(self, number: InstanceNumber, reading: FlowReading, *, depth: int) -> dict[str, list[str]] | None:
+    async def by_node(
+        self, number: InstanceNumber, reading: FlowSnapshot, *, depth: int
+    ) -> dict[str, list[str]] | None:
         """The composites of the children of each node; None if these are too many."""
         awaited = [*awaited_children(reading)]
         texts = await self._of_children(number, reading.steps, awaited, depth)
@@ -176,7 +178,7 @@ class _Composites:
         return children
 
     async def _of_children(
-        self, number: InstanceNumber, steps: Sequence[Step], awaited: Sequence[Step], depth: int
+        self, number: InstanceNumber, steps: Sequence[RecordedStep], awaited: Sequence[RecordedStep], depth: int
     ) -> dict[int, str] | None:
         """By the number of the step, the composites of children that are there; None if these are too many."""
         self._left -= len(awaited)
@@ -202,7 +204,7 @@ class _Composites:
             return await self._of_code(child.number, read_steps(events), depth=depth + 1)
         return await self.of(child.number, await read_flow(self._store, child, events), key, depth=depth + 1)
 
-    async def _of_code(self, number: InstanceNumber, steps: Sequence[Step], *, depth: int) -> str | None:
+    async def _of_code(self, number: InstanceNumber, steps: Sequence[RecordedStep], *, depth: int) -> str | None:
         """K9 with K6: the derived key of code, and in it those of its children."""
         places = {step.number: place for place, step in enumerate(steps) if step.kind == "child"}
         if not places or depth >= MAX_DEPTH:
@@ -213,12 +215,14 @@ class _Composites:
         return compose(key_of(steps), {places[step]: [text] for step, text in texts.items() if text})
 
 
-async def read_children(store: Store, number: InstanceNumber, steps: Iterable[Step]) -> Mapping[int, InstanceRecord]:
+async def read_children(
+    store: Store, number: InstanceNumber, steps: Iterable[RecordedStep]
+) -> Mapping[int, InstanceRecord]:
     """By the number of the step, the children that steps of an instance started. Of more than a page the newest.
 
     A child whose id was taken is not there, though an earlier round may have started one with the same id.
     """
-    owners: dict[str, Step] = {}
+    owners: dict[str, RecordedStep] = {}
     for step in steps:
         if step.kind != "child" or step.ended_by is ChildRefused:
             continue
@@ -228,10 +232,10 @@ async def read_children(store: Store, number: InstanceNumber, steps: Iterable[St
     return {owners[child.id].number: child for child in reversed(found) if child.id in owners}
 
 
-def awaited_children(reading: FlowReading) -> Iterable[Step]:
+def awaited_children(reading: FlowSnapshot) -> Iterable[RecordedStep]:
     """The children that nodes wait for, or have waited for, in the round in which they are."""
     for node in reading.nodes.values():
-        if isinstance(node.node.action, Child) and not node.node.action.detached:
+        if isinstance(node.node.action, ChildAction) and not node.node.action.detached:
             yield from (step for step in node.current if step.kind == "child")
 
 

@@ -10,7 +10,7 @@ from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.events import Event
 from holdfast.authoring.handlers import Query, Update
 from holdfast.authoring.options import whole_number
-from holdfast.client.asking import QUERY_SECONDS, Asking
+from holdfast.client.asking import QUERY_SECONDS, QueryClient
 from holdfast.client.histories import export
 from holdfast.client.obstacles import read_obstacles, waiting_sentence
 from holdfast.client.pages import NEWEST, check_page
@@ -30,8 +30,8 @@ from holdfast.errors import (
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, Resolver, failed_message, said_of, to_exception
 from holdfast.payloads.signature import Signature
-from holdfast.runtime.worker import Worker
-from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord, Store
+from holdfast.runtime.worker import WorkerRuntime
+from holdfast.storage.contract import InstanceEnd, InstanceId, InstanceNumber, InstanceRecord, Store
 from holdfast.storage.large import inline, reference_of
 
 R_co = TypeVar("R_co", covariant=True)
@@ -49,13 +49,13 @@ class Reader(Protocol):
     @property
     def store(self) -> Store: ...
     @property
-    def asking(self) -> Asking: ...
+    def asking(self) -> QueryClient: ...
     @property
     def resolve(self) -> Resolver: ...
     @property
-    def worker(self) -> Worker | None: ...
+    def worker(self) -> WorkerRuntime | None: ...
     def check_usable(self) -> None: ...
-    async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> Close | None: ...
+    async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> InstanceEnd | None: ...
     async def end_from_outside(
         self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
     ) -> None: ...
@@ -146,7 +146,7 @@ class Handle(Generic[R_co]):
         signature = self._signature or self._client.signature_of(record.workflow)
         return self._told(record.state, await self._outcome(record), signature)
 
-    async def result_of(self, close: Close | None) -> R_co:
+    async def result_of(self, close: InstanceEnd | None) -> R_co:
         """The result, given how the instance ended; where that is not known, or large, it is read."""
         data = None if self._signature is None else _data_in(close)
         if data is None or close is None:
@@ -379,7 +379,7 @@ class Handle(Generic[R_co]):
         return bytes(payload.data)
 
 
-def _data_in(close: Close | None) -> bytes | None:
+def _data_in(close: InstanceEnd | None) -> bytes | None:
     """What an instance ended with, if this process knows how it ended, and the data is not stored aside."""
     payload = None if close is None else _payload.decode(close.outcome)
     return None if payload is None or payload.reference else bytes(payload.data)

@@ -9,7 +9,7 @@ from holdfast.authoring.durations import Duration
 from holdfast.authoring.handlers import Update
 from holdfast.authoring.names import checked_name
 from holdfast.client.arguments import encoded_arguments, limited
-from holdfast.client.changes import Changes
+from holdfast.client.changes import ChangeSignal
 from holdfast.core.events import Payload, UpdateAccepted, decode_events
 from holdfast.core.gates import EventVerdict
 from holdfast.core.lifecycle import InstanceState
@@ -33,13 +33,13 @@ _failure: Final = msgspec.json.Decoder(Failure)
 _payload: Final = msgspec.json.Decoder(Payload)
 
 
-class Updating:
+class UpdateClient:
     """What a client sends to change instances. `deliver` commits a message."""
 
     def __init__(
         self,
         store: Store,
-        changes: Changes,
+        changes: ChangeSignal,
         resolve: Resolver,
         new_id: Callable[[], str],
         deliver: Callable[[Deliver], Awaitable[Delivered]],

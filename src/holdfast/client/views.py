@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.core.events import EventReceived, EventSetAside, HistoryEvent, Payload
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from holdfast.core.steps import ERRORED, Step, key_of, read_steps
+from holdfast.core.steps import ERRORED, RecordedStep, key_of, read_steps
 from holdfast.core.updates import UpdateState
 from holdfast.payloads.failures import Failure
 from holdfast.storage.contract import AttemptRecord, InstanceRecord
@@ -331,7 +331,7 @@ def description(
     )
 
 
-def step_view(step: Step, values: Values) -> StepView:
+def step_view(step: RecordedStep, values: Values) -> StepView:
     """A step, for people."""
     has_failed = step.digit == ERRORED
     failure = None
@@ -375,7 +375,7 @@ def read_key(events: list[HistoryEvent]) -> tuple[str, list[str]]:
     return key_of(steps), [waits_for(step) for step in steps if step.is_open]
 
 
-def waits_for(step: Step) -> str:
+def waits_for(step: RecordedStep) -> str:
     """A step that is open, in words."""
     if step.due_at_ms is not None:
         due_at = moment(step.due_at_ms)

@@ -9,7 +9,7 @@ from holdfast.background import BackgroundTask, Duty
 from holdfast.client.changes import Check, give_up
 from holdfast.errors import StoreReplaced
 from holdfast.runtime.telling import RepeatedTrouble
-from holdfast.storage.contract import Close, InstanceId, InstanceNumber, InstanceRecord
+from holdfast.storage.contract import InstanceEnd, InstanceId, InstanceNumber, InstanceRecord
 
 LOOK_SECONDS: Final = 1.0
 """How often is looked for an end that no wake-up told of."""
@@ -19,7 +19,7 @@ PAUSE_SECONDS: Final = 0.005
 Read = Callable[[InstanceNumber], Awaitable[InstanceRecord | None]]
 
 
-class Waiting:
+class ResultWaiter:
     """Somebody who waits. While its start is on its way the number of the instance is not known yet."""
 
     __slots__ = ("_future", "number", "told_of")
@@ -28,13 +28,13 @@ class Waiting:
         self.number = number
         self.told_of: InstanceNumber | None = None
         """Which instance ended. Somebody whose number is not known yet may be told of an earlier one of the id."""
-        self._future: asyncio.Future[Close | None] = asyncio.get_running_loop().create_future()
+        self._future: asyncio.Future[InstanceEnd | None] = asyncio.get_running_loop().create_future()
 
-    async def ended(self) -> Close | None:
+    async def ended(self) -> InstanceEnd | None:
         """How it ended, if that happened in this process; None says: look."""
         return await self._future
 
-    def tell(self, number: InstanceNumber, close: Close | None) -> None:
+    def tell(self, number: InstanceNumber, close: InstanceEnd | None) -> None:
         if not self._future.done():
             self.told_of = number
             self._future.set_result(close)
@@ -44,18 +44,18 @@ class Waiting:
         give_up(self._future, error)
 
 
-class Waiters:
+class ResultWaiters:
     """Everyone who waits for an end. An id may have had several instances (G3), so each names its number, too."""
 
     def __init__(self, read: Read, check_files: Check, trouble: RepeatedTrouble | None = None) -> None:
         self._read = read
         self._check_files = check_files
         self._trouble = trouble or RepeatedTrouble()
-        self._waiting: dict[InstanceId, list[Waiting]] = {}
+        self._waiting: dict[InstanceId, list[ResultWaiter]] = {}
         self._looking = BackgroundTask(Duty.ENDS, self._look_for_ends)
         self._wake = asyncio.Event()
 
-    def ended(self, instance_id: InstanceId, number: InstanceNumber, close: Close | None = None) -> None:
+    def ended(self, instance_id: InstanceId, number: InstanceNumber, close: InstanceEnd | None = None) -> None:
         """An instance came to its end, or was parked. In this process one knows how, and nobody needs to look."""
         for waiting in self._waiting.get(instance_id, ()):
             if waiting.number == number or (waiting.number is None and close is not None):
@@ -65,7 +65,7 @@ class Waiters:
         """Another process has written something."""
         self._wake.set()
 
-    async def wait(self, instance_id: InstanceId, number: InstanceNumber) -> Close | None:
+    async def wait(self, instance_id: InstanceId, number: InstanceNumber) -> InstanceEnd | None:
         """Return when the instance may have ended: how, if one knows. Else the caller looks, and waits again if not."""
         waiting = self.expect(instance_id, number)
         try:
@@ -73,14 +73,14 @@ class Waiters:
         finally:
             self.forget(instance_id, waiting)
 
-    def expect(self, instance_id: InstanceId, number: InstanceNumber | None = None) -> Waiting:
+    def expect(self, instance_id: InstanceId, number: InstanceNumber | None = None) -> ResultWaiter:
         """Wait from here on, also for an instance that is yet to be started, until it is forgotten."""
-        waiting = Waiting(number)
+        waiting = ResultWaiter(number)
         self._waiting.setdefault(instance_id, []).append(waiting)
         self._looking.start()
         return waiting
 
-    def forget(self, instance_id: InstanceId, waiting: Waiting) -> None:
+    def forget(self, instance_id: InstanceId, waiting: ResultWaiter) -> None:
         """Nobody waits there any more."""
         others = self._waiting.get(instance_id, [])
         if waiting in others:

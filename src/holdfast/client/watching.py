@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.client.changes import Changes
+from holdfast.client.changes import ChangeSignal
 from holdfast.core.events import decode_events, encode_event
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.errors import InstanceNotFound
@@ -39,7 +39,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in INSTANCE_FINAL
 
 
-async def watch(store: Store, changes: Changes, number: InstanceNumber) -> AsyncGenerator[Change]:
+async def watch(store: Store, changes: ChangeSignal, number: InstanceNumber) -> AsyncGenerator[Change]:
     """The changes of one instance. Several that come together may be seen as one: the newest."""
     seen: Change | None = None
     may_be_flow = True

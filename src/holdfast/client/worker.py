@@ -14,7 +14,7 @@ from holdfast.client.client import Client
 from holdfast.core.liveness.lease import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
-from holdfast.runtime.worker import Worker as Inner
+from holdfast.runtime.worker import WorkerRuntime as Inner
 
 
 class Worker:

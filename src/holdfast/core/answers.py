@@ -9,7 +9,7 @@ MAX_QUESTIONS: Final = 1_000
 """Questions that may wait in a store at the same time."""
 
 
-class AnswerKind(StrEnum):
+class ReplyKind(StrEnum):
     """How a question ended."""
 
     DONE = "done"
@@ -26,22 +26,22 @@ class AnswerKind(StrEnum):
     """The validator of an update raised. The data is the failure."""
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class Reply(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An answer, as it travels from the process that has the code to the one that asked."""
 
-    kind: AnswerKind
+    kind: ReplyKind
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Answer)
+_decoder = msgspec.json.Decoder(Reply)
 
 
-def encode_answer(answer: Answer) -> bytes:
+def encode_answer(answer: Reply) -> bytes:
     """An answer as it is stored."""
     return _encoder.encode(answer)
 
 
-def decode_answer(data: bytes) -> Answer:
+def decode_answer(data: bytes) -> Reply:
     """An answer from a store."""
     return _decoder.decode(data)

@@ -24,7 +24,7 @@ class ParentClose(StrEnum):
     ABANDON = "abandon"
 
 
-ParentCloseWord = ParentClose | Literal["terminate", "cancel", "abandon"]
+ParentCloseOption = ParentClose | Literal["terminate", "cancel", "abandon"]
 """A policy as people write it."""
 
 

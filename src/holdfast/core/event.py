@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="event", kw_only=True, gc=False):
+class HistoryEventBase(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="event", kw_only=True, gc=False):
     """Anything in the history."""
 
 

@@ -13,14 +13,14 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core.event import Event
+from holdfast.core.event import HistoryEventBase
 from holdfast.core.event import Payload as Payload  # noqa: PLC0414 - everybody takes it from here
 from holdfast.core.flow import events as flow
 
 # ---------------------------------------------------------------- inputs
 
 
-class Started(Event, frozen=True, tag="started"):
+class Started(HistoryEventBase, frozen=True, tag="started"):
     """An execution begins. Everything random in it grows from `seed`."""
 
     time_ms: int
@@ -40,7 +40,7 @@ class Started(Event, frozen=True, tag="started"):
     """The largest payload in bytes that the code of this execution may make; 0: a release before began it."""
 
 
-class ActivityCompleted(Event, frozen=True, tag="activity_completed"):
+class ActivityCompleted(HistoryEventBase, frozen=True, tag="activity_completed"):
     """An activity gave its result."""
 
     time_ms: int
@@ -49,7 +49,7 @@ class ActivityCompleted(Event, frozen=True, tag="activity_completed"):
     attempt: int = 1
 
 
-class ActivityFailed(Event, frozen=True, tag="activity_failed"):
+class ActivityFailed(HistoryEventBase, frozen=True, tag="activity_failed"):
     """An activity failed for good: its last attempt did, and no retry follows."""
 
     time_ms: int
@@ -58,14 +58,14 @@ class ActivityFailed(Event, frozen=True, tag="activity_failed"):
     attempt: int = 1
 
 
-class TimerFired(Event, frozen=True, tag="timer_fired"):
+class TimerFired(HistoryEventBase, frozen=True, tag="timer_fired"):
     """A timer was due."""
 
     time_ms: int
     timer: int
 
 
-class EventReceived(Event, frozen=True, tag="event_received"):
+class EventReceived(HistoryEventBase, frozen=True, tag="event_received"):
     """An event that was raised from outside reached the wait that had been longest there for its name (G6)."""
 
     time_ms: int
@@ -76,7 +76,7 @@ class EventReceived(Event, frozen=True, tag="event_received"):
     """It was there when the main function ended, and was applied before the remaining tasks were cancelled (G14)."""
 
 
-class CancelRequested(Event, frozen=True, tag="cancel_requested"):
+class CancelRequested(HistoryEventBase, frozen=True, tag="cancel_requested"):
     """Somebody wants it to end, or its deadline does; it is told. `descendants`: all children of a flow, too."""
 
     time_ms: int
@@ -85,7 +85,7 @@ class CancelRequested(Event, frozen=True, tag="cancel_requested"):
     descendants: bool = False
 
 
-class ActivityYielded(Event, frozen=True, tag="activity_yielded"):
+class ActivityYielded(HistoryEventBase, frozen=True, tag="activity_yielded"):
     """An activity yielded a value and goes on. Numbers go on across its attempts (L15).
 
     Values that were ready together come as one message: those of `more` have the numbers behind that of `value`.
@@ -109,14 +109,14 @@ class ActivityYielded(Event, frozen=True, tag="activity_yielded"):
         return range(self.number, self.number + 1 + len(self.more))
 
 
-class ChildStarted(Event, frozen=True, tag="child_started"):
+class ChildStarted(HistoryEventBase, frozen=True, tag="child_started"):
     """A child whose id the code chose was created. Told to those only: any other id is free."""
 
     time_ms: int
     child: int
 
 
-class ChildRefused(Event, frozen=True, tag="child_refused"):
+class ChildRefused(HistoryEventBase, frozen=True, tag="child_refused"):
     """A child was not created: its id is taken."""
 
     time_ms: int
@@ -124,7 +124,7 @@ class ChildRefused(Event, frozen=True, tag="child_refused"):
     reason: str
 
 
-class ChildCompleted(Event, frozen=True, tag="child_completed"):
+class ChildCompleted(HistoryEventBase, frozen=True, tag="child_completed"):
     """A child gave its result."""
 
     time_ms: int
@@ -132,7 +132,7 @@ class ChildCompleted(Event, frozen=True, tag="child_completed"):
     result: Payload
 
 
-class ChildFailed(Event, frozen=True, tag="child_failed"):
+class ChildFailed(HistoryEventBase, frozen=True, tag="child_failed"):
     """A child ended with an error."""
 
     time_ms: int
@@ -140,7 +140,7 @@ class ChildFailed(Event, frozen=True, tag="child_failed"):
     failure: Payload
 
 
-class ChildStopped(Event, frozen=True, tag="child_stopped"):
+class ChildStopped(HistoryEventBase, frozen=True, tag="child_stopped"):
     """A child ended without a result of its own: `state` is CANCELLED or TERMINATED."""
 
     time_ms: int
@@ -149,7 +149,7 @@ class ChildStopped(Event, frozen=True, tag="child_stopped"):
     reason: str = ""
 
 
-class UpdateAccepted(Event, frozen=True, tag="update_accepted"):
+class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
     """An update that its validator let through, and whose handler begins. Before that it waits so in the inbox."""
 
     time_ms: int
@@ -163,7 +163,7 @@ class UpdateAccepted(Event, frozen=True, tag="update_accepted"):
 # ---------------------------------------------------------------- commands
 
 
-class ActivityScheduled(Event, frozen=True, tag="activity_scheduled"):
+class ActivityScheduled(HistoryEventBase, frozen=True, tag="activity_scheduled"):
     """The code called an activity, or a node of a flow did, for an `item` of its list. Its attempts have the input."""
 
     activity: int
@@ -172,13 +172,13 @@ class ActivityScheduled(Event, frozen=True, tag="activity_scheduled"):
     item: int = -1
 
 
-class ActivityAbandoned(Event, frozen=True, tag="activity_abandoned"):
+class ActivityCancelled(HistoryEventBase, frozen=True, tag="activity_abandoned"):
     """The code stopped waiting for an activity, which is cancelled."""
 
     activity: int
 
 
-class TimerStarted(Event, frozen=True, tag="timer_started"):
+class TimerStarted(HistoryEventBase, frozen=True, tag="timer_started"):
     """The code waits for a time."""
 
     timer: int
@@ -186,32 +186,32 @@ class TimerStarted(Event, frozen=True, tag="timer_started"):
     node: str = ""
 
 
-class TimerCancelled(Event, frozen=True, tag="timer_cancelled"):
+class TimerCancelled(HistoryEventBase, frozen=True, tag="timer_cancelled"):
     """The code stopped waiting for a time."""
 
     timer: int
 
 
-class SideEffectRecorded(Event, frozen=True, tag="side_effect_recorded"):
+class SideEffectRecorded(HistoryEventBase, frozen=True, tag="side_effect_recorded"):
     """The code recorded a value that it computed once."""
 
     number: int
     value: Payload
 
 
-class WorkflowCompleted(Event, frozen=True, tag="workflow_completed"):
+class ExecutionCompleted(HistoryEventBase, frozen=True, tag="workflow_completed"):
     """The main function returned."""
 
     result: Payload
 
 
-class WorkflowFailed(Event, frozen=True, tag="workflow_failed"):
+class ExecutionFailed(HistoryEventBase, frozen=True, tag="workflow_failed"):
     """The main function raised."""
 
     failure: Payload
 
 
-class EventAwaited(Event, frozen=True, tag="event_awaited"):
+class EventAwaited(HistoryEventBase, frozen=True, tag="event_awaited"):
     """The code, or a node of a flow, waits for an event of this name."""
 
     wait: int
@@ -219,13 +219,13 @@ class EventAwaited(Event, frozen=True, tag="event_awaited"):
     node: str = ""
 
 
-class EventWaitEnded(Event, frozen=True, tag="event_wait_ended"):
+class EventWaitEnded(HistoryEventBase, frozen=True, tag="event_wait_ended"):
     """The code stopped waiting for an event."""
 
     wait: int
 
 
-class EventSetAside(Event, frozen=True, tag="event_set_aside"):
+class EventSetAside(HistoryEventBase, frozen=True, tag="event_set_aside"):
     """The value of the event just before this does not fit the type of the wait that it reached. The wait goes on."""
 
     wait: int
@@ -233,7 +233,7 @@ class EventSetAside(Event, frozen=True, tag="event_set_aside"):
     reason: str = ""
 
 
-class EventRaised(Event, frozen=True, tag="event_raised"):
+class EventRaised(HistoryEventBase, frozen=True, tag="event_raised"):
     """The code raised an event to another instance. The value travels with the message."""
 
     number: int
@@ -241,33 +241,33 @@ class EventRaised(Event, frozen=True, tag="event_raised"):
     name: str
 
 
-class UpdateCompleted(Event, frozen=True, tag="update_completed"):
+class UpdateHandlerCompleted(HistoryEventBase, frozen=True, tag="update_completed"):
     """The handler of an update returned."""
 
     id: str
     result: Payload
 
 
-class UpdateFailed(Event, frozen=True, tag="update_failed"):
+class UpdateHandlerFailed(HistoryEventBase, frozen=True, tag="update_failed"):
     """The handler of an update raised, or was cancelled with the workflow."""
 
     id: str
     failure: Payload
 
 
-class WorkflowCancelled(Event, frozen=True, tag="workflow_cancelled"):
+class ExecutionCancelled(HistoryEventBase, frozen=True, tag="workflow_cancelled"):
     """The main function ended as it was asked to."""
 
     reason: str = ""
 
 
-class ContinuedAsNew(Event, frozen=True, tag="continued_as_new"):
+class ContinuedAsNew(HistoryEventBase, frozen=True, tag="continued_as_new"):
     """The main function ended this execution and asked for the next, with this input (G4)."""
 
     input: Payload
 
 
-class ChildScheduled(Event, frozen=True, tag="child_scheduled"):
+class ChildScheduled(HistoryEventBase, frozen=True, tag="child_scheduled"):
     """The code started another workflow, which has its input itself. `named`: the code chose the id."""
 
     child: int
@@ -279,7 +279,7 @@ class ChildScheduled(Event, frozen=True, tag="child_scheduled"):
     detached: bool = False
 
 
-class ChildAskedToEnd(Event, frozen=True, tag="child_asked_to_end"):
+class ChildCancelRequested(HistoryEventBase, frozen=True, tag="child_asked_to_end"):
     """The code cancelled a child, or stopped waiting for it."""
 
     child: int
@@ -289,21 +289,21 @@ class ChildAskedToEnd(Event, frozen=True, tag="child_asked_to_end"):
 # ---------------------------------------------------------------- the end from outside
 
 
-class WorkflowTerminated(Event, frozen=True, tag="workflow_terminated"):
+class InstanceTerminated(HistoryEventBase, frozen=True, tag="workflow_terminated"):
     """Somebody ended the instance. Its code was not asked and never learns it (A9), so no replay sees this."""
 
     time_ms: int
     reason: str = ""
 
 
-class InstanceCancelled(Event, frozen=True, tag="instance_cancelled"):
+class InstanceCancelled(HistoryEventBase, frozen=True, tag="instance_cancelled"):
     """It was cancelled where no code could be asked: before it began, or while it was parked (A9)."""
 
     time_ms: int
     reason: str = ""
 
 
-class DeadlinePassed(Event, frozen=True, tag="deadline_passed"):
+class DeadlinePassed(HistoryEventBase, frozen=True, tag="deadline_passed"):
     """It was not over in time, and was ended where no code could be asked, or where the code did not end (A9)."""
 
     time_ms: int
@@ -323,29 +323,29 @@ Input = (
     | ChildAnswer
     | UpdateAccepted
 )
-FlowCommand = flow.FlowAdvanced | flow.NodeFailed | flow.NodeCompleted | flow.FanOutBegan | flow.CycleRestarted
+FlowCommand = flow.FlowAdvanced | flow.NodeFailed | flow.NodeCompleted | flow.FanOutStarted | flow.CycleRestarted
 Command = (
     ActivityScheduled
-    | ActivityAbandoned
+    | ActivityCancelled
     | TimerStarted
     | TimerCancelled
     | SideEffectRecorded
-    | WorkflowCompleted
-    | WorkflowFailed
+    | ExecutionCompleted
+    | ExecutionFailed
     | EventAwaited
     | EventWaitEnded
     | EventSetAside
     | EventRaised
-    | UpdateCompleted
-    | UpdateFailed
-    | WorkflowCancelled
+    | UpdateHandlerCompleted
+    | UpdateHandlerFailed
+    | ExecutionCancelled
     | ContinuedAsNew
     | ChildScheduled
-    | ChildAskedToEnd
+    | ChildCancelRequested
     | FlowCommand
 )
-FromOutside = WorkflowTerminated | InstanceCancelled | DeadlinePassed
-HistoryEvent = Input | Command | FromOutside
+ExternalEnd = InstanceTerminated | InstanceCancelled | DeadlinePassed
+HistoryEvent = Input | Command | ExternalEnd
 
 CHILD_ENDS: Final = (ChildRefused, ChildCompleted, ChildFailed, ChildStopped)
 INPUTS: Final = (
@@ -362,7 +362,7 @@ INPUTS: Final = (
 )
 ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded, ChildStarted, *CHILD_ENDS)
 """Inputs that answer what one execution asked for: they end with it, and never reach the next (G4)."""
-FROM_OUTSIDE: Final = (WorkflowTerminated, InstanceCancelled, DeadlinePassed)
+FROM_OUTSIDE: Final = (InstanceTerminated, InstanceCancelled, DeadlinePassed)
 
 _encoder: Final = msgspec.json.Encoder()
 _decoder: Final = msgspec.json.Decoder(list[HistoryEvent])
@@ -401,15 +401,20 @@ def payload_of(event: HistoryEvent) -> Payload | None:
     match event:
         case Started() | ContinuedAsNew() | UpdateAccepted():
             return event.input
-        case ActivityCompleted() | WorkflowCompleted() | ChildCompleted() | UpdateCompleted():
+        case ActivityCompleted() | ExecutionCompleted() | ChildCompleted() | UpdateHandlerCompleted():
             return event.result
         case (
-            ActivityFailed() | WorkflowFailed() | ChildFailed() | DeadlinePassed() | UpdateFailed() | flow.NodeFailed()
+            ActivityFailed()
+            | ExecutionFailed()
+            | ChildFailed()
+            | DeadlinePassed()
+            | UpdateHandlerFailed()
+            | flow.NodeFailed()
         ):
             return event.failure
         case SideEffectRecorded() | EventReceived() | ActivityYielded():
             return event.value
-        case flow.NodeCompleted(output=payload) | flow.FanOutBegan(items=payload):
+        case flow.NodeCompleted(output=payload) | flow.FanOutStarted(items=payload):
             return payload
         case _:
             return None

@@ -26,7 +26,7 @@ class MessageKind(StrEnum):
     UPDATE = "update"
 
 
-class Delivery(Enum):
+class DeliveryVerdict(Enum):
     """G5: what to do with a message. Kept messages stay in the durable inbox; nothing is re-enqueued."""
 
     DELIVER = "deliver to the active loop"
@@ -54,7 +54,7 @@ def deliver(
     loop_is_active: bool,
     addressed_to: int,
     execution: int,
-) -> Delivery:
+) -> DeliveryVerdict:
     """G4, G5, G7: may this message be delivered now?
 
     Completions, timers and child results belong to the execution that asked for them; the rest goes to the latest.
@@ -63,12 +63,12 @@ def deliver(
     kind = word(MessageKind, kind, "kind of message")
     state = word(InstanceState, state, "state of an instance")
     if state in INSTANCE_FINAL:
-        return Delivery.DROP
+        return DeliveryVerdict.DROP
     if kind in _ADDRESSED_TO_ONE_EXECUTION and addressed_to != execution:
-        return Delivery.DROP
+        return DeliveryVerdict.DROP
     if state in _PARKED:
-        return Delivery.KEEP
-    return Delivery.DELIVER if loop_is_active else Delivery.KEEP_AND_WAKE
+        return DeliveryVerdict.KEEP
+    return DeliveryVerdict.DELIVER if loop_is_active else DeliveryVerdict.KEEP_AND_WAKE
 
 
 class IdPolicy(StrEnum):
@@ -79,7 +79,7 @@ class IdPolicy(StrEnum):
     TERMINATE_EXISTING = "terminate_existing"
 
 
-PolicyWord = IdPolicy | Literal["idempotent", "reuse", "terminate_existing"]
+IdPolicyOption = IdPolicy | Literal["idempotent", "reuse", "terminate_existing"]
 """A policy as people write it."""
 
 
@@ -99,7 +99,7 @@ class StartIdentity(msgspec.Struct, frozen=True):
     input_hash: bytes
 
 
-class Existing(msgspec.Struct, frozen=True):
+class ExistingInstance(msgspec.Struct, frozen=True):
     """The instance that has the id already."""
 
     identity: StartIdentity
@@ -107,7 +107,7 @@ class Existing(msgspec.Struct, frozen=True):
 
 
 def decide_start(
-    request: StartIdentity, existing: Existing | None, policy: IdPolicy | str = IdPolicy.IDEMPOTENT
+    request: StartIdentity, existing: ExistingInstance | None, policy: IdPolicy | str = IdPolicy.IDEMPOTENT
 ) -> StartVerdict:
     """G3: judge a start against the instance that has the id, if one has."""
     policy = word(IdPolicy, policy, "policy for ids")
@@ -128,7 +128,7 @@ class EventPolicy(StrEnum):
     DROP_UNSUBSCRIBED = "drop_unsubscribed"
 
 
-EventPolicyWord = EventPolicy | Literal["mailbox", "drop_unsubscribed"]
+EventPolicyOption = EventPolicy | Literal["mailbox", "drop_unsubscribed"]
 """A policy as people write it."""
 
 
@@ -198,7 +198,7 @@ class PendingTimer(msgspec.Struct, frozen=True):
     due_at_ms: int
 
 
-class Applied(msgspec.Struct, frozen=True):
+class OrderedItem(msgspec.Struct, frozen=True):
     """What a turn applies next, and the time its loop shows while it does."""
 
     item: Arrival | PendingTimer
@@ -212,14 +212,14 @@ def stamp_ms(previous_ms: int, now_ms: int) -> int:
 
 def apply_order(
     arrivals: Sequence[Arrival], timers: Iterable[PendingTimer], *, previous_ms: int, now_ms: int
-) -> tuple[Applied, ...]:
+) -> tuple[OrderedItem, ...]:
     """G10: merge due timers into the messages. Each item's time is its stamp or due time, and never goes back.
 
     A timer goes before the first message stamped at or after its due time, so that after a downtime the order is
     what it would have been without one. Timers that are not due yet are left out: late, never early.
     """
     due = sorted((timer for timer in timers if timer.due_at_ms <= now_ms), key=lambda t: (t.due_at_ms, t.number))
-    merged: list[Applied] = []
+    merged: list[OrderedItem] = []
     clock = previous_ms
     next_timer = 0
 
@@ -227,12 +227,12 @@ def apply_order(
         nonlocal clock, next_timer
         while next_timer < len(due) and due[next_timer].due_at_ms <= limit_ms:
             clock = max(clock, due[next_timer].due_at_ms)
-            merged.append(Applied(due[next_timer], clock))
+            merged.append(OrderedItem(due[next_timer], clock))
             next_timer += 1
 
     for arrival in arrivals:
         fire_until(arrival.stamp_ms)
         clock = max(clock, arrival.stamp_ms)
-        merged.append(Applied(arrival, clock))
+        merged.append(OrderedItem(arrival, clock))
     fire_until(now_ms)
     return tuple(merged)

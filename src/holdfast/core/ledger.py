@@ -76,7 +76,7 @@ class Refused(Enum):
 Leg2Verdict = Accepted | Refused
 
 
-class Reading(msgspec.Struct, frozen=True):
+class LedgerReading(msgspec.Struct, frozen=True):
     """A ledger, taken apart."""
 
     value: Ledger
@@ -153,7 +153,7 @@ def exit_leg2(value: int, *, final: bool) -> Ledger:
     return Ledger(value + RESPONSE_EXIT - LEG2_CLOSURE)
 
 
-def read(value: int) -> Reading:
+def read(value: int) -> LedgerReading:
     """Take a ledger apart. A number that no sequence of events can reach is a `LedgerError`."""
     if not 0 <= value < 10**DIGITS:
         raise LedgerError(f"{value} is no ledger: it must have at most {DIGITS} digits")
@@ -163,7 +163,7 @@ def read(value: int) -> Reading:
     entered, exited = divmod(counters, RESPONSE_ENTRY)
     if reason := _why_unreachable(d1, d2, d3, entered, exited):
         raise LedgerError(f"{value:0{DIGITS}d} is no ledger: {reason}")
-    return Reading(
+    return LedgerReading(
         value=Ledger(value),
         leg1_entries=UNTOUCHED - d1,
         leg1_concluded=d2 == HAPPENED,
@@ -189,7 +189,7 @@ def _why_unreachable(d1: int, d2: int, d3: int, entered: int, exited: int) -> st
     return None
 
 
-def _describe(reading: Reading) -> str:
+def _describe(reading: LedgerReading) -> str:
     entries = "once" if reading.leg1_entries == 1 else f"{reading.leg1_entries} times"
     if not reading.leg1_entries:
         return "Scheduled; nobody has claimed it yet."

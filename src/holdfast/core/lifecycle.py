@@ -242,7 +242,7 @@ def disagreement(state: AttemptState | str, value: int, *, owned: bool, unapplie
     return _final_disagreement(state, digits, shown)
 
 
-def _final_disagreement(state: AttemptState, digits: ledger.Reading, shown: str) -> str | None:
+def _final_disagreement(state: AttemptState, digits: ledger.LedgerReading, shown: str) -> str | None:
     if state is _A.COMPLETED and not digits.leg1_concluded:
         return f"{shown}: nothing completes before an executor had it"
     if state is _A.COMPLETED and not digits.leg2_closed and not digits.unapplied_responses:

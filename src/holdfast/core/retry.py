@@ -43,19 +43,19 @@ class RetryPolicy(msgspec.Struct, frozen=True):
             raise RetryPolicyError(f"backoff must be a number of at least 1, not {self.backoff}")
 
 
-class TryAgain(msgspec.Struct, frozen=True):
+class RetryAfter(msgspec.Struct, frozen=True):
     """Open the next attempt, not before `delay_ms` from now."""
 
     delay_ms: int
 
 
-class GiveUp(msgspec.Struct, frozen=True):
+class NoRetry(msgspec.Struct, frozen=True):
     """The activity has failed for good."""
 
     reason: str
 
 
-RetryDecision = TryAgain | GiveUp
+RetryDecision = RetryAfter | NoRetry
 
 
 def delay_ms(policy: RetryPolicy, failures: int, random_number: float) -> int:
@@ -92,21 +92,21 @@ def after_failure(
     """
     barred = policy.non_retryable.intersection(error_types)
     if barred:
-        return GiveUp(f"{min(barred)} is not retried")
+        return NoRetry(f"{min(barred)} is not retried")
     if policy.attempts is not None and failures >= policy.attempts:
-        return GiveUp("it was the only attempt" if failures == 1 else f"all {failures} attempts failed")
+        return NoRetry("it was the only attempt" if failures == 1 else f"all {failures} attempts failed")
     delay = delay_ms(policy, failures, random_number)
     if asked_delay_ms is not None:
         delay = min(max(0, asked_delay_ms), LONGEST_DELAY_MS)
     if left_ms is not None and delay >= left_ms:
-        return GiveUp("the next attempt would begin after schedule-to-close")
-    return TryAgain(delay)
+        return NoRetry("the next attempt would begin after schedule-to-close")
+    return RetryAfter(delay)
 
 
 def after_loss(*, losses: int, rerun_after_loss: bool = True, max_losses: int = DEFAULT_MAX_LOSSES) -> RetryDecision:
     """A10: decide what follows the loss of a worker. Losses are counted apart from failures."""
     if not rerun_after_loss:
-        return GiveUp("its worker was lost, and it may run at most once")
+        return NoRetry("its worker was lost, and it may run at most once")
     if losses > max_losses:
-        return GiveUp(f"its worker was lost {losses} times")
-    return TryAgain(0)
+        return NoRetry(f"its worker was lost {losses} times")
+    return RetryAfter(0)

@@ -28,7 +28,7 @@ _BEGINS: Final[dict[type[object], tuple[str, str, str]]] = {
 _ENDS: Final[dict[type[object], tuple[str, str, str]]] = {
     ev.ActivityCompleted: ("activity", "activity", "6"),
     ev.ActivityFailed: ("activity", "activity", ERRORED),
-    ev.ActivityAbandoned: ("activity", "activity", ERRORED),
+    ev.ActivityCancelled: ("activity", "activity", ERRORED),
     ev.TimerFired: ("timer", "timer", "4"),
     ev.TimerCancelled: ("timer", "timer", "3"),
     ev.EventWaitEnded: ("event", "wait", "3"),
@@ -40,7 +40,7 @@ _ENDS: Final[dict[type[object], tuple[str, str, str]]] = {
 """Which events end one, and what its digit is then."""
 
 
-class Step(msgspec.Struct):
+class RecordedStep(msgspec.Struct):
     """Something that the code waits for, or has waited for."""
 
     kind: str
@@ -65,16 +65,16 @@ class Step(msgspec.Struct):
         return self.digit in _OPEN
 
 
-def read_steps(events: Iterable[HistoryEvent]) -> list[Step]:
+def read_steps(events: Iterable[HistoryEvent]) -> list[RecordedStep]:
     """The steps in the order in which they were first scheduled."""
-    steps: dict[tuple[str, int], Step] = {}
-    waits: defaultdict[str, deque[Step]] = defaultdict(deque)
+    steps: dict[tuple[str, int], RecordedStep] = {}
+    waits: defaultdict[str, deque[RecordedStep]] = defaultdict(deque)
     for event in events:
         kind = type(event)
         if kind in _BEGINS:
             what, field, digit = _BEGINS[kind]
             number: int = getattr(event, field)
-            step = Step(what, number, getattr(event, "name", what), digit, getattr(event, "due_at_ms", None))
+            step = RecordedStep(what, number, getattr(event, "name", what), digit, getattr(event, "due_at_ms", None))
             step.id = getattr(event, "id", "")
             steps[what, number] = step
             if what == "event":
@@ -93,14 +93,14 @@ def read_steps(events: Iterable[HistoryEvent]) -> list[Step]:
     return list(steps.values())
 
 
-def _first_open(waits: deque[Step]) -> Step | None:
+def _first_open(waits: deque[RecordedStep]) -> RecordedStep | None:
     """The oldest wait that is not over; those before it are of no use any more."""
     while waits and not waits[0].is_open:
         waits.popleft()
     return waits[0] if waits else None
 
 
-def _end(step: Step | None, event: HistoryEvent, digit: str) -> None:
+def _end(step: RecordedStep | None, event: HistoryEvent, digit: str) -> None:
     if step is not None:
         step.digit = digit
         step.ended_by = type(event)
@@ -108,7 +108,7 @@ def _end(step: Step | None, event: HistoryEvent, digit: str) -> None:
         step.outcome = payload_of(event)
 
 
-def _open_again(wait: Step | None) -> None:
+def _open_again(wait: RecordedStep | None) -> None:
     if wait is not None:
         wait.digit = PAUSED
         wait.ended_by = None
@@ -116,6 +116,6 @@ def _open_again(wait: Step | None) -> None:
         wait.outcome = None
 
 
-def key_of(steps: Iterable[Step]) -> str:
+def key_of(steps: Iterable[RecordedStep]) -> str:
     """K9: the digits, one for each step."""
     return "".join(step.digit for step in steps)

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-from holdfast.core.answers import AnswerKind
+from holdfast.core.answers import ReplyKind
 from holdfast.core.gates import EventVerdict
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.core.words import word
@@ -28,10 +28,10 @@ class UpdateState(StrEnum):
 REFUSALS: Final = frozenset({UpdateState.REJECTED, UpdateState.UNKNOWN})
 """These left no trace in the history: the same id may be sent again, and is judged anew."""
 STATE_OF: Final = {
-    AnswerKind.DONE: UpdateState.DONE,
-    AnswerKind.FAILED: UpdateState.FAILED,
-    AnswerKind.REJECTED: UpdateState.REJECTED,
-    AnswerKind.UNKNOWN: UpdateState.UNKNOWN,
+    ReplyKind.DONE: UpdateState.DONE,
+    ReplyKind.FAILED: UpdateState.FAILED,
+    ReplyKind.REJECTED: UpdateState.REJECTED,
+    ReplyKind.UNKNOWN: UpdateState.UNKNOWN,
 }
 KIND_OF: Final = {state: kind for kind, state in STATE_OF.items()}
 

@@ -11,19 +11,27 @@ from holdfast.core.children import MOST_PARENTS, ParentClose
 from holdfast.core.collation.digits import Move
 from holdfast.core.event import Payload
 from holdfast.core.flow import events as fe
-from holdfast.core.flow.book import NO_ITEM, FanOut, Place
-from holdfast.core.flow.definition import Child, Cycle, Interrupt, Raise, Run, Trigger, Wait
+from holdfast.core.flow.book import NO_ITEM, FanOut, NodePlace
+from holdfast.core.flow.definition import (
+    ChildAction,
+    CycleAction,
+    InterruptAction,
+    RaiseAction,
+    RunAction,
+    TriggerAction,
+    WaitAction,
+)
 from holdfast.core.flow.outcomes import COMPLETED
 from holdfast.errors import CycleLimitExceeded, ExpressionError, NestedTooDeep
 from holdfast.flows.compiled import CompiledNode
 from holdfast.flows.expressions import Expression
 from holdfast.flows.shapes import is_list
-from holdfast.flows.templates import Own, bounded, evaluate, joined
+from holdfast.flows.templates import ItemVariables, bounded, evaluate, joined
 from holdfast.flows.values import INDEX, ITEM
 from holdfast.replay.children import (
     NOT_WAITED_FOR,
     SEED_BYTES,
-    AskedChild,
+    CancelledChild,
     ChildCall,
     ChildTies,
     ScheduledChild,
@@ -51,30 +59,30 @@ def begin(run: "FlowRun", compiled: CompiledNode) -> None:
     """A node has started: do what it says. What goes wrong in it is raised, and fails the node."""
     node, action = compiled.node.id, compiled.node.action
     if compiled.activity is not None and compiled.items is None:  # most nodes
-        _call(run, compiled, Place(node), None)
+        _call(run, compiled, NodePlace(node), None)
         return
     match action:
-        case Child(each=None):
-            _start_child(run, compiled, Place(node), None)
-        case Run() | Child():
+        case ChildAction(each=None):
+            _start_child(run, compiled, NodePlace(node), None)
+        case RunAction() | ChildAction():
             _fan_out(run, compiled)
-        case Wait():
+        case WaitAction():
             _wait(run, compiled, action)
-        case Cycle():
+        case CycleAction():
             delay_ms = _milliseconds(run, compiled.span)
             if delay_ms:
                 _start_timer(run, node, delay_ms)
             else:
                 run.cycle_waits(node)
-        case Raise():
+        case RaiseAction():
             _raise(run, compiled, action)
-        case Interrupt():
+        case InterruptAction():
             _interrupt(run, compiled, action)
-        case Trigger():
+        case TriggerAction():
             raise ExpressionError(f"{node!r} is a trigger, and nothing leads to it")
 
 
-def next_items(run: "FlowRun", place: Place) -> bool:
+def next_items(run: "FlowRun", place: NodePlace) -> bool:
     """An item of a node has its result: begin the next one. Whether the node is complete by it."""
     fan_out = run.book.fan_outs[place.node]
     if fan_out.begun < fan_out.count:
@@ -84,7 +92,7 @@ def next_items(run: "FlowRun", place: Place) -> bool:
 
 def go_round(run: "FlowRun", node: str, waiting: list[str], note_progress: "Callable[[], None]") -> None:
     """K8: everything that a cycle runs again is at rest, so it goes round, or has come to its limit."""
-    action = cast(Cycle, run.flow.nodes[node].node.action)
+    action = cast(CycleAction, run.flow.nodes[node].node.action)
     rounds = run.book.rounds.get(node, 0)
     if rounds >= action.limit:
         run.failed(node, CycleLimitExceeded(f"the cycle {node!r} went round {rounds} times, which is its limit"))
@@ -104,7 +112,7 @@ def stop(run: "FlowRun", node: str) -> None:
     for number in [number for number, place in book.activities.items() if place.node == node]:
         also = run.output.also()
         also.abandoned = with_one_more(also.abandoned, number)
-        run.do(ev.ActivityAbandoned(activity=number))
+        run.do(ev.ActivityCancelled(activity=number))
     if (timer := book.timer_of(node)) is not None:
         end_timer(run, timer)
     if (wait := book.wait_of(node)) is not None:
@@ -116,10 +124,10 @@ def stop(run: "FlowRun", node: str) -> None:
 
 def stop_child(run: "FlowRun", number: int, reason: str, *, descendants: bool = False) -> None:
     """Ask a child to end. What comes of it is not waited for."""
-    asked = AskedChild(number, reason, descendants)
+    asked = CancelledChild(number, reason, descendants)
     also = run.output.also()
     also.children_asked = with_one_more(also.children_asked, asked)
-    run.do(ev.ChildAskedToEnd(child=number, reason=reason))
+    run.do(ev.ChildCancelRequested(child=number, reason=reason))
 
 
 def end_timer(run: "FlowRun", timer: int) -> None:
@@ -139,7 +147,7 @@ def end_wait(run: "FlowRun", wait: int) -> None:
 # ---------------------------------------------------------------- kinds of nodes
 
 
-def _call(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own) -> None:
+def _call(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
     activity = compiled.activity
     if activity is None:
         raise ExpressionError(f"{place.node!r} runs no activity")
@@ -151,8 +159,8 @@ def _call(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own) -> Non
     run.book.scheduled(number, place)
 
 
-def _start_child(run: "FlowRun", compiled: CompiledNode, place: Place, own: Own) -> None:
-    action = cast(Child, compiled.node.action)
+def _start_child(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
+    action = cast(ChildAction, compiled.node.action)
     encoded = _arguments(run, compiled, own)
     chosen = "" if compiled.target is None else _id(run, compiled.target, own)
     identity, depth = run.identity, run.depth + 1
@@ -194,7 +202,7 @@ def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
     later = (
         None if limit == count else Payload(msgspec.Raw(bounded(_encode(items), f"the list of {node!r}", run.limit)))
     )
-    run.do(fe.FanOutBegan(node=node, count=count, items=later))
+    run.do(fe.FanOutStarted(node=node, count=count, items=later))
     for item in range(limit):
         _begin_item(run, compiled, item)
     _finish_if_all_are_there(run, compiled)
@@ -222,7 +230,7 @@ def _completes(run: "FlowRun", node: str, fan_out: FanOut) -> bool:
 
 def _begin_item(run: "FlowRun", compiled: CompiledNode, item: int) -> None:
     own = {ITEM: _items(run, compiled.node.id)[item], INDEX: item}
-    place = Place(compiled.node.id, item)
+    place = NodePlace(compiled.node.id, item)
     if compiled.activity is not None:
         _call(run, compiled, place, own)
     else:
@@ -247,7 +255,7 @@ def _evaluated_items(run: "FlowRun", compiled: CompiledNode) -> list[Any]:
     return value
 
 
-def _wait(run: "FlowRun", compiled: CompiledNode, action: Wait) -> None:
+def _wait(run: "FlowRun", compiled: CompiledNode, action: WaitAction) -> None:
     node = compiled.node.id
     span_ms = None if compiled.span is None else _milliseconds(run, compiled.span)
     run.progress.pause(node)
@@ -258,7 +266,7 @@ def _wait(run: "FlowRun", compiled: CompiledNode, action: Wait) -> None:
         _start_timer(run, node, span_ms)
 
 
-def _raise(run: "FlowRun", compiled: CompiledNode, action: Raise) -> None:
+def _raise(run: "FlowRun", compiled: CompiledNode, action: RaiseAction) -> None:
     node = compiled.node.id
     target = _id(run, compiled.target, None)
     data = (
@@ -272,7 +280,7 @@ def _raise(run: "FlowRun", compiled: CompiledNode, action: Raise) -> None:
     run.finished(node, COMPLETED)
 
 
-def _interrupt(run: "FlowRun", compiled: CompiledNode, action: Interrupt) -> None:
+def _interrupt(run: "FlowRun", compiled: CompiledNode, action: InterruptAction) -> None:
     node = compiled.node.id
     reason = checked_reason(action.reason) or INTERRUPTED
     if compiled.target is None:
@@ -294,7 +302,7 @@ def _complete(run: "FlowRun", node: str, output: bytes) -> None:
     run.do(fe.NodeCompleted(node=node, output=Payload(msgspec.Raw(output))))
 
 
-def _arguments(run: "FlowRun", compiled: CompiledNode, own: Own) -> bytes:
+def _arguments(run: "FlowRun", compiled: CompiledNode, own: ItemVariables) -> bytes:
     """The arguments of a call as they are stored: a map by name, a list by position, anything else is the only one."""
     if compiled.input is None:
         return NO_ARGUMENTS if own is None else bounded(b"[%b]" % _encode(own[ITEM]), "the input", run.limit)
@@ -303,7 +311,7 @@ def _arguments(run: "FlowRun", compiled: CompiledNode, own: Own) -> bytes:
     return bounded(encoded if compiled.has_arguments else b"[%b]" % encoded, "the input", run.limit)
 
 
-def _id(run: "FlowRun", expression: Expression | None, own: Own) -> str:
+def _id(run: "FlowRun", expression: Expression | None, own: ItemVariables) -> str:
     return checked_name(None if expression is None else evaluate(expression, run.values, own), "an instance")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from holdfast.core.flow.definition import Cycle, Node
+from holdfast.core.flow.definition import CycleAction, Node
 
 
 class Ancestry(NamedTuple):
@@ -60,7 +60,7 @@ def rounds(nodes: Mapping[str, Node], ancestry: Ancestry) -> Mapping[str, int]:
     """For each node, what an earlier round of a cycle may have left for it to read, as bits."""
     readable: dict[str, int] = {}
     for node in nodes.values():
-        if isinstance(node.action, Cycle) and node.action.target in ancestry.before:
+        if isinstance(node.action, CycleAction) and node.action.target in ancestry.before:
             reach = ancestry.reach(node.action.target)
             for name, bit in ancestry.bits.items():
                 if reach & bit:

@@ -11,7 +11,7 @@ from holdfast.core.flow.definition import Template
 from holdfast.flows.problems import quoted
 
 
-class Misfit(NamedTuple):
+class ArgumentMismatch(NamedTuple):
     """Why a call can never succeed. `where` is its place in the node; `unknown` a name that may be misspelt."""
 
     where: str
@@ -20,7 +20,7 @@ class Misfit(NamedTuple):
     names: Collection[str] = ()
 
 
-def misfits(activity: str, signature: Signature, given: Template) -> Iterator[Misfit]:
+def misfits(activity: str, signature: Signature, given: Template) -> Iterator[ArgumentMismatch]:
     """What does not fit; nothing where that cannot be known."""
     parameters = signature.parameters
     if any(one.kind in {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD} for one in parameters.values()):
@@ -29,16 +29,18 @@ def misfits(activity: str, signature: Signature, given: Template) -> Iterator[Mi
         filled = set(cast(dict[str, Template], given))
         unfilled = parameters.keys() - filled
         for name in sorted(filled - parameters.keys()):
-            yield Misfit(f"input.{name}", f"{quoted(activity)} has no parameter {quoted(name)}", name, unfilled)
+            yield ArgumentMismatch(
+                f"input.{name}", f"{quoted(activity)} has no parameter {quoted(name)}", name, unfilled
+            )
     elif isinstance(given, list):
         count = len(cast(list[Template], given))
         positional = [one.name for one in parameters.values() if one.kind is not Parameter.KEYWORD_ONLY]
         filled = set(positional[:count])
         if count > len(positional):
             said = f"{quoted(activity)} takes {len(positional)} arguments by position, and here are {count}"
-            yield Misfit("input", said)
+            yield ArgumentMismatch("input", said)
     else:
         return
     required = [name for name, one in parameters.items() if one.default is Parameter.empty]
     if missing := [name for name in required if name not in filled]:
-        yield Misfit("input", f"{quoted(activity)} needs {', '.join(missing)}, which the input does not have")
+        yield ArgumentMismatch("input", f"{quoted(activity)} needs {', '.join(missing)}, which the input does not have")

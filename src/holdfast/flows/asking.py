@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from holdfast.core.answers import Answer
+from holdfast.core.answers import Reply
 from holdfast.core.events import UpdateAccepted
 from holdfast.replay.answers import unknown
 
@@ -12,14 +12,14 @@ class NoUpdates:
 
     __slots__ = ("_answer",)
 
-    def __init__(self, answer: Callable[[str, Answer], None]) -> None:
+    def __init__(self, answer: Callable[[str, Reply], None]) -> None:
         self._answer = answer
 
-    def refusal(self, event: UpdateAccepted) -> Answer:
+    def refusal(self, event: UpdateAccepted) -> Reply:
         """Why it is not accepted."""
         del event
         return unknown(())
 
-    def refuse(self, update_id: str, answer: Answer) -> None:
+    def refuse(self, update_id: str, answer: Reply) -> None:
         """Tell its sender."""
         self._answer(update_id, answer)

@@ -14,17 +14,17 @@ from holdfast.authoring.retry import Retry
 from holdfast.authoring.workflow import AnyWorkflow, Workflow
 from holdfast.core.flow.definition import After
 from holdfast.errors import FlowError, InvalidOption
-from holdfast.flows.documents import Mapping as MappingTree
-from holdfast.flows.documents import Scalar, Tree
-from holdfast.flows.documents import Sequence as SequenceTree
+from holdfast.flows.documents import Tree, YamlScalar
+from holdfast.flows.documents import YamlMapping as MappingTree
+from holdfast.flows.documents import YamlSequence as SequenceTree
 from holdfast.flows.libraries import require_libraries
 from holdfast.flows.nodes import UNLIMITED
-from holdfast.flows.steps import Edges, Reference, Step, edges_of, literal
+from holdfast.flows.steps import EdgeArguments, ExpressionRef, NodeRef, edges_of, literal
 from holdfast.flows.workflow import FlowWorkflow
 from holdfast.payloads.failures import qualified_name
 
-Condition: TypeAlias = str | Reference
-Length: TypeAlias = float | timedelta | str | Reference
+ConditionArgument: TypeAlias = str | ExpressionRef
+Length: TypeAlias = float | timedelta | str | ExpressionRef
 """A number of seconds, a timedelta, a text such as ``1h30m``, or an expression that gives seconds."""
 
 
@@ -66,18 +66,18 @@ class FlowBuilder(FlowWorkflow):
     def brings(self) -> tuple[Definition, ...]:
         return (*self.activities, *self.workflows)
 
-    def __getitem__(self, node_id: str) -> Step:
+    def __getitem__(self, node_id: str) -> NodeRef:
         """A step that was added before."""
         if node_id not in self._document["activities"]:
             raise KeyError(node_id)
-        return Step(node_id)
+        return NodeRef(node_id)
 
     @staticmethod
     def text(value: object) -> str:
         """A value as an expression that gives it. A plain text in `input` is an expression; this makes it a text."""
         return literal(value)
 
-    def trigger(self, node_id: str, *, input: Mapping[str, str] | None = None) -> Step:  # noqa: A002  # as in YAML
+    def trigger(self, node_id: str, *, input: Mapping[str, str] | None = None) -> NodeRef:  # noqa: A002  # as in YAML
         """Where the flow begins. `input` has the fields that the flow takes, such as ``{"cents": "integer"}``."""
         if input is not None and not isinstance(cast(object, input), Mapping):
             raise InvalidOption(f"input takes fields and their types, such as {{'cents': 'integer'}}, not {input!r}")
@@ -93,12 +93,12 @@ class FlowBuilder(FlowWorkflow):
         node_id: str,
         activity: AnyActivity | str,
         *,
-        after: Edges,
+        after: EdgeArguments,
         input: object = None,  # noqa: A002  # as in YAML
-        when: Condition | None = None,
+        when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
-        each: Condition | None = None,
+        each: ConditionArgument | None = None,
         limit: int | None = None,
         queue: str | None = None,
         retry: Retry | RetryFields | None = None,
@@ -106,7 +106,7 @@ class FlowBuilder(FlowWorkflow):
         start_to_close: float | timedelta | str | None = None,
         schedule_to_close: float | timedelta | str | None = None,
         heartbeat: float | timedelta | str | None = None,
-    ) -> Step:
+    ) -> NodeRef:
         """Run an activity. `input`: a map has its arguments by name, a list by position, an expression is the only one.
 
         With `each` it runs once for each item of that list, `limit` of them at a time.
@@ -133,16 +133,16 @@ class FlowBuilder(FlowWorkflow):
         node_id: str,
         flow: AnyWorkflow | str,
         *,
-        after: Edges,
+        after: EdgeArguments,
         input: object = None,  # noqa: A002  # as in YAML
-        id: Condition | None = None,  # noqa: A002  # as in YAML
+        id: ConditionArgument | None = None,  # noqa: A002  # as in YAML
         detached: bool = False,
-        when: Condition | None = None,
+        when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
-        each: Condition | None = None,
+        each: ConditionArgument | None = None,
         limit: int | None = None,
-    ) -> Step:
+    ) -> NodeRef:
         """Start another flow, or a workflow written as code, and wait for its end unless it is `detached`."""
         if isinstance(flow, Workflow):
             self._workflows[flow.name] = flow
@@ -161,14 +161,14 @@ class FlowBuilder(FlowWorkflow):
         self,
         node_id: str,
         *,
-        after: Edges,
+        after: EdgeArguments,
         event: str | None = None,
         timeout: Length | None = None,
         timer: Length | None = None,
-        when: Condition | None = None,
+        when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
-    ) -> Step:
+    ) -> NodeRef:
         """Wait for an `event`, no longer than `timeout`; or for the time of a `timer`."""
         waits = {"event": event, "timeout": timeout, "timer": timer}
         said = {"wait": _given(waits), **_edge_keys(after, when, otherwise=otherwise, join=join)}
@@ -177,18 +177,18 @@ class FlowBuilder(FlowWorkflow):
     def cycle(
         self,
         node_id: str,
-        target: str | Step,
+        target: str | NodeRef,
         *,
-        after: Edges,
-        when: Condition | None = None,
+        after: EdgeArguments,
+        when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
         delay: Length | None = None,
         limit: int | None = None,
-    ) -> Step:
+    ) -> NodeRef:
         """Run `target` and everything behind it once more, after `delay`, at most `limit` times."""
         said = {
-            "cycle": target.id if isinstance(target, Step) else target,
+            "cycle": target.id if isinstance(target, NodeRef) else target,
             **_edge_keys(after, when, otherwise=otherwise, join=join),
             "delay": delay,
             "limit": limit,
@@ -200,13 +200,13 @@ class FlowBuilder(FlowWorkflow):
         node_id: str,
         event: str,
         *,
-        to: Condition,
-        after: Edges,
+        to: ConditionArgument,
+        after: EdgeArguments,
         value: object = None,
-        when: Condition | None = None,
+        when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
-    ) -> Step:
+    ) -> NodeRef:
         """Raise an event to the instance whose id `to` gives."""
         raised = _given({"event": event, "to": to, "value": value})
         return self._add(node_id, {"raise": raised, **_edge_keys(after, when, otherwise=otherwise, join=join)})
@@ -214,15 +214,15 @@ class FlowBuilder(FlowWorkflow):
     def interrupt(
         self,
         node_id: str,
-        target: Condition = "self",
+        target: ConditionArgument = "self",
         *,
-        after: Edges,
+        after: EdgeArguments,
         descendants: bool = False,
         reason: str | None = None,
-        when: Condition | None = None,
+        when: ConditionArgument | None = None,
         otherwise: bool = False,
         join: str | None = None,
-    ) -> Step:
+    ) -> NodeRef:
         """End this instance, or the one whose id `target` gives, and with `descendants` their children, too."""
         said = {
             "interrupt": target,
@@ -245,14 +245,14 @@ class FlowBuilder(FlowWorkflow):
         as_tree(value, key)
         self._document[key] = value
 
-    def _add(self, node_id: str, said: dict[str, Any]) -> Step:
+    def _add(self, node_id: str, said: dict[str, Any]) -> NodeRef:
         self._refuse_if_in_use()
         if node_id in self._document["activities"]:
             raise FlowError(f"{self.name}: two activities have the id {node_id!r}")
         given = _given(said)
         as_tree(given, f"{self.name}: {node_id}")
         self._document["activities"][node_id] = given
-        return Step(node_id)
+        return NodeRef(node_id)
 
     def _refuse_if_in_use(self) -> None:
         if self._in_use:
@@ -264,7 +264,9 @@ def _given(said: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value is not None}
 
 
-def _edge_keys(after: Edges, when: Condition | None, *, otherwise: bool, join: str | None) -> dict[str, Any]:
+def _edge_keys(
+    after: EdgeArguments, when: ConditionArgument | None, *, otherwise: bool, join: str | None
+) -> dict[str, Any]:
     """What all kinds have in common, as YAML writes it."""
     edges: dict[str, list[dict[str, Any]]] = {}
     for edge in edges_of(after):
@@ -310,16 +312,16 @@ def _retry(retry: Retry | RetryFields | None) -> dict[str, Any] | None:
 def as_tree(value: object, what: str) -> Tree:
     """A value of Python as the tree that YAML would have given, without lines. What is no JSON is refused here."""
     match value:
-        case Reference():
-            return Scalar(str(value), str(value), 0)
-        case Step():
-            return Scalar(value.id, value.id, 0)
+        case ExpressionRef():
+            return YamlScalar(str(value), str(value), 0)
+        case NodeRef():
+            return YamlScalar(value.id, value.id, 0)
         case timedelta():
-            return Scalar(value.total_seconds(), f"{value.total_seconds():g}", 0)
+            return YamlScalar(value.total_seconds(), f"{value.total_seconds():g}", 0)
         case None | bool() | int() | float():
-            return Scalar(value, str(value), 0)
+            return YamlScalar(value, str(value), 0)
         case str():
-            return Scalar(value, value, 0)
+            return YamlScalar(value, value, 0)
         case Mapping():
             mapping = MappingTree(0)
             for key, one in cast(Mapping[object, object], value).items():

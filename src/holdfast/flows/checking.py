@@ -10,7 +10,15 @@ from inspect import Signature
 from typing import Final
 
 from holdfast.core.collation.graph import Join
-from holdfast.core.flow.definition import MOST_NODES, Child, Cycle, FlowDefinition, Node, Run, Trigger
+from holdfast.core.flow.definition import (
+    MOST_NODES,
+    ChildAction,
+    CycleAction,
+    FlowDefinition,
+    Node,
+    RunAction,
+    TriggerAction,
+)
 from holdfast.errors import FlowProblem
 from holdfast.flows.ancestry import Ancestry, circles
 from holdfast.flows.arguments import misfits
@@ -27,7 +35,7 @@ _ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownNames:
     """The names that a flow may run: activities, and flows and workflows. None: nothing is known about them.
 
     A flow or workflow that is not known may be on another worker, so that is a warning. Where activities are not known,
@@ -42,7 +50,7 @@ class Known:
 
 
 def check(
-    definition: FlowDefinition, *, known: Known | None = None, places: Mapping[tuple[str, str], int] | None = None
+    definition: FlowDefinition, *, known: KnownNames | None = None, places: Mapping[tuple[str, str], int] | None = None
 ) -> tuple[FlowProblem, ...]:
     """Every problem of a flow, in the order of its lines. None is an error if the flow can run."""
     problems = Problems()
@@ -55,7 +63,7 @@ def check_into(
     definition: FlowDefinition,
     *,
     places: Places,
-    known: Known | None = None,
+    known: KnownNames | None = None,
     unreadable: frozenset[str] = frozenset(),
 ) -> None:
     """Add every problem of a flow. What `unreadable` activities do is not looked at; they count as being there."""
@@ -108,7 +116,7 @@ class _Checker:
             self.wrong("", "activities", "two activities have the same id")
 
     def check_triggers(self) -> None:
-        triggers = [node.id for node in self.definition.nodes if isinstance(node.action, Trigger)]
+        triggers = [node.id for node in self.definition.nodes if isinstance(node.action, TriggerAction)]
         triggers.sort(key=lambda node: self.places.get((node, ""), 0))
         if not (triggers or self.unreadable or self.problems.is_spoiled("", "activities")):
             self.wrong("", "activities", "it has no trigger, where it begins; add an activity with trigger: true")
@@ -135,7 +143,7 @@ class _Checker:
                 seen.add((edge.source, edge.catch is None))
                 if edge.catch == ():
                     self.wrong(node.id, where, "catch needs the name of an error; Exception catches all")
-            if not (node.after or isinstance(node.action, Trigger) or self.problems.is_spoiled(node.id, "after")):
+            if not (node.after or isinstance(node.action, TriggerAction) or self.problems.is_spoiled(node.id, "after")):
                 self.wrong(node.id, "", "nothing leads to it; say what it comes after")
             if node.join is Join.ANY and len(node.after) < 2:  # noqa: PLR2004  # a join is of two
                 self.problems.warn(self.places.get((node.id, ""), 0), "join: any has one edge only", node=node.id)
@@ -168,7 +176,7 @@ class _Checker:
     def check_cycles(self, ancestry: Ancestry) -> None:
         for node in self.definition.nodes:
             action = node.action
-            if not isinstance(action, Cycle) or node.id in self.unreadable:
+            if not isinstance(action, CycleAction) or node.id in self.unreadable:
                 continue
             target = self.nodes.get(action.target)
             if target is None:
@@ -179,12 +187,12 @@ class _Checker:
                         f"there is no activity {quoted(action.target)} to go back to",
                         suggestion=self.problems.closest(action.target, self.ids),
                     )
-            elif isinstance(target.action, Trigger):
+            elif isinstance(target.action, TriggerAction):
                 self.wrong(node.id, "cycle", f"it cannot go back to the trigger {target.id}; name what comes after it")
             elif not ancestry.tangled & {node.id, target.id} and not ancestry.is_before(target.id, node.id):
                 self.wrong(node.id, "cycle", f"it cannot go back to {target.id}, which does not come before it")
 
-    def check_known(self, known: Known) -> None:
+    def check_known(self, known: KnownNames) -> None:
         for node in self.definition.nodes:
             if node.id not in self.unreadable:
                 self._check_known(node, known)
@@ -195,7 +203,7 @@ class _Checker:
         """Tell modules that are not there, each once, where it is named first."""
         named: dict[str, list[tuple[int, str, str]]] = {}
         for node in self.definition.nodes:
-            if isinstance(node.action, Run) and "." in node.action.activity:
+            if isinstance(node.action, RunAction) and "." in node.action.activity:
                 line = self.places.get((node.id, ""), 0)
                 module = node.action.activity.partition(".")[0]
                 named.setdefault(module, []).append((line, node.id, node.action.activity))
@@ -207,15 +215,15 @@ class _Checker:
                     line, f"no module {quoted(module)} can be found here for {quoted(activity)}{more}", node=node_id
                 )
 
-    def _check_known(self, node: Node, known: Known) -> None:
+    def _check_known(self, node: Node, known: KnownNames) -> None:
         match node.action:
-            case Run(activity=name) as run if name:
+            case RunAction(activity=name) as run if name:
                 if known.activities is not None and name not in known.activities:
                     suggestion = self.problems.closest(name, known.activities)
                     self.wrong(node.id, "run", f"there is no activity {quoted(name)}", suggestion=suggestion)
                 elif name in known.signatures and not self.problems.is_spoiled(node.id, "input"):
                     self._check_arguments(node.id, run, known.signatures[name])
-            case Child(workflow=name) if name and known.workflows is not None:
+            case ChildAction(workflow=name) if name and known.workflows is not None:
                 if name not in known.workflows and name != self.definition.name:
                     self.problems.warn(
                         self.places.get((node.id, "flow")) or self.places.get((node.id, ""), 0),
@@ -226,7 +234,7 @@ class _Checker:
             case _:
                 pass
 
-    def _check_arguments(self, node: str, run: Run, signature: Signature) -> None:
+    def _check_arguments(self, node: str, run: RunAction, signature: Signature) -> None:
         for misfit in misfits(run.activity, signature, run.input):
             suggestion = self.problems.closest(misfit.unknown, misfit.names) if misfit.unknown else ""
             self.wrong(node, misfit.where, misfit.message, suggestion=suggestion)

@@ -6,29 +6,29 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.core.collation.graph import Edge, Graph
-from holdfast.core.collation.key import Roster
+from holdfast.core.collation.graph import Graph, GraphEdge
+from holdfast.core.collation.key import ActivityOrder
 from holdfast.core.flow.definition import (
-    Child,
-    Cycle,
+    ChildAction,
+    CycleAction,
     FlowDefinition,
-    Interrupt,
+    InterruptAction,
     Node,
-    Raise,
+    RaiseAction,
     RetryRules,
-    Run,
+    RunAction,
     RunRules,
     Span,
-    Wait,
+    WaitAction,
     graph_of,
 )
 from holdfast.core.options import ActivityOptions, encode_options
 from holdfast.core.retry import RetryPolicy
 from holdfast.flows.expressions import Expression, compile_expression
-from holdfast.flows.templates import Filled, compile_template
+from holdfast.flows.templates import CompiledTemplate, compile_template
 
 
-class ActivityCode(Protocol):
+class ActivityLookup(Protocol):
     """What a flow needs to know of an activity."""
 
     @property
@@ -50,7 +50,7 @@ class CompiledNode(msgspec.Struct, frozen=True):
 
     node: Node
     when: Expression | None
-    input: Filled | None
+    input: CompiledTemplate | None
     has_arguments: bool
     """Whether the input has arguments by name or position, and is not the only one."""
     items: Expression | None
@@ -62,12 +62,12 @@ class CompiledNode(msgspec.Struct, frozen=True):
 class CompiledFlow:
     """One version of a flow, ready for any number of instances."""
 
-    def __init__(self, definition: FlowDefinition, digest: str, activity: Callable[[str], ActivityCode]) -> None:
+    def __init__(self, definition: FlowDefinition, digest: str, activity: Callable[[str], ActivityLookup]) -> None:
         self.definition, self.hash = definition, digest
         self.graph = graph_of(definition)
-        self.roster = Roster.of(self.graph.joins)
+        self.roster = ActivityOrder.of(self.graph.joins)
         self.nodes = {node.id: _compiled(node, activity) for node in definition.nodes}
-        self.conditions: dict[Edge, tuple[int, Expression]] = {}
+        self.conditions: dict[GraphEdge, tuple[int, Expression]] = {}
         """With the position of their edge."""
         edges = iter(enumerate(self.graph.edges))
         for node in definition.nodes:
@@ -77,7 +77,7 @@ class CompiledFlow:
                     self.conditions[edge] = (at, compile_expression(after.when))
         self.lasting = _outside_edges(definition, self.graph)
         """Edges into the reach of a cycle from outside: what they say counts again in every round (K8)."""
-        self.output: Filled | None = (
+        self.output: CompiledTemplate | None = (
             None if definition.output is None else compile_template(definition.output, is_output=True)
         )
 
@@ -85,25 +85,31 @@ class CompiledFlow:
 def _outside_edges(definition: FlowDefinition, graph: Graph) -> frozenset[int]:
     found: set[int] = set()
     for node in definition.nodes:
-        if isinstance(node.action, Cycle):
+        if isinstance(node.action, CycleAction):
             reach = graph.reachable(node.action.target)
             inward = (at for member in reach for at in graph.incoming[member])
             found.update(at for at in inward if graph.edges[at].source not in reach)
     return frozenset(found)
 
 
-def _compiled(node: Node, activity: Callable[[str], ActivityCode]) -> CompiledNode:
+def _compiled(node: Node, activity: Callable[[str], ActivityLookup]) -> CompiledNode:
     action = node.action
-    given = getattr(action, "input", None) if not isinstance(action, Raise) else action.value
-    each = action.each if isinstance(action, Run | Child) else None
+    given = getattr(action, "input", None) if not isinstance(action, RaiseAction) else action.value
+    each = action.each if isinstance(action, RunAction | ChildAction) else None
     return CompiledNode(
         node=node,
         when=compile_expression(node.when) if node.when else None,
         input=None if given is None else compile_template(given),
         has_arguments=isinstance(given, dict | list),
         items=None if each is None else compile_expression(each.items),
-        activity=_activity(activity(action.activity), action.rules) if isinstance(action, Run) else None,
-        span=_span(action.timeout if isinstance(action, Wait) else action.delay if isinstance(action, Cycle) else None),
+        activity=_activity(activity(action.activity), action.rules) if isinstance(action, RunAction) else None,
+        span=_span(
+            action.timeout
+            if isinstance(action, WaitAction)
+            else action.delay
+            if isinstance(action, CycleAction)
+            else None
+        ),
         target=_target(node),
     )
 
@@ -115,13 +121,13 @@ def _span(span: Span | None) -> int | Expression | None:
 def _target(node: Node) -> Expression | None:
     """The expression that gives the id of another instance."""
     match node.action:
-        case Raise(to=text) | Interrupt(target=text) | Child(id=text):
+        case RaiseAction(to=text) | InterruptAction(target=text) | ChildAction(id=text):
             return compile_expression(text) if text else None
         case _:
             return None
 
 
-def _activity(code: ActivityCode, rules: RunRules) -> NodeActivity:
+def _activity(code: ActivityLookup, rules: RunRules) -> NodeActivity:
     options = options_with(code.options, rules)
     return NodeActivity(code.name, options, encode_options(options))
 

@@ -42,7 +42,7 @@ _MERGE: Final = "<<"
 Plain: TypeAlias = str | int | float | bool | None
 
 
-class Scalar:
+class YamlScalar:
     """A text, a number, true, false or null. `text` is how it was written.
 
     `is_refused`: why it cannot be read was told, and nothing more is to be said about it.
@@ -57,7 +57,7 @@ class Scalar:
         self.is_refused = is_refused
 
 
-class Sequence:
+class YamlSequence:
     """A list."""
 
     __slots__ = ("items", "line")
@@ -67,7 +67,7 @@ class Sequence:
         self.line = line
 
 
-class Mapping:
+class YamlMapping:
     """A map. `lines` has the line of each key. `is_partial`: more was meant to be merged into it."""
 
     __slots__ = ("entries", "is_partial", "line", "lines")
@@ -79,7 +79,7 @@ class Mapping:
         self.is_partial = False
 
 
-Tree: TypeAlias = Scalar | Sequence | Mapping
+Tree: TypeAlias = YamlScalar | YamlSequence | YamlMapping
 
 
 def is_text(plain: str) -> bool:
@@ -160,7 +160,7 @@ class _Builder:
             raise _TooMuch(f"a flow has at most {MOST_VALUES:,} values, and they nest at most {DEEPEST} deep", line)
         if isinstance(event, yaml.AliasEvent):
             self._problems.add(line, f"aliases such as *{event.anchor} are not read in flows; write it out")
-            return Scalar(None, "", line, is_refused=True)
+            return YamlScalar(None, "", line, is_refused=True)
         if event.anchor is not None:
             self._problems.add(line, f"anchors such as &{event.anchor} are not read in flows; write it out")
         if event.tag is not None:
@@ -171,14 +171,14 @@ class _Builder:
             return self._sequence(line, depth)
         return self._mapping(line, depth)
 
-    def _sequence(self, line: int, depth: int) -> Sequence:
-        sequence = Sequence(line)
+    def _sequence(self, line: int, depth: int) -> YamlSequence:
+        sequence = YamlSequence(line)
         while not isinstance(event := self._next(), yaml.SequenceEndEvent):
             sequence.items.append(self._tree(event, depth + 1))
         return sequence
 
-    def _mapping(self, line: int, depth: int) -> Mapping:
-        mapping = Mapping(line)
+    def _mapping(self, line: int, depth: int) -> YamlMapping:
+        mapping = YamlMapping(line)
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
             if isinstance(event, yaml.ScalarEvent) and event.value == _MERGE and not event.style:
                 self._merge(event, depth)
@@ -186,7 +186,7 @@ class _Builder:
                 continue
             key = self._tree(event, depth + 1)
             value = self._tree(self._next(), depth + 1)
-            if not isinstance(key, Scalar):
+            if not isinstance(key, YamlScalar):
                 self._problems.add(key.line, "a key must be a text, not a list or a map")
                 continue
             if not isinstance(key.value, str):
@@ -209,28 +209,28 @@ class _Builder:
         if not isinstance(event, yaml.AliasEvent):
             self._tree(event, depth + 1)
 
-    def _scalar(self, event: Any, line: int) -> Scalar:
+    def _scalar(self, event: Any, line: int) -> YamlScalar:
         """What a scalar means. Only plain ones, without quotes, are anything but a text."""
         text: str = event.value
         if event.style or not event.implicit[0]:
-            return Scalar(text, text, line)
+            return YamlScalar(text, text, line)
         if text in _WORDS:
-            return Scalar(_WORDS[text], text, line)
+            return YamlScalar(_WORDS[text], text, line)
         if text in _UNSURE:
             meant = "true" if text.lower() in {"yes", "on"} else "false"
             self._problems.add(
                 line, f'{text} alone is read as {meant} by many; write {meant}, or "{text}" for the text'
             )
-            return Scalar(text, text, line, is_refused=True)
-        return self._number(text, line) if text[0] in _NUMBER_BEGINS else Scalar(text, text, line)
+            return YamlScalar(text, text, line, is_refused=True)
+        return self._number(text, line) if text[0] in _NUMBER_BEGINS else YamlScalar(text, text, line)
 
-    def _number(self, text: str, line: int) -> Scalar:
+    def _number(self, text: str, line: int) -> YamlScalar:
         if _INTEGER.fullmatch(text):
-            return Scalar(int(text), text, line)
+            return YamlScalar(int(text), text, line)
         if not _NUMBER.fullmatch(text):
-            return Scalar(text, text, line)
+            return YamlScalar(text, text, line)
         number = math.inf if text[-1].isalpha() else float(text)
         if not math.isfinite(number):
             self._problems.add(line, f"{printable(text)} is not a number that JSON has")
-            return Scalar(None, text, line, is_refused=True)
-        return Scalar(number if not text.lstrip("-+").isdigit() else int(text), text, line)
+            return YamlScalar(None, text, line, is_refused=True)
+        return YamlScalar(number if not text.lstrip("-+").isdigit() else int(text), text, line)

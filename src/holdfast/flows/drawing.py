@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from holdfast.core.collation.digits import Digit
 from holdfast.core.collation.graph import Join
-from holdfast.core.flow.definition import After, Cycle, FlowDefinition, Node
+from holdfast.core.flow.definition import After, CycleAction, FlowDefinition, Node
 from holdfast.flows.labels import detail_of, edge_label, kind_of, safe, shorten, state_of
 from holdfast.flows.layout import Layout, lay_out
 
@@ -81,7 +81,7 @@ def _style() -> str:
     )
 
 
-class Picture(NamedTuple):
+class Drawing(NamedTuple):
     """What is drawn: the flow, where its activities stand, and what an instance says about them."""
 
     definition: FlowDefinition
@@ -117,7 +117,7 @@ def draw_svg(
     shift = MARGIN - min([(SPACE - BOX_WIDTH) / 2, *sides.values()])
     width = round(max([rightmost, *sides.values()]) + shift + MARGIN)
     tops = _tops(nodes, layout)
-    picture = Picture(definition, layout, tops, shift, sides, width, digits or {}, children or {}, key)
+    picture = Drawing(definition, layout, tops, shift, sides, width, digits or {}, children or {}, key)
     height = tops[-1] + BOX_HEIGHT + MARGIN
     name = escape(safe(definition.name))
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
@@ -154,7 +154,7 @@ def _sides(nodes: Mapping[str, Node], layout: Layout) -> dict[str, float]:
     """Beside which boxes the way back of each cycle runs: on the left, if it is the leftmost of its row."""
     sides: dict[str, float] = {}
     for node in nodes.values():
-        if not isinstance(node.action, Cycle) or node.action.target not in nodes:
+        if not isinstance(node.action, CycleAction) or node.action.target not in nodes:
             continue
         rows = range(layout.layers[node.action.target], layout.layers[node.id] + 1)
         across = {name: layout.middles[name] for name, layer in layout.layers.items() if layer in rows}
@@ -178,7 +178,7 @@ def _markers() -> Iterator[str]:
     yield "</defs>"
 
 
-def _heading(picture: Picture) -> Iterator[str]:
+def _heading(picture: Drawing) -> Iterator[str]:
     definition = picture.definition
     version = f" {definition.version}" if definition.version else ""
     columns = (picture.width - 2 * MARGIN) // 8
@@ -189,12 +189,12 @@ def _heading(picture: Picture) -> Iterator[str]:
         yield _text("key", MARGIN, MARGIN + 24, key, anchor="start")
 
 
-def _place(picture: Picture, node: str) -> tuple[float, int]:
+def _place(picture: Drawing, node: str) -> tuple[float, int]:
     """The middle of a box and its top."""
     return picture.layout.middles[node] + picture.shift, picture.tops[picture.layout.layers[node]]
 
 
-def _box(picture: Picture, node: Node) -> Iterator[str]:
+def _box(picture: Drawing, node: Node) -> Iterator[str]:
     middle, top = _place(picture, node.id)
     left = middle - BOX_WIDTH / 2
     digit = picture.digits.get(node.id, "")
@@ -235,7 +235,7 @@ def _text(kind: str, x: float, y: float, text: str, *, anchor: str = "middle") -
     return f'<text {painted} {attributes} x="{x:.1f}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _edge(picture: Picture, target: str, edge: After) -> Iterator[str]:
+def _edge(picture: Drawing, target: str, edge: After) -> Iterator[str]:
     """An edge as a curve from box to box, through the points it passes."""
     layout, shift = picture.layout, picture.shift
     from_x, from_top = _place(picture, edge.source)
@@ -264,9 +264,9 @@ def _bend(x: float, y: float, to_x: float, to_y: float) -> str:
     return f"C{x:.1f} {y + half:g} {to_x:.1f} {to_y - half:g} {to_x:.1f} {to_y:g}"
 
 
-def _way_back(picture: Picture, node: Node) -> Iterator[str]:
+def _way_back(picture: Drawing, node: Node) -> Iterator[str]:
     """A cycle: from the side of its box back up to the side of what it runs again."""
-    if not isinstance(node.action, Cycle) or node.id not in picture.sides:
+    if not isinstance(node.action, CycleAction) or node.id not in picture.sides:
         return
     side = picture.sides[node.id] + picture.shift
     from_x, from_top = _place(picture, node.id)
@@ -281,7 +281,7 @@ def _way_back(picture: Picture, node: Node) -> Iterator[str]:
     )
 
 
-def _labels(picture: Picture, node: Node) -> Iterator[str]:
+def _labels(picture: Drawing, node: Node) -> Iterator[str]:
     """What the edges into a box say, above it, and how they are joined."""
     middle, top = _place(picture, node.id)
     lines = [(edge_label(edge), edge.catch is not None) for edge in node.after if edge_label(edge)]

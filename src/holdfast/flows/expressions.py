@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from holdfast.errors import ExpressionError
 from holdfast.flows.cel import TOO_LARGE, Program, compile_program
-from holdfast.flows.scanner import KEYWORDS, RESERVED, TYPES, Paths, Uses, scan
+from holdfast.flows.scanner import KEYWORDS, RESERVED, TYPES, ExpressionUses, Paths, scan
 from holdfast.flows.work import check_work
 
 LONGEST_CHARACTERS: Final = 4_096
@@ -118,7 +118,7 @@ class Comparison(Expression):
         self._compare = _OPERATORS[word]
         self._is_equality = word in {"==", "!="}
         self._value = value
-        self._program: Computed | None = None
+        self._program: CelExpression | None = None
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         found, value = self._path.evaluate(variables), self._value
@@ -130,16 +130,16 @@ class Comparison(Expression):
         if kind in _NUMBERS and other in _NUMBERS and -_EXACT <= found <= _EXACT and -_EXACT <= value <= _EXACT:
             return self._compare(found, value)
         if self._program is None:
-            self._program = Computed(self.text, compile_program(self.text), scan(self.text))
+            self._program = CelExpression(self.text, compile_program(self.text), scan(self.text))
         return self._program.evaluate(variables)
 
 
-class Computed(Expression):
+class CelExpression(Expression):
     """Anything else: a program of the library."""
 
     __slots__ = ("_program", "_uses")
 
-    def __init__(self, text: str, program: Program, uses: Uses) -> None:
+    def __init__(self, text: str, program: Program, uses: ExpressionUses) -> None:
         super().__init__(text, uses.paths)
         self._program = program
         self._uses = uses
@@ -162,7 +162,7 @@ def compile_expression(text: str) -> Expression:
     if (plain := _literal(text, bare) or _path(text, _PATH.fullmatch(bare)) or _comparison(text, bare)) is not None:
         return plain
     program = compile_program(text)
-    return Computed(text, program, scan(text))
+    return CelExpression(text, program, scan(text))
 
 
 def _path(text: str, match: re.Match[str] | None) -> Path | None:

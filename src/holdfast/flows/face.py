@@ -5,17 +5,17 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core.answers import Answer
+from holdfast.core.answers import Reply
 from holdfast.core.event import Payload
 from holdfast.core.events import EventReceived
-from holdfast.core.flow.book import Book
+from holdfast.core.flow.book import FlowState
 from holdfast.flows.asking import NoUpdates
 from holdfast.flows.compiled import CompiledFlow
-from holdfast.flows.values import Values
+from holdfast.flows.values import InstanceValues
 from holdfast.payloads.failures import Resolver
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.replay.calls import Identity
-from holdfast.replay.output import LogLine, Output, with_one_more
+from holdfast.replay.calls import ExecutionId
+from holdfast.replay.output import LogLine, TurnOutput, with_one_more
 
 
 class RunFace:
@@ -48,19 +48,19 @@ class RunFace:
     def __init__(
         self,
         flow: CompiledFlow,
-        identity: Identity,
+        identity: ExecutionId,
         resolve: Resolver,
         payloads: dict[str, bytes] | None = None,
         limit: PayloadLimit | None = None,
     ) -> None:
         self.flow, self.identity, self.resolve = flow, identity, resolve
         self.limit = limit or PayloadLimit()
-        self.book = book = Book(flow.graph, flow.roster)
+        self.book = book = FlowState(flow.graph, flow.roster)
         self.progress = book.progress
         self._payloads = {} if payloads is None else payloads
-        self.values = Values(flow, identity.instance_id, book, self._payloads)
+        self.values = InstanceValues(flow, identity.instance_id, book, self._payloads)
         self.version, self.parent, self.depth, self.seed, self.now_ms = "", "", 0, 0, 0
-        self.output = Output()
+        self.output = TurnOutput()
         """What this turn does."""
         self.is_done = False
 
@@ -114,9 +114,9 @@ class RunFace:
         """What a payload holds, wherever it is kept."""
         return self._payloads[payload.reference] if payload.reference else payload.data
 
-    def take_output(self) -> Output:
+    def take_output(self) -> TurnOutput:
         """What was done since the last call."""
-        output, self.output = self.output, Output()
+        output, self.output = self.output, TurnOutput()
         return output
 
     def end(self) -> None:
@@ -134,7 +134,7 @@ class RunFace:
         also = self.output.also()
         also.logs = with_one_more(also.logs, LogLine(level, message, arguments, extra))
 
-    def answer(self, update_id: str, answer: Answer | None) -> None:
+    def answer(self, update_id: str, answer: Reply | None) -> None:
         """Tell the sender of an update how it went."""
         also = self.output.also()
         if also.answers is None:

@@ -10,10 +10,10 @@ from holdfast.authoring.activity import AnyActivity
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.errors import FlowProblem
 from holdfast.flows.builder import FlowBuilder, as_tree
-from holdfast.flows.checking import Known
+from holdfast.flows.checking import KnownNames
 from holdfast.flows.drawing import draw_svg
 from holdfast.flows.known import known_in
-from holdfast.flows.loading import Loaded, load_file, load_text, load_tree
+from holdfast.flows.loading import LoadedFlow, load_file, load_text, load_tree
 from holdfast.flows.mermaid import draw_mermaid
 from holdfast.flows.writing import write_yaml
 
@@ -30,7 +30,7 @@ class Flow(FlowBuilder):
     told when it is loaded, or when a flow that was built is first used: all at once, as a `FlowError`.
     """
 
-    _loaded_from_text: Loaded | None = None
+    _loaded_from_text: LoadedFlow | None = None
 
     @classmethod
     def load(
@@ -56,14 +56,14 @@ class Flow(FlowBuilder):
         return cls._from(load_text(text, name, _known(modules, activities)))
 
     @classmethod
-    def _from(cls, loaded: Loaded) -> Self:
+    def _from(cls, loaded: LoadedFlow) -> Self:
         flow = cls(loaded.definition.name, loaded.definition.version)
         flow._loaded_from_text = loaded
         flow._in_use = True
         return flow
 
     @cached_property
-    def _loaded(self) -> Loaded:
+    def _loaded(self) -> LoadedFlow:
         """The definition with its warnings. From here on nothing can be added."""
         if self._loaded_from_text is not None:
             return self._loaded_from_text
@@ -105,7 +105,7 @@ class Flow(FlowBuilder):
         return draw_mermaid(self.definition, digits=digits)
 
 
-def _known(modules: Iterable[ModuleType], activities: Iterable[AnyActivity]) -> Known | None:
+def _known(modules: Iterable[ModuleType], activities: Iterable[AnyActivity]) -> KnownNames | None:
     """What a flow may name, if anything was given. Flows and workflows may come from anywhere."""
     several, single = tuple(modules), tuple(activities)
     return known_in(several, single) if several or single else None

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.authoring.names import checked_name
 from holdfast.errors import HoldfastError
-from holdfast.flows.documents import Mapping, Scalar, Sequence, Tree
+from holdfast.flows.documents import Tree, YamlMapping, YamlScalar, YamlSequence
 from holdfast.flows.problems import Problems, printable, quoted
 from holdfast.flows.spans import is_span, span_ms
 
@@ -22,10 +22,10 @@ OTHER_KEYS = {
 """What others call what flows have, too."""
 
 
-class Form:
+class YamlFields:
     """A map that belongs to `node`. `inside` is where in the node it is, such as ``retry``."""
 
-    def __init__(self, tree: Mapping, node: str, problems: Problems, places: Places, inside: str = "") -> None:
+    def __init__(self, tree: YamlMapping, node: str, problems: Problems, places: Places, inside: str = "") -> None:
         self.tree = tree
         self.node = node
         self.problems = problems
@@ -48,7 +48,7 @@ class Form:
         value = self.tree.entries.get(key)
         if was_told(value):
             return
-        if isinstance(value, Scalar):
+        if isinstance(value, YamlScalar):
             line = value.line
         prefix = f"{self._inside}: " if self._inside else ""
         self.problems.add(line, f"{prefix}{message}", node=self.node, suggestion=suggestion)
@@ -79,7 +79,7 @@ class Form:
         value = self.take(key)
         if value is None:
             return ""
-        if isinstance(value, Scalar) and type(value.value) in {str, int, float} and value.text.strip():
+        if isinstance(value, YamlScalar) and type(value.value) in {str, int, float} and value.text.strip():
             return value.text
         self.wrong(key, f"{key} must be {what}, not {shown(value)}")
         return ""
@@ -99,7 +99,7 @@ class Form:
         value = self.take(key)
         if value is None:
             return False
-        if isinstance(value, Scalar) and isinstance(value.value, bool):
+        if isinstance(value, YamlScalar) and isinstance(value.value, bool):
             return value.value
         self.wrong(key, f"{key} must be true or false, not {shown(value)}")
         return False
@@ -120,7 +120,7 @@ class Form:
         value = self.take(key)
         if value is None:
             return None
-        given = value.value if isinstance(value, Scalar) else None
+        given = value.value if isinstance(value, YamlScalar) else None
         if isinstance(given, int | float) and not isinstance(given, bool) and given >= least:
             return float(given)
         self.wrong(key, f"{key} must be a number of at least {least:g}, not {shown(value)}")
@@ -131,7 +131,7 @@ class Form:
         value = self.take(key)
         if value is None:
             return None
-        if not isinstance(value, Scalar) or value.value is None:
+        if not isinstance(value, YamlScalar) or value.value is None:
             self.wrong(key, f"{key} must be a duration such as 30s, not {shown(value)}")
             return None
         try:
@@ -143,7 +143,7 @@ class Form:
     def span_or_expression(self, key: str) -> int | str | None:
         """A duration, or an expression that gives seconds."""
         value = self.tree.entries.get(key)
-        if isinstance(value, Scalar) and isinstance(value.value, str) and not is_span(value.value):
+        if isinstance(value, YamlScalar) and isinstance(value.value, str) and not is_span(value.value):
             return self.expression(key)
         return self.span(key)
 
@@ -152,10 +152,10 @@ class Form:
         value = self.take(key)
         if value is None:
             return ""
-        if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.strip():
+        if isinstance(value, YamlScalar) and isinstance(value.value, str) and value.value.strip():
             self.places[self.node, self.where(key)] = value.line
             return value.value
-        if isinstance(value, Scalar) and isinstance(value.value, bool):
+        if isinstance(value, YamlScalar) and isinstance(value.value, bool):
             self.places[self.node, self.where(key)] = value.line
             return "true" if value.value else "false"
         self.wrong(key, f"{key} must be an expression, not {shown(value)}")
@@ -168,9 +168,9 @@ class Form:
 
     def _plain(self, tree: Tree, where: str) -> Any:
         self.places[self.node, where] = tree.line
-        if isinstance(tree, Scalar):
+        if isinstance(tree, YamlScalar):
             return tree.value
-        if isinstance(tree, Sequence):
+        if isinstance(tree, YamlSequence):
             return [self._plain(item, f"{where}.{place}") for place, item in enumerate(tree.items)]
         return {key: self._plain(value, f"{where}.{key}") for key, value in tree.entries.items()}
 
@@ -179,8 +179,10 @@ class Form:
         value = self.take(key)
         if value is None:
             return None
-        items = value.items if isinstance(value, Sequence) else [value]
-        found = [item.text for item in items if isinstance(item, Scalar) and isinstance(item.value, str) and item.text]
+        items = value.items if isinstance(value, YamlSequence) else [value]
+        found = [
+            item.text for item in items if isinstance(item, YamlScalar) and isinstance(item.value, str) and item.text
+        ]
         if not found or len(found) != len(items):
             self.wrong(key, f"{key} must be {what} or a list of them, not {shown(value)}")
             return None
@@ -198,13 +200,13 @@ class Form:
             return ""
         return text
 
-    def inner(self, key: str, example: str) -> "Form | None":
+    def inner(self, key: str, example: str) -> "YamlFields | None":
         """A map inside this one."""
         value = self.take(key)
         if value is None:
             return None
-        if isinstance(value, Mapping):
-            return Form(value, self.node, self.problems, self.places, self.where(key))
+        if isinstance(value, YamlMapping):
+            return YamlFields(value, self.node, self.problems, self.places, self.where(key))
         self.wrong(key, f"{key} must be a map such as {example}, not {shown(value)}")
         return None
 
@@ -215,22 +217,22 @@ class Form:
 
 def was_told(tree: Tree | None) -> bool:
     """Whether it has already been said why something cannot be read."""
-    if isinstance(tree, Sequence):
+    if isinstance(tree, YamlSequence):
         return any(map(was_told, tree.items))
-    return isinstance(tree, Scalar) and tree.is_refused
+    return isinstance(tree, YamlScalar) and tree.is_refused
 
 
 def whole_number_of(tree: Tree | None) -> int | None:
     """A whole number; true and false are none."""
-    value = tree.value if isinstance(tree, Scalar) else None
+    value = tree.value if isinstance(tree, YamlScalar) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def shown(tree: Tree) -> str:
     """A value inside a message."""
-    if isinstance(tree, Mapping):
+    if isinstance(tree, YamlMapping):
         return "a map"
-    if isinstance(tree, Sequence):
+    if isinstance(tree, YamlSequence):
         return "a list" if tree.items else "an empty list"
     if tree.value is None:
         return "nothing"

@@ -7,15 +7,15 @@ from typing import Any, cast
 
 from holdfast.authoring.activity import Activity, AnyActivity
 from holdfast.authoring.workflow import Workflow
-from holdfast.flows.checking import Known
+from holdfast.flows.checking import KnownNames
 
 
-def known_in(modules: Iterable[ModuleType], activities: Iterable[AnyActivity] = ()) -> Known:
+def known_in(modules: Iterable[ModuleType], activities: Iterable[AnyActivity] = ()) -> KnownNames:
     """The activities that a flow may run if it has these. Flows and workflows may come from anywhere."""
     found = [cast(Activity[..., Any], one) for one in activities]
     found += [cast(Activity[..., Any], value) for value in _values(modules) if isinstance(value, Activity)]
     names = frozenset(name for one in found for name in _names_of(one))
-    return Known(activities=names, signatures=_signatures(found))
+    return KnownNames(activities=names, signatures=_signatures(found))
 
 
 def workflows_in(modules: Iterable[ModuleType]) -> frozenset[str]:

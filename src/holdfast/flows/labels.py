@@ -7,15 +7,15 @@ from holdfast.core.collation.digits import Digit
 from holdfast.core.flow.definition import (
     After,
     AnyAction,
-    Child,
-    Cycle,
+    ChildAction,
+    CycleAction,
     Each,
-    Interrupt,
-    Raise,
-    Run,
+    InterruptAction,
+    RaiseAction,
+    RunAction,
     Span,
-    Trigger,
-    Wait,
+    TriggerAction,
+    WaitAction,
 )
 from holdfast.flows.spans import show_span
 
@@ -35,19 +35,19 @@ _STATES: Final = {
 def kind_of(action: AnyAction) -> str:
     """The word of YAML for what it does."""
     match action:
-        case Trigger():
+        case TriggerAction():
             return "trigger"
-        case Run():
+        case RunAction():
             return "run"
-        case Child():
+        case ChildAction():
             return "flow"
-        case Wait():
+        case WaitAction():
             return "wait"
-        case Cycle():
+        case CycleAction():
             return "cycle"
-        case Raise():
+        case RaiseAction():
             return "raise"
-        case Interrupt():
+        case InterruptAction():
             return "interrupt"
         case _:
             assert_never(action)
@@ -56,21 +56,21 @@ def kind_of(action: AnyAction) -> str:
 def detail_of(action: AnyAction) -> str:
     """What it does, in a few words."""
     match action:
-        case Trigger():
+        case TriggerAction():
             return "trigger"
-        case Run():
+        case RunAction():
             return f"{_each(action.each)}{action.activity}"
-        case Child():
+        case ChildAction():
             return f"{_each(action.each)}flow {action.workflow}{' (detached)' if action.detached else ''}"
-        case Wait(event="", timeout=timeout):
+        case WaitAction(event="", timeout=timeout):
             return f"wait {_span(timeout)}"
-        case Wait(event=event, timeout=timeout):
+        case WaitAction(event=event, timeout=timeout):
             return f"event {event}{'' if timeout is None else f', at most {_span(timeout)}'}"
-        case Cycle():
+        case CycleAction():
             return f"again from {action.target}{f', after {_span(action.delay)}' if action.delay else ''}"
-        case Raise():
+        case RaiseAction():
             return f"raise {action.event}"
-        case Interrupt():
+        case InterruptAction():
             return f"interrupt {action.target or 'self'}"
         case _:
             assert_never(action)

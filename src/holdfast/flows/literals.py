@@ -1,9 +1,9 @@
 """Literals where an expression is expected: which of them can never be right there, so that nobody has to run them."""
 
-from holdfast.flows.occurrences import Found
+from holdfast.flows.occurrences import FoundExpression
 
 
-def why_never(found: Found, value: object) -> str:
+def why_never(found: FoundExpression, value: object) -> str:
     """Why this literal always fails there, or nothing."""
     match found.where.rpartition(".")[2] if found.after else found.where:
         case "when":

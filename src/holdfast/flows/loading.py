@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 from holdfast.authoring.names import checked_name
 from holdfast.core.flow.definition import FlowDefinition, Node
-from holdfast.core.flow.outcomes import Policy
+from holdfast.core.flow.outcomes import FailurePolicy
 from holdfast.errors import FlowError, FlowProblem, HoldfastError, UsageError
-from holdfast.flows.checking import Known, check_into
-from holdfast.flows.documents import LARGEST_BYTES, Mapping, Scalar, Tree, read_document
-from holdfast.flows.forms import Form, Places, shown, was_told
+from holdfast.flows.checking import KnownNames, check_into
+from holdfast.flows.documents import LARGEST_BYTES, Tree, YamlMapping, YamlScalar, read_document
+from holdfast.flows.forms import Places, YamlFields, shown, was_told
 from holdfast.flows.libraries import require_libraries
 from holdfast.flows.nodes import read_node
 from holdfast.flows.problems import Problems, quoted
@@ -21,7 +21,7 @@ _OTHER_WORDS: Final = {
 }  # fmt: skip
 
 
-class Loaded(NamedTuple):
+class LoadedFlow(NamedTuple):
     """A flow that is fine. `warnings` are about what may not be; `places` has the lines."""
 
     definition: FlowDefinition
@@ -29,7 +29,7 @@ class Loaded(NamedTuple):
     places: Places
 
 
-def load_file(path: Path, known: Known | None = None) -> Loaded:
+def load_file(path: Path, known: KnownNames | None = None) -> LoadedFlow:
     """The flow in a file. A file that cannot be read is a `FlowError`, too."""
     try:
         with path.open("rb") as file:
@@ -39,7 +39,7 @@ def load_file(path: Path, known: Known | None = None) -> Loaded:
     return load_text(data, str(path), known)
 
 
-def load_text(text: str | bytes, source: str, known: Known | None = None) -> Loaded:
+def load_text(text: str | bytes, source: str, known: KnownNames | None = None) -> LoadedFlow:
     """The flow in `text`; bytes are UTF-8. `source` is what problems call it."""
     require_libraries()
     problems = Problems()
@@ -59,19 +59,19 @@ def _decoded(text: object, source: str) -> str:
         raise FlowError(f"{source}:{line}: {said}", (FlowProblem(line, said),)) from None
 
 
-def load_tree(tree: Tree, source: str, known: Known | None = None) -> Loaded:
+def load_tree(tree: Tree, source: str, known: KnownNames | None = None) -> LoadedFlow:
     """The flow in a tree that was built without YAML."""
     return _checked(tree, Problems(), source, known)
 
 
-def _checked(tree: Tree | None, problems: Problems, source: str, known: Known | None) -> Loaded:
+def _checked(tree: Tree | None, problems: Problems, source: str, known: KnownNames | None) -> LoadedFlow:
     places: Places = {}
     read = None if tree is None else _read_flow(tree, problems, places)
     if read is not None:
         check_into(problems, read.definition, places=places, known=known, unreadable=read.unreadable)
     if read is None or problems.has_errors:
         raise problems.error(source)
-    return Loaded(read.definition, problems.all(), places)
+    return LoadedFlow(read.definition, problems.all(), places)
 
 
 class _ReadFlow(NamedTuple):
@@ -81,30 +81,30 @@ class _ReadFlow(NamedTuple):
 
 
 def _read_flow(tree: Tree, problems: Problems, places: Places) -> _ReadFlow | None:
-    if not isinstance(tree, Mapping):
+    if not isinstance(tree, YamlMapping):
         problems.add(tree.line, f"a flow is a map that begins with flow: NAME, not {shown(tree)}")
         return None
-    form = Form(tree, "", problems, places)
+    form = YamlFields(tree, "", problems, places)
     places["", ""] = tree.lines.get("flow", tree.line)
     places["", "activities"] = tree.lines.get("activities", tree.line)
     if "flow" not in form:
         problems.add(tree.line, "it has no name; write flow: NAME")
     name = _flow_name(form)
-    policy = form.word("policy", tuple(Policy))
+    policy = form.word("policy", tuple(FailurePolicy))
     nodes, unreadable = _nodes(form, problems, places)
     definition = FlowDefinition(
         name=name,
         nodes=tuple(sorted(nodes, key=lambda node: node.id)),
         version=form.text("version"),
         input=_input(form),
-        policy=Policy(policy) if policy else Policy.DRAIN,
+        policy=FailurePolicy(policy) if policy else FailurePolicy.DRAIN,
         output=form.template("output"),
     )
     form.finish()
     return _ReadFlow(definition, unreadable)
 
 
-def _flow_name(form: Form) -> str:
+def _flow_name(form: YamlFields) -> str:
     text = form.text("flow", "the name of the flow")
     try:
         return checked_name(text, "a flow") if text else ""
@@ -113,12 +113,12 @@ def _flow_name(form: Form) -> str:
         return ""
 
 
-def _input(form: Form) -> dict[str, str]:
+def _input(form: YamlFields) -> dict[str, str]:
     inner = form.inner("input", "{order_id: string, cents: integer}")
     found: dict[str, str] = {}
     for field in inner or ():
         value = inner.take(field) if inner else None
-        word = value.value if isinstance(value, Scalar) else None
+        word = value.value if isinstance(value, YamlScalar) else None
         if inner and word not in INPUT_TYPES:
             suggestion = _OTHER_WORDS.get(word, "") if isinstance(word, str) else ""
             given = shown(value) if value is not None else "nothing"
@@ -130,18 +130,18 @@ def _input(form: Form) -> dict[str, str]:
     return found
 
 
-def _nodes(form: Form, problems: Problems, places: Places) -> tuple[list[Node], frozenset[str]]:
+def _nodes(form: YamlFields, problems: Problems, places: Places) -> tuple[list[Node], frozenset[str]]:
     tree = form.take("activities")
-    if not isinstance(tree, Mapping) or not tree.entries:
-        given = shown(tree) if tree is not None and not isinstance(tree, Mapping) else "nothing"
+    if not isinstance(tree, YamlMapping) or not tree.entries:
+        given = shown(tree) if tree is not None and not isinstance(tree, YamlMapping) else "nothing"
         form.wrong("activities", f"activities must be a map with a trigger and what comes after it, not {given}")
         return [], frozenset()
     nodes: list[Node] = []
     unreadable: set[str] = set()
     for node_id, value in tree.entries.items():
         places[node_id, ""] = tree.lines[node_id]
-        if isinstance(value, Mapping):
-            read = read_node(Form(value, node_id, problems, places))
+        if isinstance(value, YamlMapping):
+            read = read_node(YamlFields(value, node_id, problems, places))
             nodes.append(read.node)
             if not read.is_whole:
                 unreadable.add(node_id)

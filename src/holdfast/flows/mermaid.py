@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from holdfast.core.collation.graph import Join
-from holdfast.core.flow.definition import Cycle, FlowDefinition, Node
+from holdfast.core.flow.definition import CycleAction, FlowDefinition, Node
 from holdfast.flows.labels import detail_of, edge_label, kind_of, safe, state_of
 
 _SHAPES: Final = {
@@ -49,7 +49,7 @@ def _edges(node: Node, numbers: Mapping[str, str]) -> Iterator[str]:
         label = edge_label(edge)
         said = f'|"{_escaped(label)}"|' if label else ""
         yield f"{numbers[edge.source]} {arrow}{said} {numbers[node.id]}"
-    if isinstance(node.action, Cycle) and node.action.target in numbers:
+    if isinstance(node.action, CycleAction) and node.action.target in numbers:
         yield f'{numbers[node.id]} -.->|"again"| {numbers[node.action.target]}'
 
 

@@ -10,47 +10,47 @@ from holdfast.core.flow.definition import (
     DEFAULT_CYCLE_LIMIT,
     After,
     AnyAction,
-    Child,
-    Cycle,
+    ChildAction,
+    CycleAction,
     Each,
-    Interrupt,
+    InterruptAction,
     Node,
-    Raise,
+    RaiseAction,
     RetryRules,
-    Run,
+    RunAction,
     RunRules,
-    Trigger,
-    Wait,
+    TriggerAction,
+    WaitAction,
 )
 from holdfast.core.retry import LONGEST_DELAY_MS
 from holdfast.flows import documents
-from holdfast.flows.documents import Scalar, Sequence, Tree
-from holdfast.flows.forms import Form, shown, whole_number_of
+from holdfast.flows.documents import Tree, YamlScalar, YamlSequence
+from holdfast.flows.forms import YamlFields, shown, whole_number_of
 from holdfast.flows.problems import quoted
 
 UNLIMITED: Final = "unlimited"
 MOST_AT_A_TIME: Final = 10_000
-NOTHING: Final = Run(activity="")
+NOTHING: Final = RunAction(activity="")
 """Stands for what an activity does if that cannot be read; such a flow is never used."""
 
 _COMMON: Final = frozenset({"after", "when", "otherwise", "join"})
 
 
-class Kind(NamedTuple):
+class NodeKind(NamedTuple):
     """How a kind is read, and the keys that it has beside those of every kind."""
 
-    read: Callable[[Form], AnyAction]
+    read: Callable[[YamlFields], AnyAction]
     keys: frozenset[str]
 
 
-class ReadNode(NamedTuple):
+class ParsedNode(NamedTuple):
     """A node, and whether what it does could be read."""
 
     node: Node
     is_whole: bool
 
 
-def read_node(form: Form) -> ReadNode:
+def read_node(form: YamlFields) -> ParsedNode:
     """The node of a form. What is wrong is noted; what can be read is there."""
     present = tuple(kind for kind in KINDS if kind in form.tree.entries)
     keys = _keys_of(present)
@@ -71,7 +71,7 @@ def read_node(form: Form) -> ReadNode:
             form.wrong("after", "it is the trigger, and nothing comes before that")
             form.take("after")
     _tell_strange_keys(form, present, keys)
-    return ReadNode(node, is_whole=len(present) == 1)
+    return ParsedNode(node, is_whole=len(present) == 1)
 
 
 @cache
@@ -81,7 +81,7 @@ def _keys_of(present: tuple[str, ...]) -> frozenset[str]:
     return keys if present == ("trigger",) else keys | _COMMON
 
 
-def _tell_strange_keys(form: Form, present: tuple[str, ...], keys: frozenset[str]) -> None:
+def _tell_strange_keys(form: YamlFields, present: tuple[str, ...], keys: frozenset[str]) -> None:
     """Keys of another kind are told as such, others with what they resemble."""
     strange = form.tree.entries.keys() - keys
     for key in sorted(strange):
@@ -96,19 +96,19 @@ def _tell_strange_keys(form: Form, present: tuple[str, ...], keys: frozenset[str
 # ---------------------------------------------------------------- what it does
 
 
-def _trigger(form: Form) -> AnyAction:
+def _trigger(form: YamlFields) -> AnyAction:
     value = form.take("trigger")
-    if not isinstance(value, Scalar) or value.value is not True:
+    if not isinstance(value, YamlScalar) or value.value is not True:
         form.wrong("trigger", f"trigger must be true, not {'nothing' if value is None else shown(value)}")
-    return Trigger()
+    return TriggerAction()
 
 
-def _run(form: Form) -> AnyAction:
-    return Run(form.name("run", "an activity"), form.template("input"), _each(form), _rules(form))
+def _run(form: YamlFields) -> AnyAction:
+    return RunAction(form.name("run", "an activity"), form.template("input"), _each(form), _rules(form))
 
 
-def _child(form: Form) -> AnyAction:
-    return Child(
+def _child(form: YamlFields) -> AnyAction:
+    return ChildAction(
         form.name("flow", "a flow or workflow"),
         form.template("input"),
         _each(form),
@@ -117,7 +117,7 @@ def _child(form: Form) -> AnyAction:
     )
 
 
-def _each(form: Form) -> Each | None:
+def _each(form: YamlFields) -> Each | None:
     items = form.expression("each")
     limit = form.whole("limit", least=1, most=MOST_AT_A_TIME)
     if "each" not in form:
@@ -127,7 +127,7 @@ def _each(form: Form) -> Each | None:
     return Each(items, limit)
 
 
-def _rules(form: Form) -> RunRules:
+def _rules(form: YamlFields) -> RunRules:
     return RunRules(
         queue=form.name("queue", "a queue") or None,
         retry=_retry(form),
@@ -138,7 +138,7 @@ def _rules(form: Form) -> RunRules:
     )
 
 
-def _retry(form: Form) -> RetryRules | None:
+def _retry(form: YamlFields) -> RetryRules | None:
     inner = form.inner("retry", "{attempts: 5, initial: 1s}")
     if inner is None:
         return None
@@ -156,9 +156,9 @@ def _retry(form: Form) -> RetryRules | None:
     return rules
 
 
-def _attempts(form: Form) -> int | None:
+def _attempts(form: YamlFields) -> int | None:
     value = form.take("attempts")
-    if isinstance(value, Scalar) and value.value == UNLIMITED:
+    if isinstance(value, YamlScalar) and value.value == UNLIMITED:
         return 0
     attempts = whole_number_of(value)
     if attempts is not None and 1 <= attempts <= LARGEST:
@@ -168,7 +168,7 @@ def _attempts(form: Form) -> int | None:
     return None
 
 
-def _delay(form: Form, key: str) -> int | None:
+def _delay(form: YamlFields, key: str) -> int | None:
     length = form.span(key)
     if length is not None and length > LONGEST_DELAY_MS:
         form.wrong(key, f"{key} must be at most a year")
@@ -176,10 +176,10 @@ def _delay(form: Form, key: str) -> int | None:
     return length
 
 
-def _wait(form: Form) -> AnyAction:
+def _wait(form: YamlFields) -> AnyAction:
     inner = form.inner("wait", "{event: approved, timeout: 2d} or {timer: 1h}")
     if inner is None:
-        return Wait()
+        return WaitAction()
     event = inner.name("event", "an event")
     timeout = inner.span_or_expression("timeout")
     timer = inner.span_or_expression("timer")
@@ -189,29 +189,29 @@ def _wait(form: Form) -> AnyAction:
         inner.wrong("", "it needs an event or a timer")
     inner.finish()
     if "timer" in inner:
-        return Wait(timeout=timer)
-    return Wait(event, timeout)
+        return WaitAction(timeout=timer)
+    return WaitAction(event, timeout)
 
 
-def _also_at(form: Form, written: str, read: str) -> None:
+def _also_at(form: YamlFields, written: str, read: str) -> None:
     """An expression that is kept under another name than it was written has its line under both."""
     if (line := form.places.get((form.node, written))) is not None:
         form.places[form.node, read] = line
 
 
-def _cycle(form: Form) -> AnyAction:
+def _cycle(form: YamlFields) -> AnyAction:
     limit = form.whole("limit", least=1, most=LARGEST)
     delay = form.span_or_expression("delay")
-    return Cycle(
+    return CycleAction(
         form.text("cycle", "the id of an activity"), delay or 0, DEFAULT_CYCLE_LIMIT if limit is None else limit
     )
 
 
-def _raise(form: Form) -> AnyAction:
+def _raise(form: YamlFields) -> AnyAction:
     inner = form.inner("raise", "{event: shipped, to: received.input.buyer}")
     if inner is None:
-        return Raise("", "")
-    action = Raise(inner.name("event", "an event"), inner.expression("to"), inner.template("value"))
+        return RaiseAction("", "")
+    action = RaiseAction(inner.name("event", "an event"), inner.expression("to"), inner.template("value"))
     for key in ("event", "to"):
         if key not in inner:
             inner.wrong(key, f"it needs {key}")
@@ -219,28 +219,28 @@ def _raise(form: Form) -> AnyAction:
     return action
 
 
-def _interrupt(form: Form) -> AnyAction:
+def _interrupt(form: YamlFields) -> AnyAction:
     target = form.expression("interrupt")
     descendants = form.switch("descendants")
-    return Interrupt("" if target == "self" else target, descendants, form.text("reason"))
+    return InterruptAction("" if target == "self" else target, descendants, form.text("reason"))
 
 
 _EACH: Final = frozenset({"each", "limit", "input"})
 _OPTIONS: Final = frozenset({"queue", "retry", "schedule_to_start", "start_to_close", "schedule_to_close", "heartbeat"})
-KINDS: Final[Mapping[str, Kind]] = {
-    "trigger": Kind(_trigger, frozenset()),
-    "run": Kind(_run, _EACH | _OPTIONS),
-    "flow": Kind(_child, _EACH | {"id", "detached"}),
-    "wait": Kind(_wait, frozenset()),
-    "cycle": Kind(_cycle, frozenset({"limit", "delay"})),
-    "raise": Kind(_raise, frozenset()),
-    "interrupt": Kind(_interrupt, frozenset({"descendants", "reason"})),
+KINDS: Final[Mapping[str, NodeKind]] = {
+    "trigger": NodeKind(_trigger, frozenset()),
+    "run": NodeKind(_run, _EACH | _OPTIONS),
+    "flow": NodeKind(_child, _EACH | {"id", "detached"}),
+    "wait": NodeKind(_wait, frozenset()),
+    "cycle": NodeKind(_cycle, frozenset({"limit", "delay"})),
+    "raise": NodeKind(_raise, frozenset()),
+    "interrupt": NodeKind(_interrupt, frozenset({"descendants", "reason"})),
 }
 
 # ---------------------------------------------------------------- what it comes after
 
 
-def _with_edges(form: Form, action: AnyAction) -> Node:
+def _with_edges(form: YamlFields, action: AnyAction) -> Node:
     """The node with its edges. What it says about its only edge belongs to that edge."""
     edges = _edges(form)
     when = form.expression("when")
@@ -266,12 +266,12 @@ def ordered(edges: Iterable[After]) -> tuple[After, ...]:
     return tuple(sorted(edges, key=lambda edge: (edge.source, edge.catch is not None)))
 
 
-def _edges(form: Form) -> list[After]:
+def _edges(form: YamlFields) -> list[After]:
     value = form.take("after")
     if value is None:
         return []
-    if isinstance(value, documents.Mapping):
-        inner = Form(value, form.node, form.problems, form.places, "after")
+    if isinstance(value, documents.YamlMapping):
+        inner = YamlFields(value, form.node, form.problems, form.places, "after")
         return [edge for source in value.entries for edge in _edges_from(inner, source)]
     sources = form.texts("after", "the id of an activity") or ()
     for source in {source for source in sources if sources.count(source) > 1}:
@@ -279,10 +279,10 @@ def _edges(form: Form) -> list[After]:
     return [After(source) for source in dict.fromkeys(sources)]
 
 
-def _edges_from(form: Form, source: str) -> list[After]:
+def _edges_from(form: YamlFields, source: str) -> list[After]:
     """The edges from one activity: one, or with a list several, such as one for errors and one for the rest."""
     value = form.take(source)
-    edges = [_edge(form, source, one) for one in (value.items if isinstance(value, Sequence) else [value])]
+    edges = [_edge(form, source, one) for one in (value.items if isinstance(value, YamlSequence) else [value])]
     for catches in (False, True):
         if sum((edge.catch is not None) is catches for edge in edges) > 1:
             form.wrong(source, f"{quoted(source)} is there twice; join the conditions, or the errors to catch")
@@ -290,13 +290,13 @@ def _edges_from(form: Form, source: str) -> list[After]:
     return edges
 
 
-def _edge(form: Form, source: str, value: Tree | None) -> After:
-    if value is None or (isinstance(value, Scalar) and value.value is None):
+def _edge(form: YamlFields, source: str, value: Tree | None) -> After:
+    if value is None or (isinstance(value, YamlScalar) and value.value is None):
         return After(source)
-    if not isinstance(value, documents.Mapping):
+    if not isinstance(value, documents.YamlMapping):
         form.wrong(source, f"it must be a map such as {{catch: [ValueError]}}, not {shown(value)}")
         return After(source)
-    inner = Form(value, form.node, form.problems, form.places, form.where(source))
+    inner = YamlFields(value, form.node, form.problems, form.places, form.where(source))
     edge = After(
         source, inner.texts("catch", "the name of an error"), inner.expression("when"), inner.switch("otherwise")
     )

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from holdfast.core.flow.definition import FlowDefinition, Node, Trigger
+from holdfast.core.flow.definition import FlowDefinition, Node, TriggerAction
 from holdfast.errors import ExpressionError
 from holdfast.flows.ancestry import Ancestry, rounds
 from holdfast.flows.expressions import Expression, Literal, compile_expression
 from holdfast.flows.forms import Places
 from holdfast.flows.literals import why_never
-from holdfast.flows.occurrences import Found, expressions_of, expressions_of_output
+from holdfast.flows.occurrences import FoundExpression, expressions_of, expressions_of_output
 from holdfast.flows.problems import Problems, quoted
 
 MOST_EXPRESSIONS: Final = 10_000
@@ -80,9 +80,9 @@ class _References:
             for edge in each.after:
                 if edge.catch is not None:
                     self._handlers.setdefault(edge.source, []).append(each.id)
-        self._trigger = next((node.id for node in nodes.values() if isinstance(node.action, Trigger)), "")
+        self._trigger = next((node.id for node in nodes.values() if isinstance(node.action, TriggerAction)), "")
 
-    def check(self, node: str, found: Found) -> None:
+    def check(self, node: str, found: FoundExpression) -> None:
         if self._problems.is_spoiled(node, found.where):
             return
         line = self._places.get((node, found.where)) or self._places.get((node, ""), 0)
@@ -114,7 +114,7 @@ class _References:
                 if why := self._why_null(node, expression, name):
                     self._problems.warn(line, f"{where}: {why}", node=node)
 
-    def _why_not(self, node: str, found: Found, expression: Expression, name: str) -> str:
+    def _why_not(self, node: str, found: FoundExpression, expression: Expression, name: str) -> str:
         """Why `name` has no value there, or nothing."""
         if name in ITEM_NAMES:
             return "" if found.sees_item else f"{name} has a value only in the input and id of an activity with each"
@@ -127,7 +127,7 @@ class _References:
             return ""
         return self._why_too_early(node, found, name)
 
-    def _why_too_early(self, node: str, found: Found, name: str) -> str:
+    def _why_too_early(self, node: str, found: FoundExpression, name: str) -> str:
         base = found.after if found.after in self._ancestry.before else node
         readable = self._ancestry.before[base] | self._rounds.get(base, 0) | self._rounds.get(node, 0)
         if found.after in self._ancestry.before:

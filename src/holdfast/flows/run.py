@@ -13,12 +13,12 @@ import msgspec
 
 from holdfast.core import events as ev
 from holdfast.core.collation.digits import Digit
-from holdfast.core.collation.graph import Edge
+from holdfast.core.collation.graph import GraphEdge
 from holdfast.core.event import Payload
 from holdfast.core.flow import events as fe
-from holdfast.core.flow.book import NO_ITEM, Place, read
-from holdfast.core.flow.definition import Cycle, Wait
-from holdfast.core.flow.outcomes import COMPLETED, RELEASED, EdgeState, Failed, FlowOutcome, Outcome, TimedOut
+from holdfast.core.flow.book import NO_ITEM, NodePlace, read
+from holdfast.core.flow.definition import CycleAction, WaitAction
+from holdfast.core.flow.outcomes import COMPLETED, RELEASED, EdgeState, Errored, FlowOutcome, NodeOutcome, TimedOut
 from holdfast.errors import CycleLimitExceeded, DeadlineExceeded, ExpressionError, HoldfastError, PayloadError
 from holdfast.flows.acting import begin, end_timer, end_wait, go_round, next_items, stop, stop_child
 from holdfast.flows.expressions import Expression
@@ -26,8 +26,8 @@ from holdfast.flows.face import RunFace
 from holdfast.flows.failing import error_types, failure_of_child, failure_payload, types_in
 from holdfast.flows.inputs import read_input
 from holdfast.flows.templates import bounded, evaluate
-from holdfast.replay.output import Ending
-from holdfast.replay.running import Watch, unwatched
+from holdfast.replay.output import ExecutionEnding
+from holdfast.replay.running import SliceRunner, unwatched
 
 MOST_ROUNDS_AT_ONCE: Final = 1_000
 """Of cycles, in one turn: one that waits for nothing would never end."""
@@ -38,7 +38,7 @@ class FlowRun(RunFace):
 
     __slots__ = ("_cycles", "_starting", "_unclear_edges", "_unclear_nodes", "_watch", "items")
 
-    def __init__(self, *args: Any, watch: Watch | None = None) -> None:
+    def __init__(self, *args: Any, watch: SliceRunner | None = None) -> None:
         super().__init__(*args)
         self._watch = watch or unwatched
         self._starting: deque[str] = deque()
@@ -57,12 +57,12 @@ class FlowRun(RunFace):
             read(self.book, event)
             if isinstance(event, ev.Started):
                 self._take_start(event)
-            elif isinstance(event, ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowCancelled):
+            elif isinstance(event, ev.ExecutionCompleted | ev.ExecutionFailed | ev.ExecutionCancelled):
                 self.is_done = True
         self._cycles = [
             node
             for node, compiled in self.flow.nodes.items()
-            if isinstance(compiled.node.action, Cycle)
+            if isinstance(compiled.node.action, CycleAction)
             and self.progress.digit(node) is Digit.STARTED
             and self.book.timer_of(node) is None
         ]
@@ -79,7 +79,7 @@ class FlowRun(RunFace):
             watch = self._watch
             watch(_DECIDE, self, event, place)
 
-    def _decide(self, event: ev.Input, place: Place | None) -> None:
+    def _decide(self, event: ev.Input, place: NodePlace | None) -> None:
         _HOW[type(event)](self, event, place)
         self._go_on()
 
@@ -90,7 +90,7 @@ class FlowRun(RunFace):
         self.book.note(command)
         self.output.events.append(command)
 
-    def finished(self, node: str, outcome: Outcome) -> None:
+    def finished(self, node: str, outcome: NodeOutcome) -> None:
         """A node is decided. What it leads to starts; an uncaught failure may end the rest (K4)."""
         policy = self.flow.definition.policy
         settled = self.progress.finish(node, outcome, judge=self, policy=policy, waiting=self._starting)
@@ -102,7 +102,7 @@ class FlowRun(RunFace):
         """A node failed by itself."""
         stop(self, node)
         self.do(fe.NodeFailed(node=node, failure=failure_payload(error)))
-        self.finished(node, Failed(error_types(error)))
+        self.finished(node, Errored(error_types(error)))
 
     def cycle_waits(self, node: str) -> None:
         """A cycle goes round once nothing that it runs again is active (K8)."""
@@ -118,7 +118,7 @@ class FlowRun(RunFace):
             for number in list(self.book.children):
                 stop_child(self, number, reason, descendants=True)
         self._cancel()
-        self._end(ev.WorkflowCancelled(reason=reason))
+        self._end(ev.ExecutionCancelled(reason=reason))
 
     # ------------------------------------------------------------ deciding
 
@@ -165,7 +165,7 @@ class FlowRun(RunFace):
         for node in sorted(self._cycles):
             action = self.flow.nodes[node].node.action
             if (
-                isinstance(action, Cycle)
+                isinstance(action, CycleAction)
                 and self.progress.digit(action.target) is not Digit.PENDING
                 and not self.progress.is_active_behind(action.target, besides=self._cycles)
             ):
@@ -201,7 +201,7 @@ class FlowRun(RunFace):
             self.output.events.append(changes)
             self.output.key = self.progress.write_key()
 
-    def holds(self, edge: Edge) -> bool:
+    def holds(self, edge: GraphEdge) -> bool:
         """Evaluate the condition of an edge. One that cannot be evaluated lets its node start, and fail."""
         at, condition = self.flow.conditions[edge]
         found = self._judged(condition)
@@ -239,7 +239,7 @@ class FlowRun(RunFace):
         self.seed, self.version, self.parent, self.depth = event.seed, event.version, event.parent, event.depth
         self.values.set_input(read_input(self.flow.definition, bytes(self.data_of(event.input))))
 
-    def _started(self, event: ev.Started, _: Place | None) -> None:
+    def _started(self, event: ev.Started, _: NodePlace | None) -> None:
         try:
             self._take_start(event)
         except HoldfastError as error:
@@ -248,7 +248,7 @@ class FlowRun(RunFace):
             return
         self._starting.extend(self.progress.trigger(self).started)
 
-    def _answered(self, _: ev.Input, place: Place | None) -> None:
+    def _answered(self, _: ev.Input, place: NodePlace | None) -> None:
         if place is None:
             return
         if place.item == NO_ITEM:
@@ -262,11 +262,11 @@ class FlowRun(RunFace):
         if is_complete:
             self.finished(place.node, COMPLETED)
 
-    def _activity_failed(self, event: ev.ActivityFailed, place: Place | None) -> None:
+    def _activity_failed(self, event: ev.ActivityFailed, place: NodePlace | None) -> None:
         if place is not None:
             self._failed_with(place.node, event.failure)
 
-    def _child_failed(self, event: ev.ChildFailed | ev.ChildStopped | ev.ChildRefused, place: Place | None) -> None:
+    def _child_failed(self, event: ev.ChildFailed | ev.ChildStopped | ev.ChildRefused, place: NodePlace | None) -> None:
         if place is not None:
             failure = failure_of_child(event)
             self.do(fe.NodeFailed(node=place.node, failure=failure))
@@ -275,14 +275,14 @@ class FlowRun(RunFace):
     def _failed_with(self, node: str, failure: Payload) -> None:
         self.items.pop(node, None)
         stop(self, node)  # other items of a fan-out
-        self.finished(node, Failed(types_in(self.data_of(failure), self.resolve)))
+        self.finished(node, Errored(types_in(self.data_of(failure), self.resolve)))
 
-    def _timer_fired(self, _: ev.TimerFired, place: Place | None) -> None:
+    def _timer_fired(self, _: ev.TimerFired, place: NodePlace | None) -> None:
         if place is None:
             return
         node = place.node
         action = self.flow.nodes[node].node.action
-        if not isinstance(action, Wait):
+        if not isinstance(action, WaitAction):
             self.cycle_waits(node)
         elif not action.event:
             self.do(fe.NodeCompleted(node=node, output=Payload()))
@@ -294,21 +294,21 @@ class FlowRun(RunFace):
             self.do(fe.NodeFailed(node=node, failure=failure_payload(error)))
             self.finished(node, TimedOut())
 
-    def _event_received(self, _: ev.EventReceived, place: Place | None) -> None:
+    def _event_received(self, _: ev.EventReceived, place: NodePlace | None) -> None:
         self.output.also().waits_changed = True
         if place is not None:
             if (timer := self.book.timer_of(place.node)) is not None:
                 end_timer(self, timer)
             self.finished(place.node, RELEASED)
 
-    def _cancel_requested(self, event: ev.CancelRequested, _: Place | None) -> None:
+    def _cancel_requested(self, event: ev.CancelRequested, _: NodePlace | None) -> None:
         if event.by_deadline:
             self._cancel()
             self._fail(failure_payload(DeadlineExceeded(event.reason)))
         else:
             self.interrupt(event.reason, descendants=event.descendants)
 
-    def _unmoved(self, _: ev.Input, __: Place | None) -> None:
+    def _unmoved(self, _: ev.Input, __: NodePlace | None) -> None:
         """Nothing in a flow hangs on it."""
 
     # ------------------------------------------------------------ the end
@@ -329,13 +329,13 @@ class FlowRun(RunFace):
         except PayloadError as error:
             self._fail(failure_payload(error))
         else:
-            self._end(ev.WorkflowCompleted(result=Payload(msgspec.Raw(result))))
+            self._end(ev.ExecutionCompleted(result=Payload(msgspec.Raw(result))))
 
     def _fail(self, failure: Payload) -> None:
         """Fail with what a node failed with, in place also where it is kept aside."""
-        self._end(ev.WorkflowFailed(failure=Payload(msgspec.Raw(bytes(self.data_of(failure))))))
+        self._end(ev.ExecutionFailed(failure=Payload(msgspec.Raw(bytes(self.data_of(failure))))))
 
-    def _end(self, outcome: Ending) -> None:
+    def _end(self, outcome: ExecutionEnding) -> None:
         self._note_progress()
         self.is_done = True
         self.output.outcome = outcome
@@ -343,7 +343,7 @@ class FlowRun(RunFace):
 
 
 _DECIDE: Final = FlowRun._decide  # noqa: SLF001 - its own method, without making a bound one for each event
-_HOW: Final[dict[type[ev.Input], Callable[[FlowRun, Any, Place | None], None]]] = {
+_HOW: Final[dict[type[ev.Input], Callable[[FlowRun, Any, NodePlace | None], None]]] = {
     ev.Started: FlowRun._started,  # noqa: SLF001 - the table of its own methods
     ev.ActivityCompleted: FlowRun._answered,  # noqa: SLF001
     ev.ActivityFailed: FlowRun._activity_failed,  # noqa: SLF001

@@ -77,7 +77,7 @@ Paths = dict[str, "Paths | None"]
 
 
 @dataclass(slots=True)
-class Uses:
+class ExpressionUses:
     """What one expression uses."""
 
     paths: Paths = field(default_factory=dict[str, "Paths | None"])
@@ -98,14 +98,14 @@ class _Bracket:
     variable: str = ""
 
 
-def scan(text: str) -> Uses:
+def scan(text: str) -> ExpressionUses:
     """What `text` uses. A function that CEL does not have is an `ExpressionError`."""
     tokens = [
         Token(match.lastgroup or "", match.group(), match.start())
         for match in _TOKEN.finditer(text)
         if match.lastgroup != "space"
     ]
-    uses = Uses(tokens=len(tokens))
+    uses = ExpressionUses(tokens=len(tokens))
     open_brackets: list[_Bracket] = []
     before = ""
     for place, (kind, word, _) in enumerate(tokens):
@@ -126,7 +126,7 @@ def scan(text: str) -> Uses:
     return uses
 
 
-def _opened(uses: Uses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> _Bracket:
+def _opened(uses: ExpressionUses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> _Bracket:
     """The bracket at `place`; the one of a macro is counted."""
     is_call = tokens[place].text == "(" and place > 1 and tokens[place - 2].text == "."
     if not is_call or tokens[place - 1].text not in MACROS:
@@ -151,7 +151,7 @@ def _check_function(token: Token, *, is_method: bool) -> None:
     raise ExpressionError(f"there is no {what} {token.text}(){hint}", column=token.start + 1)
 
 
-def _add_variable(uses: Uses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> None:
+def _add_variable(uses: ExpressionUses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> None:
     """A name that stands alone: a variable of the flow, unless a macro around it has made it, or CEL has it."""
     name = tokens[place].text
     if name in KEYWORDS or name in TYPES or any(bracket.variable == name for bracket in open_brackets):

@@ -8,7 +8,7 @@ import msgspec
 from holdfast.errors import ExpressionError, PayloadError, PayloadTooLarge
 from holdfast.flows.expressions import Expression, compile_expression
 from holdfast.flows.shapes import is_list, is_map
-from holdfast.flows.values import FLOW, INDEX, ITEM, NULL, Values
+from holdfast.flows.values import FLOW, INDEX, ITEM, NULL, InstanceValues
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.payloads.wire import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
 
@@ -18,17 +18,17 @@ NO_NODES: Final = (ITEM, INDEX, FLOW)
 
 A_VALUE: Final = "what a flow puts together"
 
-Own = Mapping[str, Any] | None
+ItemVariables = Mapping[str, Any] | None
 """The variables of an item of a fan-out."""
 
 
-class Filled(Protocol):
+class CompiledTemplate(Protocol):
     """A compiled template."""
 
-    def __call__(self, values: Values, own: Own, /) -> bytes | msgspec.Raw: ...
+    def __call__(self, values: InstanceValues, own: ItemVariables, /) -> bytes | msgspec.Raw: ...
 
 
-def compile_template(template: object, *, is_output: bool = False) -> Filled:
+def compile_template(template: object, *, is_output: bool = False) -> CompiledTemplate:
     """Compile a template. A value that JSON cannot hold is an error when it is filled in.
 
     In the output of a flow, an expression that fails because it reads a node without an output (it failed and was
@@ -44,7 +44,7 @@ def compile_template(template: object, *, is_output: bool = False) -> Filled:
     return lambda _values, _own: constant
 
 
-def evaluate(expression: Expression, values: Values, own: Own = None) -> Any:
+def evaluate(expression: Expression, values: InstanceValues, own: ItemVariables = None) -> Any:
     """The value of an expression for this instance."""
     return expression.evaluate(values.of(expression.names, own))
 
@@ -71,13 +71,13 @@ def joined(parts: Iterable[bytes], what: str) -> bytes:
     return b",".join(kept)
 
 
-def _expression(text: str) -> Filled:
+def _expression(text: str) -> CompiledTemplate:
     expression = compile_expression(text)
     node = text.strip().removesuffix(OUTPUT)
     if node in expression.names and node not in NO_NODES and text.strip() == node + OUTPUT:
         return lambda values, _own: values.output(node)  # by far the most frequent, and nothing has to be decoded
 
-    def fill(values: Values, own: Own) -> bytes:
+    def fill(values: InstanceValues, own: ItemVariables) -> bytes:
         value = evaluate(expression, values, own)
         try:
             return _encode(value)
@@ -87,11 +87,11 @@ def _expression(text: str) -> Filled:
     return fill
 
 
-def _or_null(text: str) -> Filled:
+def _or_null(text: str) -> CompiledTemplate:
     fill = _expression(text)
     names = compile_expression(text).names - set(NO_NODES)
 
-    def fill_or_null(values: Values, own: Own) -> bytes | msgspec.Raw:
+    def fill_or_null(values: InstanceValues, own: ItemVariables) -> bytes | msgspec.Raw:
         try:
             return fill(values, own)
         except ExpressionError:
@@ -102,7 +102,7 @@ def _or_null(text: str) -> Filled:
     return fill_or_null
 
 
-def _map(fields: dict[str, Filled]) -> Filled:
+def _map(fields: dict[str, CompiledTemplate]) -> CompiledTemplate:
     labelled = [(_encode(name) + b":", fill) for name, fill in fields.items()]
     if len(labelled) == 1:
         label, only = labelled[0]
@@ -110,5 +110,5 @@ def _map(fields: dict[str, Filled]) -> Filled:
     return lambda values, own: b"{%b}" % joined((label + bytes(fill(values, own)) for label, fill in labelled), A_VALUE)
 
 
-def _list(items: list[Filled]) -> Filled:
+def _list(items: list[CompiledTemplate]) -> CompiledTemplate:
     return lambda values, own: b"[%b]" % joined((bytes(fill(values, own)) for fill in items), A_VALUE)

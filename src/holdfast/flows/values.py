@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.core.event import Payload
-from holdfast.core.flow.book import Book
+from holdfast.core.flow.book import FlowState
 from holdfast.payloads.failures import Failure
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _decode: Final = msgspec.json.Decoder().decode
 _decode_failure: Final = msgspec.json.Decoder(Failure).decode
 
 
-class Values:
+class InstanceValues:
     """The values of one instance. What no expression asks for is never decoded.
 
     It has the books of a run and not the run, which has it: the two would wait for the garbage collector.
@@ -30,7 +30,7 @@ class Values:
 
     __slots__ = ("_book", "_flow", "_id", "_input", "_payloads", "_seen")
 
-    def __init__(self, flow: "CompiledFlow", instance_id: str, book: Book, payloads: Mapping[str, bytes]) -> None:
+    def __init__(self, flow: "CompiledFlow", instance_id: str, book: FlowState, payloads: Mapping[str, bytes]) -> None:
         self._flow, self._id, self._book, self._payloads = flow, instance_id, book, payloads
         self._input: Any = None
         self._seen: dict[str, tuple[Payload | None, Any]] = {}

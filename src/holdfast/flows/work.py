@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from holdfast.errors import ExpressionError
-from holdfast.flows.scanner import Uses
+from holdfast.flows.scanner import ExpressionUses
 
 MOST_ROUNDS: Final = 10_000
 """The library's own bound."""
@@ -23,7 +23,7 @@ LONGEST_BUILT_LIST: Final = 3_000
 """Items that `map` and `filter` go over: the time grows with the square, and this many take a third of a second."""
 
 
-def check_work(text: str, uses: Uses, read: Mapping[str, Any]) -> None:
+def check_work(text: str, uses: ExpressionUses, read: Mapping[str, Any]) -> None:
     """Refuse an evaluation that could take very long, or that the library would get wrong."""
     size = len(_encoded(text, read)) + len(text)
     if "matches" in text and size > MOST_MATCHED:

@@ -6,7 +6,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from holdfast.authoring.workflow import Workflow
-from holdfast.core.flow.definition import FlowDefinition, Run, first_key, hash_of
+from holdfast.core.flow.definition import FlowDefinition, RunAction, first_key, hash_of
 from holdfast.errors import UnknownActivity, UsageError
 from holdfast.flows.arguments import misfits
 from holdfast.flows.inputs import FlowSignature
@@ -36,7 +36,7 @@ class FlowWorkflow(Workflow[..., Any]):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        runs = [node.action for node in self.definition.nodes if isinstance(node.action, Run)]
+        runs = [node.action for node in self.definition.nodes if isinstance(node.action, RunAction)]
         return tuple(sorted({action.rules.queue for action in runs if action.rules.queue is not None}))
 
     @property
@@ -54,7 +54,7 @@ class FlowWorkflow(Workflow[..., Any]):
         """
         problems: list[str] = []
         for node in self.definition.nodes:
-            if isinstance(node.action, Run):
+            if isinstance(node.action, RunAction):
                 try:
                     found = activity(node.action.activity)
                 except UnknownActivity as error:

@@ -9,20 +9,20 @@ from holdfast.core.flow.definition import (
     DEFAULT_CYCLE_LIMIT,
     After,
     AnyAction,
-    Child,
-    Cycle,
+    ChildAction,
+    CycleAction,
     FlowDefinition,
-    Interrupt,
+    InterruptAction,
     Node,
-    Raise,
+    RaiseAction,
     RetryRules,
-    Run,
+    RunAction,
     RunRules,
     Span,
-    Trigger,
-    Wait,
+    TriggerAction,
+    WaitAction,
 )
-from holdfast.core.flow.outcomes import Policy
+from holdfast.core.flow.outcomes import FailurePolicy
 from holdfast.flows.documents import is_text
 from holdfast.flows.nodes import UNLIMITED
 from holdfast.flows.spans import is_span, show_span
@@ -39,7 +39,7 @@ def write_yaml(definition: FlowDefinition) -> str:
         lines.append(f"version: {_quoted(definition.version)}")
     if definition.input:
         lines.append(f"input: {_flow_style(definition.input)}")
-    if definition.policy is not Policy.DRAIN:
+    if definition.policy is not FailurePolicy.DRAIN:
         lines.append(f"policy: {definition.policy.value}")
     lines.append("activities:")
     for node in _in_order(definition):
@@ -89,30 +89,30 @@ def describe(node: Node) -> dict[str, Any]:
 def _action(action: AnyAction) -> dict[str, Any]:
     said: dict[str, Any]
     match action:
-        case Trigger():
+        case TriggerAction():
             return {"trigger": True}
-        case Run():
+        case RunAction():
             said = {"run": action.activity, **_each(action), **_template("input", action.input), **_rules(action.rules)}
-        case Child():
+        case ChildAction():
             said = {"flow": action.workflow, **_each(action), **_template("input", action.input)}
             said |= {"id": action.id} if action.id else {}
             said |= {"detached": True} if action.detached else {}
-        case Wait():
+        case WaitAction():
             said = {"wait": _wait(action)}
-        case Cycle():
+        case CycleAction():
             said = {"cycle": action.target}
             said |= {"delay": _span(action.delay)} if action.delay else {}
             said |= {"limit": action.limit} if action.limit != DEFAULT_CYCLE_LIMIT else {}
-        case Raise():
+        case RaiseAction():
             said = {"raise": {"event": action.event, "to": action.to, **_template("value", action.value)}}
-        case Interrupt():
+        case InterruptAction():
             said = {"interrupt": action.target or "self"}
             said |= {"descendants": True} if action.descendants else {}
             said |= {"reason": action.reason} if action.reason else {}
     return said
 
 
-def _each(action: Run | Child) -> dict[str, Any]:
+def _each(action: RunAction | ChildAction) -> dict[str, Any]:
     if action.each is None:
         return {}
     limit = {} if action.each.limit is None else {"limit": action.each.limit}
@@ -123,7 +123,7 @@ def _template(key: str, template: object) -> dict[str, Any]:
     return {} if template is None else {key: template}
 
 
-def _wait(action: Wait) -> dict[str, Any]:
+def _wait(action: WaitAction) -> dict[str, Any]:
     timeout = {} if action.timeout is None else {"timeout" if action.event else "timer": _span(action.timeout)}
     return {"event": action.event, **timeout} if action.event else timeout
 

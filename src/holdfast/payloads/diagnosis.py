@@ -29,7 +29,7 @@ _NOTHING: Final = object()
 _KINDS_THAT_ARE_NO_KEYS: Final = (bool, type(None), tuple, frozenset)
 
 
-class Problem(NamedTuple):
+class Mismatch(NamedTuple):
     """One misfit; `str()` is the sentence for the message."""
 
     path: str
@@ -41,25 +41,25 @@ class Problem(NamedTuple):
         return f"at `{self.path}`: expected {self.expected}, found {self.found}; {self.advice}"
 
 
-class Place(NamedTuple):
+class ValuePath(NamedTuple):
     """Where the walk is: the path, and the identities of the containers around it."""
 
     path: str = "$"
     around: tuple[int, ...] = ()
 
-    def item(self, container: object, index: int) -> "Place":
-        return Place(f"{self.path}[{index}]", (*self.around, id(container)))
+    def item(self, container: object, index: int) -> "ValuePath":
+        return ValuePath(f"{self.path}[{index}]", (*self.around, id(container)))
 
-    def member(self, container: object, key: object) -> "Place":
+    def member(self, container: object, key: object) -> "ValuePath":
         if isinstance(key, str):
             text = shorten(key, _LONGEST_KEY_SHOWN)
             step = f".{text}" if text.isidentifier() else f"[{text!r}]"
         else:
             step = f"[<{type(key).__qualname__}>]"
-        return Place(self.path + step, (*self.around, id(container)))
+        return ValuePath(self.path + step, (*self.around, id(container)))
 
 
-_Check = Callable[[Any, Any, Place], Problem | None]
+_Check = Callable[[Any, Any, ValuePath], Mismatch | None]
 
 _ADVICE_FIT: Final = "change the value or the annotation"
 _ADVICE_KEY: Final = "annotate the dict with its key type"
@@ -67,13 +67,13 @@ _ADVICE_AWAIT: Final = "is an `await` missing?"
 _ADVICE_PLAIN: Final = "without an annotation only JSON types come back as they were: annotate it, or convert it"
 
 
-def find_problem(value: object, node: inspect.Type, place: Place | None = None) -> Problem | None:
+def find_problem(value: object, node: inspect.Type, place: ValuePath | None = None) -> Mismatch | None:
     """The first misfit of `value` to the type that `node` describes, or None."""
-    here = place or Place()
+    here = place or ValuePath()
     if id(value) in here.around:
-        return Problem(here.path, describe(node), f"{name_of(value)} that contains itself", "break the cycle")
+        return Mismatch(here.path, describe(node), f"{name_of(value)} that contains itself", "break the cycle")
     if len(here.around) > MAX_DEPTH:
-        return Problem(here.path, f"at most {MAX_DEPTH} levels", "a deeper one", "flatten the value")
+        return Mismatch(here.path, f"at most {MAX_DEPTH} levels", "a deeper one", "flatten the value")
     if check := _CHECKS.get(type(node)):
         return check(value, node, here)
     return None
@@ -102,9 +102,9 @@ def describe(node: inspect.Type) -> str:
             return {"VarTuple": "tuple", "ByteArray": "bytearray", "UUID": "UUID"}.get(name, name.lower())
 
 
-def _misfit(value: object, node: inspect.Type, place: Place, advice: str = _ADVICE_FIT) -> Problem:
+def _misfit(value: object, node: inspect.Type, place: ValuePath, advice: str = _ADVICE_FIT) -> Mismatch:
     is_awaited = hasattr(type(value), "__await__")
-    return Problem(place.path, describe(node), name_of(value), _ADVICE_AWAIT if is_awaited else advice)
+    return Mismatch(place.path, describe(node), name_of(value), _ADVICE_AWAIT if is_awaited else advice)
 
 
 def _is_dict(value: object) -> TypeGuard[dict[Any, Any]]:
@@ -119,7 +119,7 @@ def _is_set(value: object) -> TypeGuard[AbstractSet[Any]]:
     return isinstance(value, set | frozenset)
 
 
-def _check_any(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_any(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     kind: type[Any] = value.__class__
     if value is None or kind is bool:
         return None
@@ -134,37 +134,37 @@ def _check_any(value: Any, node: Any, place: Place) -> Problem | None:
     return _misfit(value, node, place, _ADVICE_PLAIN)
 
 
-def _check_plain_dict(value: dict[Any, Any], _node: Any, place: Place) -> Problem | None:
+def _check_plain_dict(value: dict[Any, Any], _node: Any, place: ValuePath) -> Mismatch | None:
     for key, item in value.items():
         inner = place.member(value, key)
         if not isinstance(key, str):
             can_be_annotated = type(key) not in _KINDS_THAT_ARE_NO_KEYS
             advice = f"{_ADVICE_KEY if can_be_annotated else 'use a list of pairs'}, or use str keys"
-            return Problem(inner.path, "a key of type str", f"a key of type {name_of(key)}", advice)
+            return Mismatch(inner.path, "a key of type str", f"a key of type {name_of(key)}", advice)
         if problem := _check_str(key, _STR, inner) or find_problem(item, _ANY, inner):
             return problem
     return None
 
 
-def _check_bool(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_bool(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     return None if type(value) is bool else _misfit(value, node, place)
 
 
-def _check_int(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_int(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return _misfit(value, node, place)
     if abs(value) < _TOO_LARGE_INTEGER:
         return None
     advice = "store it as text in base 16, or as bytes"
-    return Problem(place.path, f"at most {MAX_INTEGER_DIGITS:,} digits", "an int with more", advice)
+    return Mismatch(place.path, f"at most {MAX_INTEGER_DIGITS:,} digits", "an int with more", advice)
 
 
-def _check_float(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_float(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if type(value) is float:
         if math.isfinite(value):
             return None
         advice = "JSON has no NaN and no infinity: use None, or a str"
-        return Problem(place.path, "a finite float", str(value), advice)
+        return Mismatch(place.path, "a finite float", str(value), advice)
     if isinstance(value, bool) or not isinstance(value, int):
         return _misfit(value, node, place)
     try:
@@ -173,45 +173,45 @@ def _check_float(value: Any, node: Any, place: Place) -> Problem | None:
         exact = False
     if exact:
         return None
-    return Problem(place.path, "float", "an int that no float holds exactly", "annotate it as int")
+    return Mismatch(place.path, "float", "an int that no float holds exactly", "annotate it as int")
 
 
-def _check_str(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_str(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not isinstance(value, str):
         return _misfit(value, node, place)
     try:
         value.encode()
     except UnicodeEncodeError:
         advice = "half a character cannot be stored: decode with errors='replace', or annotate as bytes"
-        return Problem(place.path, "str", "str with a lone surrogate", advice)
+        return Mismatch(place.path, "str", "str with a lone surrogate", advice)
     if "\0" in value:
         advice = "PostgreSQL has no JSON text with NUL: take it out, or annotate as bytes"
-        return Problem(place.path, "str", "str with a NUL character", advice)
+        return Mismatch(place.path, "str", "str with a NUL character", advice)
     return None
 
 
 def _check_exact(*kinds: type) -> _Check:
-    def check(value: Any, node: Any, place: Place) -> Problem | None:
+    def check(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
         return None if type(value) in kinds else _misfit(value, node, place)
 
     return check
 
 
-def _check_decimal(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_decimal(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not isinstance(value, decimal.Decimal):
         return _misfit(value, node, place)
     if value.is_finite():
         return None
-    return Problem(place.path, "a finite Decimal", str(value), "use None, or a str")
+    return Mismatch(place.path, "a finite Decimal", str(value), "use None, or a str")
 
 
-def _check_instance(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_instance(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if node.cls is object:
         return _check_any(value, node, place)
     return None if isinstance(value, node.cls) else _misfit(value, node, place)
 
 
-def _check_model(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_model(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if node.cls is object:
         return _check_any(value, _ANY, place)
     if type(value) is not node.cls:
@@ -221,19 +221,19 @@ def _check_model(value: Any, node: Any, place: Place) -> Problem | None:
     try:
         again = node.cls.model_validate_json(value.model_dump_json(by_alias=True, round_trip=True))
     except (ValueError, TypeError) as error:
-        return Problem(place.path, describe(node), "a model that cannot read its own JSON", type(error).__name__)
+        return Mismatch(place.path, describe(node), "a model that cannot read its own JSON", type(error).__name__)
     if again == value:
         return None
-    return Problem(place.path, describe(node), "a model that its own JSON changes", "look for NaN and for aliases")
+    return Mismatch(place.path, describe(node), "a model that its own JSON changes", "look for NaN and for aliases")
 
 
-def _check_literal(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_literal(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     fits = any(value == option and type(value) is type(option) for option in node.values)
     return None if fits else _misfit(value, node, place)
 
 
-def _check_union(value: Any, node: Any, place: Place) -> Problem | None:
-    nearest: Problem | None = None
+def _check_union(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
+    nearest: Mismatch | None = None
     for member in node.types:
         problem = find_problem(value, member, place)
         if problem is None:
@@ -245,38 +245,38 @@ def _check_union(value: Any, node: Any, place: Place) -> Problem | None:
     return _misfit(value, node, place)
 
 
-def _check_items(value: Iterable[Any], item: inspect.Type, place: Place) -> Problem | None:
+def _check_items(value: Iterable[Any], item: inspect.Type, place: ValuePath) -> Mismatch | None:
     for index, element in enumerate(value):
         if problem := find_problem(element, item, place.item(value, index)):
             return problem
     return None
 
 
-def _check_sequence(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_sequence(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_sequence(value):
         return _misfit(value, node, place)
     return _check_items(value, node.item_type, place)
 
 
-def _check_set(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_set(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_set(value):
         return _misfit(value, node, place)
     return _check_items(value, node.item_type, place)
 
 
-def _check_tuple(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_tuple(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_sequence(value):
         return _misfit(value, node, place)
     if len(value) != len(node.item_types):
         found = f"a {name_of(value)} of length {len(value)}"
-        return Problem(place.path, f"a tuple of length {len(node.item_types)}", found, _ADVICE_FIT)
+        return Mismatch(place.path, f"a tuple of length {len(node.item_types)}", found, _ADVICE_FIT)
     for index, (element, item) in enumerate(zip(value, node.item_types, strict=True)):
         if problem := find_problem(element, item, place.item(value, index)):
             return problem
     return None
 
 
-def _check_dict(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_dict(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_dict(value):
         return _misfit(value, node, place)
     if isinstance(node.key_type, inspect.AnyType):
@@ -290,27 +290,27 @@ def _check_dict(value: Any, node: Any, place: Place) -> Problem | None:
     return None
 
 
-def _check_typed_dict(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_typed_dict(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     if not _is_dict(value):
         return _misfit(value, node, place)
     fields = {field.encode_name: field for field in node.fields}
     for key in value:
         if key not in fields:
             found = f"a key that {describe(node)} does not have"
-            return Problem(place.member(value, key).path, "no such key", found, _ADVICE_FIT)
+            return Mismatch(place.member(value, key).path, "no such key", found, _ADVICE_FIT)
     for name, field in fields.items():
         inner = place.member(value, name)
         if name in value:
             problem = find_problem(value[name], field.type, inner)
         else:
-            missing = Problem(inner.path, describe(field.type), "nothing", "set the key")
+            missing = Mismatch(inner.path, describe(field.type), "nothing", "set the key")
             problem = missing if field.required else None
         if problem:
             return problem
     return None
 
 
-def _check_record(value: Any, node: Any, place: Place) -> Problem | None:
+def _check_record(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
     cls = _plain_class(node.cls)
     if type(value) is not cls:
         advice = "a subclass would come back as its base class" if isinstance(value, cls) else _ADVICE_FIT
@@ -319,7 +319,7 @@ def _check_record(value: Any, node: Any, place: Place) -> Problem | None:
         inner = place.member(value, field.name)
         item = getattr(value, field.name, _NOTHING)
         if item is _NOTHING:
-            return Problem(inner.path, describe(field.type), "nothing", "set the field")
+            return Mismatch(inner.path, describe(field.type), "nothing", "set the field")
         if item is not msgspec.UNSET and (problem := find_problem(item, field.type, inner)):
             return problem
     return None

@@ -22,7 +22,7 @@ _HIGH_SURROGATES: Final = range(0xD800, 0xDC00)
 _LOW_SURROGATES: Final = range(0xDC00, 0xE000)
 
 
-class Fault(NamedTuple):
+class JsonFault(NamedTuple):
     """What is wrong, at which byte, and on which path."""
 
     reason: str
@@ -55,7 +55,7 @@ class _FaultFound(Exception):
     """Ends the reading."""
 
 
-class _Reader:
+class _JsonReader:
     def __init__(self, text: str, max_depth: int) -> None:
         self.text = text
         self.max_depth = max_depth
@@ -65,9 +65,9 @@ class _Reader:
     def fail(self, reason: str) -> _FaultFound:
         return _FaultFound(reason)
 
-    def fault(self, reason: str) -> Fault:
+    def fault(self, reason: str) -> JsonFault:
         path = "$" + "".join(container.step() for container in self.open[-self.max_depth :])
-        return Fault(reason, len(self.text[: self.at].encode(errors="surrogatepass")), path)
+        return JsonFault(reason, len(self.text[: self.at].encode(errors="surrogatepass")), path)
 
     def read(self) -> None:
         self.value()
@@ -195,13 +195,13 @@ def _unescape(raw: str) -> str | None:
     return "".join(parts)
 
 
-def find_fault(data: bytes, max_depth: int) -> Fault | None:
+def find_fault(data: bytes, max_depth: int) -> JsonFault | None:
     """The first thing that is wrong with `data`, or None."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        return Fault("not UTF-8", error.start, "$")
-    reader = _Reader(text, max_depth)
+        return JsonFault("not UTF-8", error.start, "$")
+    reader = _JsonReader(text, max_depth)
     try:
         reader.read()
     except _FaultFound as found:

@@ -8,29 +8,29 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.core.answers import Answer, AnswerKind
+from holdfast.core.answers import Reply, ReplyKind
 from holdfast.replay.answers import failed, unknown
 from holdfast.replay.output import LogLine
 from holdfast.replay.run import WorkflowRun
 
 
-class Asked(NamedTuple):
+class QueryAnswer(NamedTuple):
     """An answer, and what the handler logged."""
 
-    answer: Answer
+    answer: Reply
     logs: Sequence[LogLine] = ()
 
 
-def ask(run: WorkflowRun, name: str, data: bytes) -> Asked:
+def ask(run: WorkflowRun, name: str, data: bytes) -> QueryAnswer:
     """Let a run answer a query. Whatever its code raises is the answer, too."""
     handler = run.handlers.queries.get(name)
     if handler is None:
-        return Asked(unknown(run.handlers.queries))
+        return QueryAnswer(unknown(run.handlers.queries))
     try:
         value, logs = run.look(f"the query {name!r}", lambda: handler.call(data))
         answer = run.checked(handler.signature.encode_result(value), f"the answer of query {name!r}", value)
-        return Asked(Answer(AnswerKind.DONE, msgspec.Raw(answer)), logs)
+        return QueryAnswer(Reply(ReplyKind.DONE, msgspec.Raw(answer)), logs)
     except KeyboardInterrupt:
         raise  # it means the process, and not this code
     except BaseException as error:  # noqa: BLE001 - the user's code; a CancelledError, too, is for whoever asked
-        return Asked(failed(error))
+        return QueryAnswer(failed(error))

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 import msgspec
 
 from holdfast.core import events as ev
-from holdfast.core.answers import Answer
+from holdfast.core.answers import Reply
 from holdfast.core.events import Payload
 from holdfast.core.gates import EventPolicy, Mailbox
 from holdfast.core.options import ActivityOptions
@@ -25,11 +25,11 @@ from holdfast.replay.evicted import Evicted
 from holdfast.replay.guard import Guarded
 from holdfast.replay.handlers import Handlers
 from holdfast.replay.loop import WorkflowLoop
-from holdfast.replay.mailbox import Waits
-from holdfast.replay.output import LogLine, Output, ScheduledActivity, SentEvent, with_one_more
+from holdfast.replay.mailbox import EventWaits
+from holdfast.replay.output import LogLine, ScheduledActivity, SentEvent, TurnOutput, with_one_more
 from holdfast.replay.read_only import ReadOnlyLoop, is_untouched
-from holdfast.replay.running import Watch
-from holdfast.replay.shown import Shown
+from holdfast.replay.running import SliceRunner
+from holdfast.replay.shown import WorkflowState
 from holdfast.replay.streams import Streams
 from holdfast.replay.updates import Updates
 
@@ -55,7 +55,7 @@ class WorkflowCode(Protocol):
     def continue_after(self) -> int: ...
 
 
-class ActivityCode(Protocol):
+class CallableActivity(Protocol):
     """What a run needs to know of an activity."""
 
     @property
@@ -68,7 +68,7 @@ class ActivityCode(Protocol):
     def encoded_options(self) -> bytes: ...
 
 
-class Identity(NamedTuple):
+class ExecutionId(NamedTuple):
     """Which execution of which instance this is."""
 
     instance_id: str
@@ -117,10 +117,10 @@ class WorkflowCalls:
 
     _loop: WorkflowLoop
     _guarded: Callable[[], Guarded]
-    _watch: Watch
+    _watch: SliceRunner
 
     def __init__(
-        self, code: WorkflowCode, identity: Identity, payloads: dict[str, bytes] | None, limit: PayloadLimit
+        self, code: WorkflowCode, identity: ExecutionId, payloads: dict[str, bytes] | None, limit: PayloadLimit
     ) -> None:
         self._limit = limit
         self.identity = identity
@@ -140,9 +140,9 @@ class WorkflowCalls:
         self._next_side_effect = 0
         self._next_sent = 0
         self._side_effects: dict[int, Payload] = {}
-        self._output = Output()
-        self._shown: Shown | None = None
-        self._waits: Waits | None = None
+        self._output = TurnOutput()
+        self._shown: WorkflowState | None = None
+        self._waits: EventWaits | None = None
         self._streams: Streams | None = None
         self._handlers: Handlers | None = None
         self._updates: Updates | None = None
@@ -164,7 +164,7 @@ class WorkflowCalls:
         """What a payload holds, wherever it is kept."""
         return self._data(payload)
 
-    async def run_activity(self, activity: ActivityCode, signature: Signature, encoded: bytes) -> Any:
+    async def run_activity(self, activity: CallableActivity, signature: Signature, encoded: bytes) -> Any:
         """Schedule an activity and wait for its answer. Cancelling the wait cancels the activity."""
         loop = self._loop
         loop.check_evicted()
@@ -185,7 +185,7 @@ class WorkflowCalls:
             return data  # the turn that stores it logs the warning
         return limit.checked(data, what, LIMIT_IS_FIXED, value=value)
 
-    def _schedule(self, activity: ActivityCode, encoded: bytes) -> int:
+    def _schedule(self, activity: CallableActivity, encoded: bytes) -> int:
         if len(encoded) > self._limit.quiet_bytes:
             self.checked(encoded, f"{activity.name}(): the payload of the arguments")
         number, output = self._next_activity, self._output
@@ -196,7 +196,7 @@ class WorkflowCalls:
         return number
 
     def _abandon(self, number: int) -> None:
-        self._output.events.append(ev.ActivityAbandoned(activity=number))
+        self._output.events.append(ev.ActivityCancelled(activity=number))
         also = self._output.also()
         also.abandoned = with_one_more(also.abandoned, number)
 
@@ -216,10 +216,10 @@ class WorkflowCalls:
         return self._code.mailbox is not None and self._code.mailbox.policy is EventPolicy.DROP_UNSUBSCRIBED
 
     @property
-    def waits(self) -> Waits:
+    def waits(self) -> EventWaits:
         """The waits for events, made when the first one begins."""
         if self._waits is None:
-            self._waits = Waits(self._loop, self._emit_wait, self._is_set_aside)
+            self._waits = EventWaits(self._loop, self._emit_wait, self._is_set_aside)
         return self._waits
 
     @property
@@ -335,7 +335,7 @@ class WorkflowCalls:
         What it can change, in spite of what it is given, is found out: then nobody may use this run any more.
         """
         self._loop.check_evicted()
-        before, self._output = self._output, Output()
+        before, self._output = self._output, TurnOutput()
         loop = ReadOnlyLoop(what, self)
         turn = self._guarded()
         turn.begin()
@@ -370,23 +370,23 @@ class WorkflowCalls:
         """Whether the handler of an update is at work."""
         return self._updates is not None and bool(self._updates.open)
 
-    def answer(self, update_id: str, answer: Answer | None) -> None:
+    def answer(self, update_id: str, answer: Reply | None) -> None:
         """Tell the sender of an update how far it has come; None: it was accepted."""
         also = self._output.also()
         if also.answers is None:
             also.answers = {}
         also.answers[update_id] = answer
 
-    def finish_update(self, command: ev.UpdateCompleted | ev.UpdateFailed, answer: Answer) -> None:
+    def finish_update(self, command: ev.UpdateHandlerCompleted | ev.UpdateHandlerFailed, answer: Reply) -> None:
         """The handler of an update has come to its end."""
         self._output.events.append(command)
         self.answer(command.id, answer)
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> WorkflowState:
         """What the code shows of itself, and the conditions that it waits for."""
         if self._shown is None:
-            self._shown = Shown(self._loop, self._note)
+            self._shown = WorkflowState(self._loop, self._note)
         return self._shown
 
     @property

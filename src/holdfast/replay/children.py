@@ -63,7 +63,7 @@ class ScheduledChild(NamedTuple):
     depth: int
 
 
-class AskedChild(NamedTuple):
+class CancelledChild(NamedTuple):
     """A child to be asked to end with the commit of this turn."""
 
     child: int
@@ -71,7 +71,7 @@ class AskedChild(NamedTuple):
     descendants: bool = False
 
 
-class Above(NamedTuple):
+class ParentInfo(NamedTuple):
     """What the children of an execution need to know of it."""
 
     id: str
@@ -84,7 +84,7 @@ class Sink(Protocol):
     """Where the commands of the code go."""
 
     def child_scheduled(self, command: ev.ChildScheduled, child: ScheduledChild) -> None: ...
-    def child_asked(self, command: ev.ChildAskedToEnd, child: AskedChild) -> None: ...
+    def child_asked(self, command: ev.ChildCancelRequested, child: CancelledChild) -> None: ...
 
 
 def default_id(parent: str, execution: int, child: int) -> str:
@@ -98,7 +98,7 @@ def default_id(parent: str, execution: int, child: int) -> str:
     return encoded[: room - len(digest)].decode(errors="ignore").rstrip() + digest + tail
 
 
-class Child:
+class StartedChild:
     """One child, as its parent's code knows it."""
 
     __slots__ = ("_children", "_signature", "_waiters", "answer", "id", "is_attached", "is_confirmed", "number")
@@ -180,7 +180,7 @@ class Children:
     def __init__(
         self,
         loop: "WorkflowLoop",
-        above: Above,
+        above: ParentInfo,
         sink: Sink,
         data_of: "Callable[[Payload], bytes]",
         resolve: Resolver,
@@ -188,11 +188,11 @@ class Children:
         self.loop = loop
         self.data_of, self.resolve = data_of, resolve
         self._above, self._sink = above, sink
-        self._open: dict[int, Child] = {}
+        self._open: dict[int, StartedChild] = {}
         self.started = 0
         """How many the code has started so far."""
 
-    def start(self, call: ChildCall, ties: ChildTies) -> Child:
+    def start(self, call: ChildCall, ties: ChildTies) -> StartedChild:
         """Start a child with the commit of this turn."""
         self.loop.check_evicted()
         above = self._above
@@ -205,7 +205,7 @@ class Children:
         number = self.started
         instance_id = ties.id or default_id(above.id, above.execution, number)
         self.started = number + 1
-        child = self._open[number] = Child(self, number, instance_id, call, ties)
+        child = self._open[number] = StartedChild(self, number, instance_id, call, ties)
         command = ev.ChildScheduled(child=number, name=call.name, id=instance_id, named=bool(ties.id))
         seed = int.from_bytes(sha256(f"{above.seed} child {number}".encode()).digest()[:SEED_BYTES])
         self._sink.child_scheduled(command, ScheduledChild(number, instance_id, call, ties, seed, depth))
@@ -221,7 +221,7 @@ class Children:
 
     def ask(self, number: int, reason: str) -> None:
         """Ask a child to end."""
-        self._sink.child_asked(ev.ChildAskedToEnd(child=number, reason=reason), AskedChild(number, reason))
+        self._sink.child_asked(ev.ChildCancelRequested(child=number, reason=reason), CancelledChild(number, reason))
 
     def told(self, answer: ev.ChildAnswer) -> None:
         """Hand an answer to its child."""

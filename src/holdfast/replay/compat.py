@@ -39,14 +39,14 @@ from typing import Any
 from holdfast.errors import InvalidDelay
 from holdfast.replay import primitives
 from holdfast.replay.futures import WorkflowFuture, WorkflowTask
-from holdfast.replay.refusals import LoopWithoutWorld
+from holdfast.replay.refusals import IsolatedLoop
 from holdfast.replay.running import loop_here
 
 
-def running_workflow_loop() -> LoopWithoutWorld | None:
+def running_workflow_loop() -> IsolatedLoop | None:
     """Return the running loop if it is a workflow's."""
     loop = loop_here()
-    return loop if isinstance(loop, LoopWithoutWorld) else None
+    return loop if isinstance(loop, IsolatedLoop) else None
 
 
 # ---------------------------------------------------------------------- wait_for
@@ -278,7 +278,7 @@ def install() -> None:
         dispatcher = primitives.dispatch(getattr(tasks, name), ours, running_workflow_loop)
         setattr(tasks, name, dispatcher)
         setattr(asyncio, name, dispatcher)
-    primitives.install(running_workflow_loop)
+    primitives.install_primitives(running_workflow_loop)
 
 
 install()

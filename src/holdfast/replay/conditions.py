@@ -19,7 +19,7 @@ MAX_ROUNDS: Final = 100_000
 """How many waiters one input may wake, one after the other."""
 
 
-class Condition(NamedTuple):
+class WaitCondition(NamedTuple):
     """One waiter."""
 
     predicate: Callable[[], object]
@@ -27,19 +27,19 @@ class Condition(NamedTuple):
     context: Context
 
 
-class Conditions:
+class WaitConditions:
     """The waiters of one run, oldest first. One is woken at a time: what it does may make it false for the next."""
 
     def __init__(self, loop: "WorkflowLoop") -> None:
         self._loop = loop
-        self._waiting: list[Condition] = []
+        self._waiting: list[WaitCondition] = []
         self._woke = False
 
     async def wait(self, predicate: Callable[[], object]) -> None:
         """Return once the predicate is true; at once if it is."""
         if is_true(predicate):
             return
-        condition = Condition(predicate, self._loop.create_future(), copy_context())
+        condition = WaitCondition(predicate, self._loop.create_future(), copy_context())
         self._waiting.append(condition)
         try:
             await condition.future

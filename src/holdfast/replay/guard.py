@@ -31,7 +31,7 @@ MAX_FINDINGS_PER_TURN: Final = 100
 
 MAX_FILES_REMEMBERED: Final = 10_000
 
-_turns: dict[int, "Turn"] = {}
+_turns: dict[int, "GuardedTurn"] = {}
 """The guarded turn of each thread that runs one. Empty nearly always, which is what makes the hook cheap."""
 
 _hook_is_installed = False
@@ -45,12 +45,12 @@ class Guard:
         self._is_user_file: dict[str, bool] = {}
         _install_hook()
 
-    def turn(self, *, strict: bool = False) -> "Turn":
+    def turn(self, *, strict: bool = False) -> "GuardedTurn":
         """Return a context manager that guards this thread while a turn runs, one turn after another.
 
         With `strict`, clocks and randomness are found too, at the price of every call being looked at.
         """
-        return Turn(self, strict)
+        return GuardedTurn(self, strict)
 
     def is_user_file(self, path: str) -> bool:
         """Tell whether a source file is workflow code: neither Python's own nor an installed package's."""
@@ -70,7 +70,7 @@ class Guard:
         """
         installed: FrameType | None = None
         user: FrameType | None = None
-        is_generated = False  # then a frame with a line that can be looked up is the better one to name
+        generated = False  # then a frame with a line that can be looked up is the better one to name
         while frame is not None:
             module = frame.f_globals.get("__name__")
             name = module if isinstance(module, str) else ""
@@ -79,9 +79,9 @@ class Guard:
             if rules.is_own_module(name):
                 return user or installed
             path = rules.source_of(frame)
-            if (user is None or is_generated) and self.is_user_file(path):
-                is_generated = rules.is_generated(frame)
-                user = frame if user is None or not is_generated else user
+            if (user is None or generated) and self.is_user_file(path):
+                generated = rules.is_generated(frame)
+                user = frame if user is None or not generated else user
             elif installed is None and "-packages" in path:
                 installed = frame
             frame = frame.f_back
@@ -112,7 +112,7 @@ class Unguarded:
         """Nothing changes."""
 
 
-class Sample:
+class GuardSampler:
     """The turns of one workflow: the first ones are strict."""
 
     __slots__ = ("_guard", "_relaxed", "_strict_turns")
@@ -122,7 +122,7 @@ class Sample:
         self._relaxed = guard.turn()
         self._strict_turns = strict_turns
 
-    def turn(self) -> "Turn":
+    def turn(self) -> "GuardedTurn":
         """The next one."""
         if self._strict_turns == 0:
             return self._relaxed
@@ -130,7 +130,7 @@ class Sample:
         return self._guard.turn(strict=True)
 
 
-class Turn:
+class GuardedTurn:
     """One guarded turn. `findings` has every mistake that was found, also those the workflow caught."""
 
     __slots__ = ("_guard", "_outer", "_previous_profile", "_strict", "_thread", "findings")
@@ -139,7 +139,7 @@ class Turn:
         self._guard = guard
         self._strict = strict
         self._thread = 0
-        self._outer: Turn | None = None
+        self._outer: GuardedTurn | None = None
         self._previous_profile: Any = None
         self.findings: list[ForbiddenInWorkflow] = []
 
@@ -192,18 +192,18 @@ class Turn:
         CPython removes a profile function that raises, and raises its exception from the call that was being
         made: just where it belongs. Clocks and randomness are then unwatched for the rest of that turn.
         """
-        is_user_file, source_of = self._guard.is_user_file, rules.source_of
+        is_user_file = self._guard.is_user_file
         suspects = rules.SUSPECTS
 
         def look(frame: FrameType, event: str, argument: Any) -> None:
             if event == "c_call":
-                if is_user_file(source_of(frame)):
+                if is_user_file(rules.source_of(frame)):
                     found = rules.forbidden_builtin(argument)
                     if found is not None and not rules.is_in_side_effect(frame):
                         self.accuse(*found, frame)
             elif event == "call" and id(frame.f_code) in suspects:
                 caller = frame.f_back
-                if caller is not None and is_user_file(source_of(caller)):
+                if caller is not None and is_user_file(rules.source_of(caller)):
                     found = rules.forbidden_function(frame)
                     if found is not None and not rules.is_in_side_effect(caller):
                         self.accuse(*found, caller)

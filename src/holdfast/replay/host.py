@@ -19,7 +19,7 @@ class LoopHost(Protocol):
         ...
 
 
-class Nobody:
+class DetachedHost:
     """Stands in for the driver of a loop that was evicted: neither has to know the other any more."""
 
     def timer_started(self, number: int, due_at: float) -> None:

@@ -3,7 +3,7 @@
 from holdfast.replay.futures import WorkflowTask
 
 
-class LeftOver:
+class LeftoverTasks:
     """Those that were there when the main function ended. Tasks that are started later, to clean up, are not."""
 
     __slots__ = ("_tasks",)

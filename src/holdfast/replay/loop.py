@@ -25,10 +25,10 @@ from holdfast.replay.evicted import Evicted
 from holdfast.replay.eviction import keep_suspended, tear_down
 from holdfast.replay.futures import NO_TIMER, ReadyHandle, TimerHandle, WorkflowFuture, WorkflowTask
 from holdfast.replay.generators import HeldGenerators, close
-from holdfast.replay.host import LoopHost, Nobody
-from holdfast.replay.left_over import LeftOver
-from holdfast.replay.refusals import LoopWithoutWorld
-from holdfast.replay.running import Watch, give_place_back, run_in_place, take_place, unwatched
+from holdfast.replay.host import DetachedHost, LoopHost
+from holdfast.replay.left_over import LeftoverTasks
+from holdfast.replay.refusals import IsolatedLoop
+from holdfast.replay.running import SliceRunner, give_place_back, run_in_place, take_place, unwatched
 
 MAX_STEPS_PER_RUN: Final = 1_000_000
 """Callbacks run by one `run_until_idle`. A workflow that never idles would hold its worker for ever."""
@@ -42,7 +42,7 @@ MIN_TASKS_BETWEEN_SWEEPS: Final = 64
 Arguments = TypeVarTuple("Arguments")
 
 
-class WorkflowLoop(LoopWithoutWorld):
+class WorkflowLoop(IsolatedLoop):
     """A deterministic event loop for one workflow instance."""
 
     def __init__(
@@ -50,8 +50,8 @@ class WorkflowLoop(LoopWithoutWorld):
         host: LoopHost,
         *,
         start_at: float = 0.0,
-        watch: Watch | None = None,
-        watch_teardown: Watch | None = None,
+        watch: SliceRunner | None = None,
+        watch_teardown: SliceRunner | None = None,
     ) -> None:
         compat.install()
         self.host: LoopHost = host
@@ -67,7 +67,7 @@ class WorkflowLoop(LoopWithoutWorld):
         self._sweep_at = MIN_TASKS_BETWEEN_SWEEPS
         self._generators = HeldGenerators()
         self._unhandled: list[dict[str, Any]] = []
-        self._left_over = LeftOver()
+        self._left_over = LeftoverTasks()
         self._running = False
         self._evicting = False
         self._thread = get_ident()
@@ -399,4 +399,4 @@ class WorkflowLoop(LoopWithoutWorld):
         self._tasks.clear()
         self._generators.take_all()
         self._unhandled.clear()
-        self.host = Nobody()  # so that both can go at once, without the collector
+        self.host = DetachedHost()  # so that both can go at once, without the collector

@@ -27,7 +27,7 @@ class _Wait(NamedTuple):
     future: asyncio.Future[Payload]
 
 
-class Waits:
+class EventWaits:
     """The waits of one run. `emit` puts a command into the turn.
 
     `recorded` tells, in replay, whether the history has the event that is applied as set aside; else it gives None.

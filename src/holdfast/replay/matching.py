@@ -11,7 +11,7 @@ from holdfast.core.flow import events as flow
 from holdfast.errors import HistoryMismatch
 from holdfast.payloads.failures import Failure
 
-_decode_failure: Final = msgspec.json.Decoder(Failure).decode
+_decode_recorded_failure: Final = msgspec.json.Decoder(Failure).decode
 
 
 def mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryEvent | None) -> HistoryMismatch:
@@ -47,7 +47,7 @@ def _said(event: HistoryEvent | None) -> str:
 
 _IDENTITY: Final[dict[type[Any], tuple[str, ...]]] = {
     ev.ActivityScheduled: ("activity", "name"),
-    ev.ActivityAbandoned: ("activity",),
+    ev.ActivityCancelled: ("activity",),
     ev.TimerStarted: ("timer",),
     ev.TimerCancelled: ("timer",),
     ev.SideEffectRecorded: ("number",),
@@ -56,21 +56,21 @@ _IDENTITY: Final[dict[type[Any], tuple[str, ...]]] = {
     ev.EventSetAside: ("wait", "name"),
     ev.EventRaised: ("number", "name"),
     ev.ChildScheduled: ("child", "name", "named"),
-    ev.ChildAskedToEnd: ("child",),
-    ev.UpdateCompleted: ("id",),
-    ev.UpdateFailed: ("id",),
+    ev.ChildCancelRequested: ("child",),
+    ev.UpdateHandlerCompleted: ("id",),
+    ev.UpdateHandlerFailed: ("id",),
 }
 """What must be equal in two commands of one kind."""
 
 _SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
     ev.ActivityScheduled: lambda event: f"a call of activity {event.name!r} (number {event.activity})",
-    ev.ActivityAbandoned: lambda event: f"the end of waiting for activity number {event.activity}",
+    ev.ActivityCancelled: lambda event: f"the end of waiting for activity number {event.activity}",
     ev.TimerStarted: lambda event: f"the start of timer number {event.timer}",
     ev.TimerCancelled: lambda event: f"the end of waiting for timer number {event.timer}",
     ev.SideEffectRecorded: lambda event: f"side effect number {event.number}",
-    ev.WorkflowCompleted: lambda _: "the end of the workflow",
-    ev.WorkflowFailed: lambda event: (
-        f"the failure of the workflow ({_decode_failure(bytes(event.failure.data)).message})"
+    ev.ExecutionCompleted: lambda _: "the end of the workflow",
+    ev.ExecutionFailed: lambda event: (
+        f"the failure of the workflow ({_decode_recorded_failure(bytes(event.failure.data)).message})"
     ),
     ev.EventAwaited: lambda event: f"a wait for event {event.name!r} (number {event.wait})",
     ev.EventWaitEnded: lambda event: f"the end of wait number {event.wait} for an event",
@@ -79,17 +79,17 @@ _SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
     ev.ChildScheduled: lambda event: (
         f"the start of a child of workflow {event.name!r} (number {event.child}, id {event.id!r})"
     ),
-    ev.ChildAskedToEnd: lambda event: f"a request to child number {event.child} to end",
-    ev.UpdateCompleted: lambda event: f"the end of update {event.id!r}",
-    ev.UpdateFailed: lambda event: f"the failure of update {event.id!r}",
-    ev.WorkflowCancelled: lambda _: "the end of the workflow by cancellation",
+    ev.ChildCancelRequested: lambda event: f"a request to child number {event.child} to end",
+    ev.UpdateHandlerCompleted: lambda event: f"the end of update {event.id!r}",
+    ev.UpdateHandlerFailed: lambda event: f"the failure of update {event.id!r}",
+    ev.ExecutionCancelled: lambda _: "the end of the workflow by cancellation",
     ev.ContinuedAsNew: lambda _: "the end of this execution, to be continued as new",
     flow.FlowAdvanced: lambda event: f"moves of the nodes {', '.join(event.digits)}",
     flow.NodeFailed: lambda event: f"the failure of node {event.node!r}",
     flow.NodeCompleted: lambda event: f"the completion of node {event.node!r}",
-    flow.FanOutBegan: lambda event: f"the fan-out of node {event.node!r} over {event.count} items",
+    flow.FanOutStarted: lambda event: f"the fan-out of node {event.node!r} over {event.count} items",
     flow.CycleRestarted: lambda event: f"round {event.round} of the cycle {event.node!r}",
-    ev.WorkflowTerminated: lambda _: "the end of the workflow from outside",
+    ev.InstanceTerminated: lambda _: "the end of the workflow from outside",
     ev.InstanceCancelled: lambda _: "the cancellation of the workflow from outside",
     ev.DeadlinePassed: lambda _: "the end of the workflow at its deadline",
 }

@@ -9,12 +9,12 @@ from holdfast.core.options import ActivityOptions
 
 if TYPE_CHECKING:
     from holdfast.core import events as ev
-    from holdfast.core.answers import Answer
+    from holdfast.core.answers import Reply
     from holdfast.core.events import HistoryEvent
-    from holdfast.replay.children import AskedChild, ScheduledChild
+    from holdfast.replay.children import CancelledChild, ScheduledChild
 
 Item = TypeVar("Item")
-Ending: TypeAlias = "ev.WorkflowCompleted | ev.WorkflowFailed | ev.WorkflowCancelled | ev.ContinuedAsNew"
+ExecutionEnding: TypeAlias = "ev.ExecutionCompleted | ev.ExecutionFailed | ev.ExecutionCancelled | ev.ContinuedAsNew"
 """How an execution comes to its end by its own code."""
 
 
@@ -75,13 +75,13 @@ class Besides:
         self.waits_changed = False
         self.kept: dict[str, bytes | None] | None = None
         self.children: Sequence[ScheduledChild] = ()
-        self.children_asked: Sequence[AskedChild] = ()
-        self.answers: dict[str, Answer | None] | None = None
+        self.children_asked: Sequence[CancelledChild] = ()
+        self.answers: dict[str, Reply | None] | None = None
         self.interrupted: Sequence[tuple[str, str, bool]] = ()
         """Of a flow: other instances that are asked to end, each with the reason."""
 
 
-class Output:
+class TurnOutput:
     """What one turn did. Two of these are there for each live instance, and one is made in every turn: so what most
     turns do not do is kept apart.
     """
@@ -92,7 +92,7 @@ class Output:
         self.events: list[HistoryEvent] = []
         """What goes into the history."""
         self.scheduled: list[ScheduledActivity] = []
-        self.outcome: Ending | None = None
+        self.outcome: ExecutionEnding | None = None
         self.key: str | None = None
         """Of a flow: its collation key from here on."""
         self.besides: Besides | None = None

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def install(running_workflow_loop: Callable[[], object | None]) -> None:
+def install_primitives(running_workflow_loop: Callable[[], object | None]) -> None:
     """Put the dispatching methods onto asyncio's classes."""
     for owner, name, ours in (
         (locks.Semaphore, "acquire", acquire_semaphore),

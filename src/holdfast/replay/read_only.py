@@ -9,25 +9,25 @@ from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from holdfast.errors import NotReadOnly, TurnTooLong
-from holdfast.replay.refusals import LoopWithoutWorld
-from holdfast.replay.running import Watch, run_in_place
+from holdfast.replay.refusals import IsolatedLoop
+from holdfast.replay.running import SliceRunner, run_in_place
 
 if TYPE_CHECKING:
     from holdfast.replay.calls import WorkflowCalls
     from holdfast.replay.loop import WorkflowLoop
-    from holdfast.replay.output import Output
+    from holdfast.replay.output import TurnOutput
 
 T = TypeVar("T")
 
 
-class ReadOnlyLoop(LoopWithoutWorld):
+class ReadOnlyLoop(IsolatedLoop):
     """The running loop of code that may only look. `what` names that code in errors."""
 
     def __init__(self, what: str, calls: "WorkflowCalls") -> None:
         self._what = what
         self.calls = calls
 
-    def run(self, watch: Watch, work: Callable[[], T]) -> T:
+    def run(self, watch: SliceRunner, work: Callable[[], T]) -> T:
         """Call `work` with this loop as the running one. A result that would have to be awaited is refused."""
         value = run_in_place(self, watch, work)
         if isawaitable(value):
@@ -79,7 +79,7 @@ class ReadOnlyLoop(LoopWithoutWorld):
         del context  # a finaliser's, and none of this code's business
 
 
-def is_untouched(loop: "WorkflowLoop", output: "Output") -> bool:
+def is_untouched(loop: "WorkflowLoop", output: "TurnOutput") -> bool:
     """Whether code that may only look has left all as it was: nothing is ready to run, and nothing was done."""
     if loop.is_closed():
         return True

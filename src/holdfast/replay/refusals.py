@@ -24,7 +24,7 @@ def _refuse_control(name: str) -> Callable[..., NoReturn]:
     return _refuse(name, "The worker drives this loop; leave it alone, or do the work in an activity")
 
 
-class LoopWithoutWorld(asyncio.AbstractEventLoop):
+class IsolatedLoop(asyncio.AbstractEventLoop):
     """An event loop of which every method that touches the outside, or the loop itself, refuses.
 
     It is also the mark by which `compat` knows that it is a workflow that calls.

@@ -21,16 +21,16 @@ from holdfast.errors import ForbiddenInWorkflow, PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.models import constraints_ignored
-from holdfast.replay.calls import MILLISECONDS, Identity, WorkflowCalls, WorkflowCode
-from holdfast.replay.children import Above, AskedChild, Children, ScheduledChild
+from holdfast.replay.calls import MILLISECONDS, ExecutionId, WorkflowCalls, WorkflowCode
+from holdfast.replay.children import CancelledChild, Children, ParentInfo, ScheduledChild
 from holdfast.replay.continuing import asked_to_continue
 from holdfast.replay.guard import Guarded, causes_of
 from holdfast.replay.loop import WorkflowLoop
 from holdfast.replay.matching import ended_before_it_ran, is_same, mismatch
-from holdfast.replay.output import Ending, Output, with_one_more
+from holdfast.replay.output import ExecutionEnding, TurnOutput, with_one_more
 from holdfast.replay.overdue import overdue
 from holdfast.replay.read_only import ReadOnlyLoop
-from holdfast.replay.running import Watch, loop_here, unwatched
+from holdfast.replay.running import SliceRunner, loop_here, unwatched
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_failure: Final = msgspec.json.Decoder(Failure)
@@ -54,15 +54,15 @@ class WorkflowRun(WorkflowCalls):
     def __init__(
         self,
         code: WorkflowCode,
-        identity: Identity,
+        identity: ExecutionId,
         resolve: Resolver,
         guarded: Callable[[], Guarded],
         payloads: dict[str, bytes] | None = None,
         *,
         new_deadline: Callable[[], Callable[[], bool]] | None = None,
-        watch: Watch | None = None,
+        watch: SliceRunner | None = None,
         limit: PayloadLimit | None = None,
-        watch_teardown: Watch | None = None,
+        watch_teardown: SliceRunner | None = None,
     ) -> None:
         super().__init__(code, identity, payloads, limit or PayloadLimit())
         self._resolve = resolve
@@ -117,9 +117,9 @@ class WorkflowRun(WorkflowCalls):
         """Whether a timer is still waited for: another message of the same turn may have ended the wait."""
         return self._loop.has_timer(timer)
 
-    def take_output(self) -> Output:
+    def take_output(self) -> TurnOutput:
         """What was done since the last call."""
-        output, self._output = self._output, Output()
+        output, self._output = self._output, TurnOutput()
         self._length += len(output.events)
         return output
 
@@ -145,7 +145,7 @@ class WorkflowRun(WorkflowCalls):
                     self._feed(event, position in deferring)
                     produced.extend(self._output.events)
                     self._length += len(self._output.events)
-                    self._output = Output()
+                    self._output = TurnOutput()
                 elif isinstance(event, ev.FROM_OUTSIDE):
                     continue  # the code never learnt of it
                 elif not produced or not is_same(event, produced[0]):
@@ -162,7 +162,7 @@ class WorkflowRun(WorkflowCalls):
         """The children of this execution, made when the first one is started."""
         self._loop.check_evicted()
         if self._children is None:
-            above = Above(self.identity.instance_id, self.identity.execution, self.seed, self.depth)
+            above = ParentInfo(self.identity.instance_id, self.identity.execution, self.seed, self.depth)
             self._children = Children(self._loop, above, self, self._data, self._resolve)
         return self._children
 
@@ -302,7 +302,7 @@ class WorkflowRun(WorkflowCalls):
             return
         asked = None if error is None else asked_to_continue(error)
         if self._cancel_reason is not None and (main.cancelled() or asked is not None):
-            self._end(ev.WorkflowCancelled(reason=self._cancel_reason))  # also where it would have begun anew
+            self._end(ev.ExecutionCancelled(reason=self._cancel_reason))  # also where it would have begun anew
             return
         if asked is not None:
             self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(asked.encoded))))
@@ -315,15 +315,15 @@ class WorkflowRun(WorkflowCalls):
             except PayloadError as unserialisable:
                 error = unserialisable
             else:
-                self._end(ev.WorkflowCompleted(result=Payload(msgspec.Raw(data))))
+                self._end(ev.ExecutionCompleted(result=Payload(msgspec.Raw(data))))
                 return
         self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         self.failed_with = (*self.failed_with, error)
-        self._end(ev.WorkflowFailed(failure=Payload(msgspec.Raw(_encode(failure_of(error))))))
+        self._end(ev.ExecutionFailed(failure=Payload(msgspec.Raw(_encode(failure_of(error))))))
 
-    def _end(self, outcome: Ending) -> None:
+    def _end(self, outcome: ExecutionEnding) -> None:
         if self.winds_up:
             self.winds_up, self._output.also().waits_changed = False, True
         self._output.outcome = outcome
@@ -336,7 +336,7 @@ class WorkflowRun(WorkflowCalls):
         also = self._output.also()
         also.children = with_one_more(also.children, child)
 
-    def child_asked(self, command: ev.ChildAskedToEnd, child: AskedChild) -> None:
+    def child_asked(self, command: ev.ChildCancelRequested, child: CancelledChild) -> None:
         self._output.events.append(command)
         also = self._output.also()
         also.children_asked = with_one_more(also.children_asked, child)

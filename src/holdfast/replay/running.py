@@ -55,7 +55,7 @@ def loop_here() -> asyncio.AbstractEventLoop | None:
     return loop if _get_running_loop() is loop else None
 
 
-class Watch(Protocol):
+class SliceRunner(Protocol):
     """Calls workflow code, and raises `TurnTooLong` if it had to be stopped from outside."""
 
     def __call__(self, work: Callable[[*Arguments], Result], *args: *Arguments) -> Result: ...
@@ -81,12 +81,12 @@ def run_in_place(
 
 
 AnyLoop = asyncio.AbstractEventLoop | None
-Outer = tuple[int, AnyLoop, AnyLoop, "asyncio.Task[Any] | None", "Hooks | None"]
+SwappedOut = tuple[int, AnyLoop, AnyLoop, "asyncio.Task[Any] | None", "Hooks | None"]
 """What was there before: the thread, a loop that had taken the place already (one in another), the running loop, its
 task, and the hooks of async generators if they were not ours."""
 
 
-def take_place(loop: asyncio.AbstractEventLoop) -> Outer:
+def take_place(loop: asyncio.AbstractEventLoop) -> SwappedOut:
     """Make `loop`, which is a `Holder` of its generators, the running loop. The answer is for `give_place_back`."""
     thread = get_ident()
     here, hooks = _here.get(thread), None
@@ -101,7 +101,7 @@ def take_place(loop: asyncio.AbstractEventLoop) -> Outer:
     return thread, here, outer_loop, outer_task, hooks
 
 
-def give_place_back(outer: Outer) -> None:
+def give_place_back(outer: SwappedOut) -> None:
     """Restore what was there."""
     thread, here, outer_loop, outer_task, outer_hooks = outer
     if here is None:
@@ -115,7 +115,7 @@ def give_place_back(outer: Outer) -> None:
         _swap_current_task(outer_loop, outer_task)
 
 
-class OneAfterTheOther:
+class LoopSwapBatch:
     """A context in which loops take the place of the same one after the other, and find the hooks of generators set.
 
     Setting them costs more than the rest of the change: Python raises two audit events for it. Only for code that runs

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.replay.conditions import Conditions
+from holdfast.replay.conditions import WaitConditions
 
 if TYPE_CHECKING:
     from holdfast.replay.loop import WorkflowLoop
 
 
-class Shown:
+class WorkflowState:
     """`note` puts a change into the output of the turn."""
 
     def __init__(self, loop: "WorkflowLoop", note: Callable[[str, bytes | None], None]) -> None:
         self._loop = loop
         self._note = note
-        self.conditions = Conditions(loop)
+        self.conditions = WaitConditions(loop)
         self.kept: dict[str, bytes] = {}
         """The key-values, encoded, and under the empty key the status. Changed by `keep` only."""
 

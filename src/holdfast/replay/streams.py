@@ -15,7 +15,7 @@ from holdfast.replay.loop import WorkflowLoop
 from holdfast.replay.running import loop_here
 
 if TYPE_CHECKING:
-    from holdfast.replay.calls import ActivityCode
+    from holdfast.replay.calls import CallableActivity
 
 NOT_SCHEDULED: Final = -1
 
@@ -28,7 +28,7 @@ class Streams:
     def __init__(
         self,
         loop: WorkflowLoop,
-        schedule: "Callable[[ActivityCode, bytes], int]",
+        schedule: "Callable[[CallableActivity, bytes], int]",
         abandon: Callable[[int], None],
         data_of: "Callable[[Payload], bytes]",
     ) -> None:
@@ -36,7 +36,7 @@ class Streams:
         self.data_of = data_of
         self._open: dict[int, ActivityStream] = {}
 
-    def open(self, activity: "ActivityCode", encoded: bytes) -> "ActivityStream":
+    def open(self, activity: "CallableActivity", encoded: bytes) -> "ActivityStream":
         """What an activity yields, for the code to iterate over."""
         return ActivityStream(self, activity, encoded)
 
@@ -62,7 +62,7 @@ class Streams:
         """Whether the code takes a step now, and is not being torn down."""
         return loop_here() is self._loop and not self._loop.is_closed()
 
-    def schedule(self, stream: "ActivityStream", activity: "ActivityCode", encoded: bytes) -> int:
+    def schedule(self, stream: "ActivityStream", activity: "CallableActivity", encoded: bytes) -> int:
         """Schedule the activity of a stream."""
         self._loop.check_evicted()
         number = self._schedule(activity, encoded)
@@ -79,7 +79,7 @@ class Streams:
         return self._loop.create_own_future()
 
 
-class NewAttempt:
+class StreamRestart:
     """Stands between the values of one attempt and those of the next."""
 
     __slots__ = ()
@@ -104,11 +104,11 @@ class ActivityStream(AsyncIterator[Any]):
         "given",
     )
 
-    def __init__(self, streams: Streams, activity: "ActivityCode", encoded: bytes) -> None:
+    def __init__(self, streams: Streams, activity: "CallableActivity", encoded: bytes) -> None:
         self._streams, self._activity, self._encoded = streams, activity, encoded
         self._number = NOT_SCHEDULED
         self._read, self._decode = activity.signature.read_result, activity.signature.decode_result
-        self.arrived: deque[Payload | NewAttempt | None] = deque()
+        self.arrived: deque[Payload | StreamRestart | None] = deque()
         """Values; before those of another attempt a word of it; the end of the stream is None."""
         self._failure: BaseException | None = None
         self._attempt = 1
@@ -121,8 +121,8 @@ class ActivityStream(AsyncIterator[Any]):
 
     # ------------------------------------------------------------ asked by the code
 
-    def __aiter__(self) -> "Iteration":
-        return Iteration(self)
+    def __aiter__(self) -> "StreamIteration":
+        return StreamIteration(self)
 
     async def __anext__(self) -> Any:
         if self._number == NOT_SCHEDULED and not self._is_over:
@@ -209,7 +209,7 @@ class ActivityStream(AsyncIterator[Any]):
     def _note(self, attempt: int) -> None:
         if attempt != self._attempt:
             self._attempt = attempt
-            self.arrived.append(NewAttempt())
+            self.arrived.append(StreamRestart())
 
     def failed(self, error: BaseException) -> None:
         self._failure = error
@@ -220,7 +220,7 @@ class ActivityStream(AsyncIterator[Any]):
             self._waiter.set_result(None)
 
 
-class Iteration(AsyncIterator[Any]):
+class StreamIteration(AsyncIterator[Any]):
     """One loop over a stream."""
 
     __slots__ = ("_goes_on", "_stream")
@@ -229,7 +229,7 @@ class Iteration(AsyncIterator[Any]):
         self._stream = stream
         self._goes_on = False
 
-    def __aiter__(self) -> "Iteration":
+    def __aiter__(self) -> "StreamIteration":
         return self
 
     async def __anext__(self) -> Any:

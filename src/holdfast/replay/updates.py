@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.core import events as ev
-from holdfast.core.answers import Answer, AnswerKind
+from holdfast.core.answers import Reply, ReplyKind
 from holdfast.core.events import Payload
 from holdfast.errors import HistoryMismatch, UpdateUnfinished
 from holdfast.payloads.failures import failure_of
@@ -34,7 +34,7 @@ class Updates:
         self._loop = loop
         self.open: set[str] = set()
 
-    def refusal(self, event: ev.UpdateAccepted) -> Answer | None:
+    def refusal(self, event: ev.UpdateAccepted) -> Reply | None:
         """Why an update is not accepted; None if it is. A validator that changed something makes it raise."""
         handlers = self._calls.handlers.updates
         handler = handlers.get(event.name)
@@ -51,10 +51,10 @@ class Updates:
         except BaseException as error:
             if self._calls.is_spoiled:
                 raise
-            return Answer(AnswerKind.REJECTED, failed(error).data)
+            return Reply(ReplyKind.REJECTED, failed(error).data)
         return None
 
-    def refuse(self, update_id: str, answer: Answer) -> None:
+    def refuse(self, update_id: str, answer: Reply) -> None:
         """Tell its sender, and nobody else: nothing of it goes into the history."""
         self._calls.answer(update_id, answer)
 
@@ -90,14 +90,14 @@ class Updates:
             self._fail(event, error)
         else:
             payload = Payload(msgspec.Raw(data))
-            self._finish(ev.UpdateCompleted(id=event.id, result=payload), Answer(AnswerKind.DONE, payload.data))
+            self._finish(ev.UpdateHandlerCompleted(id=event.id, result=payload), Reply(ReplyKind.DONE, payload.data))
 
     def _fail(self, event: ev.UpdateAccepted, error: BaseException) -> None:
         self._calls.failed_with = (*self._calls.failed_with, error)
         payload = Payload(msgspec.Raw(_encode(failure_of(error))))
-        self._finish(ev.UpdateFailed(id=event.id, failure=payload), Answer(AnswerKind.FAILED, payload.data))
+        self._finish(ev.UpdateHandlerFailed(id=event.id, failure=payload), Reply(ReplyKind.FAILED, payload.data))
 
-    def _finish(self, command: ev.UpdateCompleted | ev.UpdateFailed, answer: Answer) -> None:
+    def _finish(self, command: ev.UpdateHandlerCompleted | ev.UpdateHandlerFailed, answer: Reply) -> None:
         self._loop.check_evicted()
         self.open.discard(command.id)
         self._calls.finish_update(command, answer)

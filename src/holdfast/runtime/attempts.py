@@ -27,10 +27,10 @@ from holdfast.core.streams import values_delivered
 from holdfast.errors import ActivityTimedOut, HoldfastError, StreamTooLong
 from holdfast.payloads.failures import failure_of, qualified_name
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.runtime.carriers import Carriers
+from holdfast.runtime.carriers import SharedTasks
 from holdfast.runtime.entries import Respond
 from holdfast.runtime.processes.pool import FailedInProcess, ProcessPool
-from holdfast.runtime.providers import Providers
+from holdfast.runtime.providers import ClockAndIds
 from holdfast.runtime.running_attempt import (
     AttemptHost,
     ResultNotStored,
@@ -41,8 +41,8 @@ from holdfast.runtime.running_attempt import (
 )
 from holdfast.runtime.streams import NO_VALUE, StreamSender
 from holdfast.runtime.telling import log_failed_attempt
-from holdfast.runtime.threads import Threads, end_of
-from holdfast.storage.contract import AttemptKey, AttemptRecord, Completion, HeartbeatAttempt, Retry
+from holdfast.runtime.threads import DaemonThreads, end_of
+from holdfast.storage.contract import AttemptKey, AttemptRecord, Completion, HeartbeatAttempt, OpenNextAttempt
 from holdfast.storage.endings import end_by_failure
 from holdfast.storage.forks import generation, leave_if_forked
 
@@ -58,7 +58,7 @@ MILLISECONDS: Final = 1000
 RUNNING: Final = AttemptState.RUNNING
 COMPLETED: Final = AttemptState.COMPLETED
 
-AttemptEnd = Callable[[Completion | Retry], None]
+AttemptEnd = Callable[[Completion | OpenNextAttempt], None]
 """Called with the end of an attempt, to record it."""
 
 
@@ -68,7 +68,7 @@ class AttemptRunner:
     def __init__(
         self,
         registry: Registry,
-        providers: Providers,
+        providers: ClockAndIds,
         now_ms: Callable[[], int],
         *,
         slots: int,
@@ -90,8 +90,8 @@ class AttemptRunner:
         self._slot_freed = slot_freed
         self._all_told = all_told
         self._limit = limit or PayloadLimit()
-        self._carriers = Carriers(self._run, all_told)
-        self._threads = Threads("holdfast-activity")
+        self._carriers = SharedTasks(self._run, all_told)
+        self._threads = DaemonThreads("holdfast-activity")
         self._processes = ProcessPool()
         self._host: AttemptHost | None = None
         self.running: dict[AttemptKey, RunningAttempt] = {}
@@ -493,5 +493,5 @@ def _response_digits(ledger: int) -> tuple[int, int]:
     return entered, exit_leg2(entered, final=True)
 
 
-def _ignore(ended: Completion | Retry) -> None:
+def _ignore(ended: Completion | OpenNextAttempt) -> None:
     del ended

@@ -13,7 +13,7 @@ from contextvars import Context, copy_context
 from typing import Any, Protocol
 
 
-class Carried(Protocol):
+class SharedTaskItem(Protocol):
     """Something with a body. `task` is the one that the body has for itself: none until it has to wait."""
 
     task: "asyncio.Task[None] | None"
@@ -21,7 +21,7 @@ class Carried(Protocol):
     """Bodies of one kind are likely to behave alike."""
 
 
-class Carriers:
+class SharedTasks:
     """Starts `run(item)` for every item that is added, and calls `rest` when no more can be done at once.
 
     All bodies begin with the context variables that were set when the carriers were made, and see none of each other's.
@@ -31,7 +31,7 @@ class Carriers:
         self._run = run
         self._rest = rest
         self._context = copy_context()
-        self._queue: deque[Carried] = deque()
+        self._queue: deque[SharedTaskItem] = deque()
         self._carrier: asyncio.Task[None] | None = None
         self._kinds_that_wait: set[str] = set()
 
@@ -40,7 +40,7 @@ class Carriers:
         """The task that has the next bodies to begin with; none if there are none."""
         return self._carrier
 
-    def add(self, item: Carried) -> None:
+    def add(self, item: SharedTaskItem) -> None:
         """Begin with an item in the next round of the event loop."""
         if item.kind in self._kinds_that_wait:
             item.task = self._new_task(self._carry_one(item))
@@ -52,10 +52,10 @@ class Carriers:
     def _new_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         return asyncio.get_running_loop().create_task(work, context=self._context)
 
-    async def _carry_one(self, item: Carried) -> None:
+    async def _carry_one(self, item: SharedTaskItem) -> None:
         body, context = self._run(item), copy_context()
         try:
-            await _Rest(body, context, context.run(body.send, None))
+            await _Remainder(body, context, context.run(body.send, None))
         except StopIteration:
             pass  # it did not wait this time
         finally:
@@ -72,13 +72,13 @@ class Carriers:
                 except StopIteration:
                     continue  # it has come to its end, and told so itself
                 self._keep(item, task)
-                await _Rest(body, context, waits_for)
+                await _Remainder(body, context, waits_for)
         finally:
             if self._carrier is task:
                 self._pass_on()
             self._rest()
 
-    def _keep(self, item: Carried, task: "asyncio.Task[None] | None") -> None:
+    def _keep(self, item: SharedTaskItem, task: "asyncio.Task[None] | None") -> None:
         """An item has to wait: it keeps the task it is on, and others act upon what ended before it."""
         item.task = task
         self._kinds_that_wait.add(item.kind)
@@ -89,7 +89,7 @@ class Carriers:
         self._carrier = self._new_task(self._carry()) if self._queue else None
 
 
-class _Rest:
+class _Remainder:
     """Awaits the rest of a body that has begun, in its own context. `waits_for`: what it gave when it had to wait."""
 
     __slots__ = ("_body", "_context", "_waits_for")

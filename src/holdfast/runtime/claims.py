@@ -17,7 +17,7 @@ from holdfast.replay.output import ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.deadlines import Deadlines
-from holdfast.runtime.instances import InstanceOwner
+from holdfast.runtime.instances import TurnTaker
 from holdfast.storage.contract import (
     AttemptRecord,
     ClaimAttempts,
@@ -38,7 +38,7 @@ OF_AN_ATTEMPT: Final = b'"event":"activity_'
 """Stands in a message that is the answer of an attempt (or, rarely, in another one's data)."""
 
 
-class Claims:
+class Claimer:
     """Takes what there is to take for one worker."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Claims:
         self._is_closed = True
         self.look()
 
-    async def run(self, instances: InstanceOwner) -> None:
+    async def run(self, instances: TurnTaker) -> None:
         """Claim and wait, until it is closed."""
         while not self._is_closed:
             self._wake.clear()
@@ -100,7 +100,7 @@ class Claims:
             workflows=self._workflows, queues=self._queues, names=self._names, after_ms=after_ms
         )
 
-    async def _claim(self, instances: InstanceOwner) -> bool:
+    async def _claim(self, instances: TurnTaker) -> bool:
         """Take what there is to take. Whether anything was taken."""
         if instances.live.continued:
             await self.wake_continued(instances)
@@ -115,7 +115,7 @@ class Claims:
         has_attempts = await self._claim_attempts()
         return has_deadlines or has_instances or has_attempts
 
-    async def wake_continued(self, instances: InstanceOwner) -> None:
+    async def wake_continued(self, instances: TurnTaker) -> None:
         """Begin the executions that follow those which ended here (G4), unless somebody else has them by now."""
         live = instances.live
         while live.continued:
@@ -127,7 +127,7 @@ class Claims:
             finally:
                 live.continued.discard(number)
 
-    async def take_messages(self, instances: InstanceOwner) -> None:
+    async def take_messages(self, instances: TurnTaker) -> None:
         """Hand over what others left for instances that are live here. One look at a time: rows stay in order."""
         if not len(instances):
             return
@@ -146,7 +146,7 @@ class Claims:
             await instances.take_in(rows, attempts)
             self._last_row = seen
 
-    async def _claim_instances(self, instances: InstanceOwner, *, blocked: bool = False, build: str = "") -> bool:
+    async def _claim_instances(self, instances: TurnTaker, *, blocked: bool = False, build: str = "") -> bool:
         limit = min(instances.live.room(), CLAIM_BATCH) if self._workflows else 0
         if limit <= 0:
             return False
@@ -171,14 +171,14 @@ class Claims:
             instances.claimed_elsewhere(failed_here)
         return bool(outcome.instances)
 
-    async def _try_alone(self, instances: InstanceOwner, record: InstanceRecord) -> None:
+    async def _try_alone(self, instances: TurnTaker, record: InstanceRecord) -> None:
         """G12: a turn on disk clears a suspect. One that takes none is let go of: who is not here is not accused."""
         await self._committer.drain()
         live = instances.live.get(record.number)
         if live is not None and live.turn == record.turn and not live.busy:
             instances.let_go(live)
 
-    async def try_blocked(self, instances: InstanceOwner, build: str) -> None:
+    async def try_blocked(self, instances: TurnTaker, build: str) -> None:
         """G12: go on with what other builds could not; an empty `build` tries everything that is blocked."""
         if self._workflows and await self._store.blocked_elsewhere(self._workflows, build):
             await self._claim_instances(instances, blocked=True, build=build)

@@ -14,7 +14,7 @@ from holdfast.background import BackgroundTask, Duty
 from holdfast.errors import StoreError, StoreReplaced, WorkerFenced
 from holdfast.runtime.faults import FaultHook, FaultPoint, SimulatedCrash
 from holdfast.runtime.telling import RepeatedTrouble
-from holdfast.storage.contract import Ask, CommitId, Deliver, Failed, Member, Outcome, Start, Store, Terminate
+from holdfast.storage.contract import AskQuery, CommitId, Deliver, Failed, Member, Outcome, Start, Store, Terminate
 
 MAX_GROUP: Final = 500
 """Members of one transaction. A longer one would make everybody wait for it."""
@@ -228,4 +228,4 @@ def _may_pass(error: Exception) -> bool:
 
 def _is_of_a_client(member: Member) -> bool:
     """In nobody's name: no lease is needed for it."""
-    return isinstance(member, Terminate | Deliver | Ask) or (isinstance(member, Start) and member.first is None)
+    return isinstance(member, Terminate | Deliver | AskQuery) or (isinstance(member, Start) and member.first is None)

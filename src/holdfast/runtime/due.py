@@ -15,7 +15,7 @@ LONGEST_WAIT_SECONDS: Final = 3600.0
 """The store's clock and the loop's may drift apart; so far apart they are compared again."""
 
 
-class DueTimes:
+class TimerHeap:
     """Calls back once for each time added, never before it. Adding a time twice costs a needless call, no more."""
 
     def __init__(self, now_ms: Callable[[], int], due: Callable[[InstanceNumber], None]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from holdfast.errors import StoreError
-from holdfast.storage.contract import Applied, Deliver, Failed, Outcome, Responses
+from holdfast.storage.contract import Applied, Deliver, Failed, Outcome, StreamValues
 
 if TYPE_CHECKING:
     from holdfast.runtime.live import Message
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Respond(Protocol):
     """Hands values to the store, and tells what became of them."""
 
-    def __call__(self, responses: Responses, done: Callable[[Outcome], None], /) -> None: ...
+    def __call__(self, responses: StreamValues, done: Callable[[Outcome], None], /) -> None: ...
 
 
 class Send(Protocol):
@@ -28,10 +28,10 @@ class Send(Protocol):
     def __call__(self, message: Deliver, done: Callable[[Outcome], None], /) -> None: ...
 
 
-class Entry(NamedTuple):
+class UnstoredValues(NamedTuple):
     """Values for a turn. `alone` is the other way to the store, and `done` hears what became of them."""
 
-    responses: Responses
+    responses: StreamValues
     done: Callable[[Outcome], None]
     alone: Respond
 
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
             self.go_alone()
 
 
-class Raised(NamedTuple):
+class UnstoredEvent(NamedTuple):
     """An event for a turn. `alone` is the other way to the store, and `done` hears what became of it."""
 
     message: Deliver
@@ -66,9 +66,9 @@ class Raised(NamedTuple):
             self.go_alone()
 
 
-Rider = Entry | Raised
+Unstored = UnstoredValues | UnstoredEvent
 
 
-def riders_in(messages: "Iterable[Message]") -> list[Rider]:
+def riders_in(messages: "Iterable[Message]") -> list[Unstored]:
     """What among messages is not stored yet, and has to find another way where no turn takes it along."""
-    return [message.response for message in messages if isinstance(message.response, Rider)]
+    return [message.response for message in messages if isinstance(message.response, Unstored)]

@@ -8,8 +8,8 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.core.events import Started, decode_event, decode_events
 from holdfast.errors import FlowError, HistoryMismatch
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.replay.calls import Identity
-from holdfast.replay.running import Watch
+from holdfast.replay.calls import ExecutionId
+from holdfast.replay.running import SliceRunner
 from holdfast.storage.contract import HistoryRow, InboxRow, SaveFlow, Store
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _VERSION: Final = b'"flow":"'
 """Is in the start of every flow. Where it is not, nothing needs to be decoded."""
 
 
-class FlowRuns:
+class FlowRunFactory:
     """Makes runs of flows, each on the version that its instance was started with."""
 
     def __init__(self, registry: Registry, limit: PayloadLimit | None = None) -> None:
@@ -34,10 +34,10 @@ class FlowRuns:
     def new_run(
         self,
         workflow: Workflow[..., Any],
-        identity: Identity,
+        identity: ExecutionId,
         payloads: dict[str, bytes],
         flow: str,
-        watch: Watch | None = None,
+        watch: SliceRunner | None = None,
     ) -> "FlowRun":
         """A run of the version with this hash, or of the one that is registered."""
         from holdfast.flows.run import FlowRun  # noqa: PLC0415 - see above

@@ -7,7 +7,7 @@ from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityYiel
 from holdfast.core.ledger import exit_leg2, read
 from holdfast.core.lifecycle import AttemptState
 from holdfast.runtime.live import LiveInstance, Message
-from holdfast.storage.contract import AttemptRecord, InboxRow, PendingExit, Transition
+from holdfast.storage.contract import AppliedValues, AttemptRecord, InboxRow, Transition
 
 ANSWERED: Final = (AttemptState.COMPLETED, AttemptState.FAILED)
 """The states of an attempt whose body had the last word."""
@@ -25,7 +25,7 @@ def take_in(live: LiveInstance, rows: Iterable[InboxRow], attempts: Iterable[Att
             (live.queue.appendleft if type(event) is Started else live.queue.append)(message)
 
 
-def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Transition | PendingExit | None:
+def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Transition | AppliedValues | None:
     """The leg 2 exit of a response that waited in the inbox (L5, L6).
 
     That an attempt timed out is no response of it, also while values that it yielded before are unapplied (A8).
@@ -45,6 +45,6 @@ def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Tra
             )
         case ActivityYielded():
             attempt = attempts.get((event.activity, event.attempt))
-            return None if attempt is None else PendingExit(key=attempt.key, count=len(event.numbers))
+            return None if attempt is None else AppliedValues(key=attempt.key, count=len(event.numbers))
         case _:
             return None

@@ -17,15 +17,15 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.events import Started
 from holdfast.core.liveness import WorkerKey
 from holdfast.errors import HoldfastError, StoreError, WorkerFenced, WorkflowBlocked
-from holdfast.replay.output import Output, ScheduledActivity
-from holdfast.replay.running import OneAfterTheOther
+from holdfast.replay.output import ScheduledActivity, TurnOutput
+from holdfast.replay.running import LoopSwapBatch
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.due import DueTimes
+from holdfast.runtime.due import TimerHeap
 from holdfast.runtime.inbox import take_in
 from holdfast.runtime.keeping import Ended, Keeper
 from holdfast.runtime.live import NO_NUMBER, LiveInstance, LiveInstances, Message
-from holdfast.runtime.runs import RunMaker
+from holdfast.runtime.runs import RunFactory
 from holdfast.runtime.turns import BuiltTurn, build_turn, running_record
 from holdfast.storage.contract import (
     Applied,
@@ -36,9 +36,9 @@ from holdfast.storage.contract import (
     InboxRow,
     InstanceNumber,
     InstanceRecord,
+    OpenNextAttempt,
     Outcome,
     Rejected,
-    Retry,
     Start,
     StartedInstance,
     Store,
@@ -56,7 +56,7 @@ SLOW_TEARDOWNS_SECONDS: Final = 1.0
 """How long all slow teardowns of one close may take together. After that no more workflow code is run to end it."""
 
 
-class InstanceOwner:
+class TurnTaker:
     """Takes turns of live instances and bounds how many there are."""
 
     def __init__(
@@ -67,7 +67,7 @@ class InstanceOwner:
         runner: AttemptRunner,
         key: Callable[[], WorkerKey],
         *,
-        runs: RunMaker,
+        runs: RunFactory,
         cache_size: int,
         reserve: Callable[[ScheduledActivity], bool],
         ended: Ended,
@@ -79,7 +79,7 @@ class InstanceOwner:
         self._now_ms, self._told = store.now_ms, self._decided  # methods, looked up once for all turns
         self._live, self._size = LiveInstances(cache_size), cache_size
         self._keeper = Keeper(committer, key, registry, ended=ended, work_is_waiting=work_is_waiting)
-        self._due = DueTimes(store.now_ms, self._timer_due)
+        self._due = TimerHeap(store.now_ms, self._timer_due)
         self._ready: list[LiveInstance] = []
         self._first_failures: dict[InstanceNumber, str] = {}
         """Why first turns failed, of instances that were created without them: this worker does not run them again."""
@@ -207,7 +207,7 @@ class InstanceOwner:
 
     # ------------------------------------------------------------ answers of activities
 
-    def attempt_ended(self, ended: Completion | Retry) -> None:
+    def attempt_ended(self, ended: Completion | OpenNextAttempt) -> None:
         """An attempt that ran here came to its end: with the next turn if its instance is live, else alone.
 
         The turn is taken when all that ended with it is known, see `take_turns`.
@@ -233,7 +233,7 @@ class InstanceOwner:
     def take_turns(self, told: Sequence[LiveInstance] = ()) -> None:
         """Take the turns of all instances to which something was answered, and of those that were told something."""
         ready, self._ready = [*self._ready, *told], []
-        with OneAfterTheOther():
+        with LoopSwapBatch():
             for live in ready:
                 if self._live.get(live.number) is not live:
                     continue  # let go of meanwhile, and its answers were kept
@@ -278,7 +278,7 @@ class InstanceOwner:
             return
         self._committer.submit(built.turn, partial(self._told, live, built, done))
 
-    def _build(self, live: LiveInstance, messages: list[Message], output: Output) -> BuiltTurn:
+    def _build(self, live: LiveInstance, messages: list[Message], output: TurnOutput) -> BuiltTurn:
         self.turns += 1
         key, now_ms = self._key, self._now_ms
         return build_turn(

@@ -17,7 +17,7 @@ from holdfast.errors import ActivityTimedOut
 from holdfast.payloads.failures import Failure, qualified_name
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.host import HostIdentity, decode_identity, is_dead
-from holdfast.runtime.last_words import NOBODY, LastWords
+from holdfast.runtime.last_words import NOBODY, CrashMarker
 from holdfast.runtime.lease import MILLISECONDS
 from holdfast.runtime.telling import log_failed_attempt
 from holdfast.storage.contract import (
@@ -27,8 +27,8 @@ from holdfast.storage.contract import (
     CloseChildren,
     Completion,
     InstanceNumber,
-    Lose,
-    Retry,
+    MarkWorkerLost,
+    OpenNextAttempt,
     Store,
 )
 from holdfast.storage.endings import end_by_failure
@@ -48,7 +48,7 @@ CLEAN_UP_EVERY_MS: Final = 600_000
 TIMED_OUT_TYPES: Final = tuple(qualified_name(cls) for cls in ActivityTimedOut.__mro__)
 
 
-class Janitor:
+class Maintenance:
     """Finds what nobody looks after any more."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Janitor:
         committer: Committer,
         host: HostIdentity,
         random_number: Callable[[], float],
-        words: LastWords,
+        words: CrashMarker,
         *,
         judge_same_host: bool = True,
         expired: Callable[[AttemptKey], None] = lambda _: None,
@@ -137,7 +137,7 @@ class Janitor:
         said = NOBODY if is_clean else self._words.of(key)
         if said is None and is_own:
             said = NOBODY
-        lose = Lose(
+        lose = MarkWorkerLost(
             key=key,
             at_deadline=at_deadline,
             limit=BATCH,  # of each kind
@@ -191,7 +191,7 @@ def _log_lost(key: WorkerKey, moved: int, *, is_clean: bool) -> None:
         logger.info("worker %s was lost; instances and activities that move on: %d", key, moved, extra=extra)
 
 
-def _by_janitor(ended: Completion | Retry) -> Completion | Retry:
+def _by_janitor(ended: Completion | OpenNextAttempt) -> Completion | OpenNextAttempt:
     return msgspec.structs.replace(ended, by_owner=False)
 
 

@@ -13,21 +13,21 @@ from holdfast.runtime.live import LiveInstance
 from holdfast.storage.contract import (
     Applied,
     Block,
-    Close,
     Completion,
     Failed,
+    InstanceEnd,
     InstanceId,
     InstanceNumber,
     InstanceRecord,
+    OpenNextAttempt,
     Outcome,
     Release,
-    Retry,
     Store,
 )
 
 logger = logging.getLogger("holdfast")
 
-Ended = Callable[[InstanceId, InstanceNumber, Close | None], None]
+Ended = Callable[[InstanceId, InstanceNumber, InstanceEnd | None], None]
 """Who is told that an instance ended, and how; None says that it was parked."""
 
 
@@ -49,7 +49,7 @@ class Keeper:
         self._ended = ended
         self._work_is_waiting = work_is_waiting
 
-    def keep(self, member: Completion | Retry | Release) -> None:
+    def keep(self, member: Completion | OpenNextAttempt | Release) -> None:
         """Then there may be something to do."""
 
         def done(outcome: Outcome) -> None:

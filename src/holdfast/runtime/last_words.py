@@ -29,7 +29,7 @@ FORGOTTEN_AFTER_SECONDS: Final = 7 * 86_400
 """Words that nobody asked for meanwhile: whoever found their worker gone did not share its machine."""
 
 
-class LastWords:
+class CrashMarker:
     """The words of one worker, and of others that are gone. `slot[0]` is the number of the instance that runs here."""
 
     __slots__ = ("_folder", "_key", "slot")

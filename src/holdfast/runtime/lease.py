@@ -18,9 +18,9 @@ from typing import Final
 
 from holdfast.background import BackgroundThread, Duty
 from holdfast.core.liveness import (
-    ClientAction,
-    LeaseClient,
-    Reply,
+    HeartbeatReply,
+    LeaseAction,
+    LeaseState,
     TokenMismatch,
     WorkerKey,
     lose_reply,
@@ -30,9 +30,9 @@ from holdfast.core.liveness import (
 )
 from holdfast.errors import StoreReplaced
 from holdfast.runtime.loop_watch import LoopRules, LoopState, LoopWatch
-from holdfast.runtime.providers import Providers
+from holdfast.runtime.providers import ClockAndIds
 from holdfast.runtime.telling import RepeatedTrouble
-from holdfast.storage.contract import Applied, CommitId, InstanceNumber, Lose, Registration, ReplyLost, Store
+from holdfast.storage.contract import Applied, CommitId, InstanceNumber, MarkWorkerLost, Registration, ReplyLost, Store
 
 logger = logging.getLogger("holdfast")
 BEATS_PER_LEASE: Final = 4
@@ -45,13 +45,13 @@ BATCH: Final = 200
 """What is moved in one commit, so that no other worker waits long for it."""
 
 
-class LeaseKeeper:
+class LeaseThread:
     """One key, from its registration to its end."""
 
     def __init__(
         self,
         store: Store,
-        providers: Providers,
+        providers: ClockAndIds,
         registration: Callable[[], Registration],
         *,
         lease_ms: int,
@@ -63,7 +63,7 @@ class LeaseKeeper:
         self._store = store
         self._providers = providers
         self._registration = registration
-        self._client = LeaseClient(self.key, lease_ms)
+        self._client = LeaseState(self.key, lease_ms)
         pause_seconds = lease_ms / BEATS_PER_LEASE / MILLISECONDS
         self._looks_per_beat = max(1, math.ceil(pause_seconds / LOOK_SECONDS))
         self._look_seconds = pause_seconds / self._looks_per_beat
@@ -190,7 +190,7 @@ class LeaseKeeper:
         return moved
 
     def _lose_batch(self, culprit: InstanceNumber, *, instances_only: bool) -> int:
-        lose = Lose(
+        lose = MarkWorkerLost(
             key=self.key,
             at_deadline=False,
             limit=BATCH,
@@ -223,11 +223,11 @@ class LeaseKeeper:
     def _beat(self) -> bool:
         """One beat; another one at once where it told us no more than the token, whose reply had been lost (W9)."""
         reply, action = self._send()
-        if isinstance(reply, TokenMismatch) and action is ClientAction.GO_ON:
+        if isinstance(reply, TokenMismatch) and action is LeaseAction.GO_ON:
             _, action = self._send()
-        return action is ClientAction.GO_ON
+        return action is LeaseAction.GO_ON
 
-    def _send(self) -> tuple[Reply, ClientAction]:
+    def _send(self) -> tuple[HeartbeatReply, LeaseAction]:
         self._client, beat = send(self._client, now_ms=self._providers.elapsed_ms())
         try:
             reply = self._store.heartbeat(beat, self._registration())

@@ -10,9 +10,10 @@ import msgspec
 from holdfast.core.events import EventReceived, Input, TimerFired, UpdateAccepted
 from holdfast.core.gates import Arrival, PendingTimer, apply_order
 from holdfast.errors import PayloadError
-from holdfast.runtime.entries import Raised, Rider, riders_in
+from holdfast.runtime.entries import Unstored, UnstoredEvent, riders_in
 from holdfast.runtime.flow_runs import AnyRun
 from holdfast.storage.contract import (
+    AppliedValues,
     AttemptKey,
     Completion,
     Deliver,
@@ -22,7 +23,6 @@ from holdfast.storage.contract import (
     InstanceId,
     InstanceNumber,
     InstanceRecord,
-    PendingExit,
     Start,
     Store,
     Transition,
@@ -40,7 +40,7 @@ class Message(msgspec.Struct, frozen=True):
     event: Input
     completion: Completion | None = None
     row: int = 0
-    response: Transition | PendingExit | Rider | None = None
+    response: Transition | AppliedValues | Unstored | None = None
 
 
 class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
@@ -150,7 +150,7 @@ class LiveInstance:
         self.stamp_ms = stamp_ms
         self.run = run
         self.busy = False
-        self.alone: Sequence[Raised] = ()
+        self.alone: Sequence[UnstoredEvent] = ()
         """Events that the turn which is being taken leaves to the store: those behind them follow (G10)."""
         self.asked: list[tuple[int, Callable[[bool], None]]] | None = None
         """Queries that wait: until no turn is uncommitted (G11), and the inbox is applied up to their row (G5). They
@@ -214,7 +214,7 @@ class LiveInstance:
         for _, ask in asked:
             ask(False)
         if self.queue and (riders := riders_in(self.queue)):
-            self.queue = deque(message for message in self.queue if not isinstance(message.response, Rider))
+            self.queue = deque(message for message in self.queue if not isinstance(message.response, Unstored))
             for rider in riders:
                 rider.go_alone()
 
@@ -334,7 +334,7 @@ class LiveInstance:
         """Whether the code takes an event now. One that nobody waits for is kept in the store, or dropped (G6)."""
         raised = message.response
         is_waited_for = self.run.waits_for_event(event.name)
-        if type(raised) is Raised:
+        if type(raised) is UnstoredEvent:
             if self.alone or not is_waited_for:
                 self.alone = (*self.alone, raised)
                 return False

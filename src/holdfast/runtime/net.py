@@ -21,19 +21,19 @@ from holdfast.core.lifecycle import AttemptState
 from holdfast.core.liveness import WorkerKey
 from holdfast.runtime.attempts import AttemptRunner
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.instances import InstanceOwner
+from holdfast.runtime.instances import TurnTaker
 from holdfast.storage.contract import (
     Applied,
     AttemptKey,
     Block,
     Completion,
-    Disown,
-    Held,
-    HeldAttempt,
-    HeldInstance,
     InstanceNumber,
+    OpenNextAttempt,
+    OwnedAttempt,
+    OwnedInstance,
+    OwnedRows,
     Release,
-    Retry,
+    ReleaseUnknown,
     Store,
     Turn,
 )
@@ -46,10 +46,10 @@ HURRY_SECONDS: Final = 0.05
 HURRIED_LOOKS: Final = 3
 """When a reply is known to be lost, the next looks come at once: as many as the slowest find needs."""
 
-Row = HeldAttempt | HeldInstance
+OwnedRow = OwnedAttempt | OwnedInstance
 
 
-class Net:
+class Reconciler:
     """Compares the store's rows in this worker's name with what the worker knows."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Net:
         store: Store,
         committer: Committer,
         runner: AttemptRunner,
-        instances: InstanceOwner,
+        instances: TurnTaker,
         key: Callable[[], WorkerKey],
         *,
         pause_seconds: float,
@@ -72,7 +72,7 @@ class Net:
         self._work_is_waiting = work_is_waiting
         self._hurry = asyncio.Event()
         self._hurried = 0
-        self._unknown: dict[Row, int] = {}
+        self._unknown: dict[OwnedRow, int] = {}
         """Rows unknown at the last look, with the count of told groups from which on they are nobody's."""
         self._settled = -1
         """The count of told groups at the last look."""
@@ -116,7 +116,7 @@ class Net:
         for key in running.difference(row.key for row in held.attempts):
             self._runner.disown(key)
         attempts, instances = self._known_attempts(), self._known_instances()
-        unknown: dict[Row, int] = {
+        unknown: dict[OwnedRow, int] = {
             row: self._unknown.get(row, over) for row in held.attempts if row.key not in attempts
         }
         unknown |= {row: self._unknown.get(row, over) for row in held.instances if row.number not in instances}
@@ -125,7 +125,7 @@ class Net:
         if lost:
             await self._let_go(owner, lost)
 
-    def _stop_what_was_ended(self, held: Held) -> None:
+    def _stop_what_was_ended(self, held: OwnedRows) -> None:
         for row in held.attempts:
             if row.state is AttemptState.CANCELLED_RUNNING:
                 self._runner.request_cancel(row.key)
@@ -136,13 +136,13 @@ class Net:
                 self._instances.forget(live[number])
         self._not_ours = not_ours
 
-    async def _let_go(self, owner: WorkerKey, lost: list[Row]) -> None:
+    async def _let_go(self, owner: WorkerKey, lost: list[OwnedRow]) -> None:
         rows = iter(lost)
         while batch := list(islice(rows, BATCH)):
-            disown = Disown(
+            disown = ReleaseUnknown(
                 owner=owner,
-                attempts=tuple(row for row in batch if isinstance(row, HeldAttempt)),
-                instances=tuple(row for row in batch if isinstance(row, HeldInstance)),
+                attempts=tuple(row for row in batch if isinstance(row, OwnedAttempt)),
+                instances=tuple(row for row in batch if isinstance(row, OwnedInstance)),
             )
             outcome = await self._committer.commit(disown)
             if isinstance(outcome, Applied) and outcome.changed:
@@ -176,7 +176,7 @@ class Net:
             match member:
                 case Completion():
                     yield member.key
-                case Retry():
+                case OpenNextAttempt():
                     yield member.ended.key
                 case Turn():
                     yield from (completion.key for completion in member.completions)

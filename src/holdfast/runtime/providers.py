@@ -15,7 +15,7 @@ SEED_BITS: Final = 53
 """A seed stays exact in JSON and JavaScript."""
 
 
-class Providers(Protocol):
+class ClockAndIds(Protocol):
     """What a run of Holdfast takes from the outside world besides its store."""
 
     def now_ms(self) -> int:
@@ -47,7 +47,7 @@ class Providers(Protocol):
         ...
 
 
-class SystemProviders:
+class SystemClockAndIds:
     """The real world."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from holdfast.authoring.log import write_line
-from holdfast.core.answers import Answer
+from holdfast.core.answers import Reply
 from holdfast.core.events import FROM_OUTSIDE, ContinuedAsNew, EventReceived, Input, decode_events
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.liveness import WorkerKey, WorkerState
@@ -28,10 +28,10 @@ from holdfast.replay.asking import ask
 from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.flow_runs import AnyRun
 from holdfast.runtime.inbox import take_in
-from holdfast.runtime.instances import InstanceOwner
+from holdfast.runtime.instances import TurnTaker
 from holdfast.runtime.live import LiveInstance
-from holdfast.runtime.runs import RunMaker
-from holdfast.storage.contract import HistoryRow, InstanceNumber, InstanceRecord, Loaded, Store
+from holdfast.runtime.runs import RunFactory
+from holdfast.storage.contract import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance, Store
 
 LOOK_SECONDS: Final = 0.05
 """How soon the end of a live instance is noticed while its turn is waited for."""
@@ -50,7 +50,7 @@ class Unanswered(Enum):
 class Place(NamedTuple):
     """The worker of this process: its instances, how it reads their inboxes, and the key under which it acts."""
 
-    instances: InstanceOwner
+    instances: TurnTaker
     take_messages: Callable[[], Awaitable[None]]
     key: Callable[[], WorkerKey]
 
@@ -58,12 +58,12 @@ class Place(NamedTuple):
 class Queries:
     """Answers queries where the code is known. `place` is None for a client without a worker."""
 
-    def __init__(self, store: Store, runs: RunMaker, place: Place | None = None) -> None:
+    def __init__(self, store: Store, runs: RunFactory, place: Place | None = None) -> None:
         self._store = store
         self._runs = runs
         self._place = place
 
-    async def ask(self, number: InstanceNumber, name: str, data: bytes) -> Answer | Unanswered:
+    async def ask(self, number: InstanceNumber, name: str, data: bytes) -> Reply | Unanswered:
         """Try once to answer a query. Where a turn is needed first, the caller asks again after a commit."""
         if self._place is not None:
             answer = await _ask_live(self._place, number, name, data)
@@ -74,7 +74,7 @@ class Queries:
             return loaded
         return await self._ask_stored(*loaded, name, data)
 
-    async def _store_view(self, number: InstanceNumber) -> tuple[InstanceRecord, Loaded] | Unanswered:
+    async def _store_view(self, number: InstanceNumber) -> tuple[InstanceRecord, LoadedInstance] | Unanswered:
         """The instance with its history and inbox, as of one moment.
 
         Stores read history and inbox one after the other. A turn that is committed between the two reads removes its
@@ -94,7 +94,9 @@ class Queries:
             return Unanswered.NEEDS_TURN  # the next execution has not begun
         return current, loaded
 
-    async def _ask_stored(self, record: InstanceRecord, loaded: Loaded, name: str, data: bytes) -> Answer | Unanswered:
+    async def _ask_stored(
+        self, record: InstanceRecord, loaded: LoadedInstance, name: str, data: bytes
+    ) -> Reply | Unanswered:
         """Rebuild the run, apply what waits in its inbox without a commit, and ask it."""
         try:
             never_ran = _never_ran(loaded.history)
@@ -125,7 +127,7 @@ class Queries:
         finally:
             run.evict()
 
-    def _rebuild(self, record: InstanceRecord, loaded: Loaded) -> AnyRun:
+    def _rebuild(self, record: InstanceRecord, loaded: LoadedInstance) -> AnyRun:
         """The run as of its last committed turn."""
         run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads)
         try:
@@ -135,7 +137,7 @@ class Queries:
             raise
         return run
 
-    async def _apply_inbox(self, record: InstanceRecord, loaded: Loaded, run: AnyRun) -> Unanswered | None:
+    async def _apply_inbox(self, record: InstanceRecord, loaded: LoadedInstance, run: AnyRun) -> Unanswered | None:
         """Apply the inbox to the run without a commit, or say why only a turn can do that.
 
         Where applying fails the run is spoiled: the turn will block the instance, and a blocked instance answers from
@@ -182,7 +184,7 @@ class Queries:
         )
 
 
-async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes) -> Answer | None:
+async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes) -> Reply | None:
     """Ask code that is live here, when the messages that wait for it are applied and committed; None if none is."""
     instances = place.instances
     if number not in instances.live:
@@ -197,7 +199,7 @@ async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes
             if live.run.is_spoiled:
                 instances.let_go(live)
             return answer
-        pending: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        pending: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         live.asked = [*(live.asked or ()), (position, partial(_resolve, live, name, data, pending))]
         try:
             done, _ = await asyncio.wait({pending}, timeout=LOOK_SECONDS)
@@ -209,7 +211,7 @@ async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes
 
 
 def _resolve(
-    live: LiveInstance, name: str, data: bytes, pending: "asyncio.Future[Answer | None]", is_live: bool
+    live: LiveInstance, name: str, data: bytes, pending: "asyncio.Future[Reply | None]", is_live: bool
 ) -> None:
     if not pending.done():
         pending.set_result(_ask(live.run, name, data) if is_live else None)
@@ -220,7 +222,7 @@ def _is_taken(run: WorkflowRun, event: Input) -> bool:
     return not isinstance(event, EventReceived) or run.waits_for_event(event.name)
 
 
-def _unreadable(record: InstanceRecord, error: Exception) -> Answer:
+def _unreadable(record: InstanceRecord, error: Exception) -> Reply:
     if record.state is InstanceState.BLOCKED:
         return refused(WorkflowBlocked(f"{record.id} is blocked: {record.blocked}"))
     if isinstance(error, msgspec.MsgspecError):
@@ -233,7 +235,7 @@ def _never_ran(history: list[HistoryRow]) -> bool:
     return not history or isinstance(decode_events(history[0].events)[-1], FROM_OUTSIDE)
 
 
-def _ask(run: AnyRun, name: str, data: bytes) -> Answer:
+def _ask(run: AnyRun, name: str, data: bytes) -> Reply:
     """The answer of a run, after what its handler logged is written. A flow has no code that could answer."""
     if not isinstance(run, WorkflowRun):
         return unknown(())

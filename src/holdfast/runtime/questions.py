@@ -15,27 +15,27 @@ from contextlib import suppress
 from typing import Final
 
 from holdfast.authoring.registry import Registry
-from holdfast.core.answers import Answer, AnswerKind, encode_answer
+from holdfast.core.answers import Reply, ReplyKind, encode_answer
 from holdfast.core.liveness import WorkerKey
 from holdfast.errors import InstanceNotFound, StoreError
 from holdfast.replay.answers import refused
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.queries import Queries, Unanswered
-from holdfast.storage.contract import AnswerQuestion, Forget, Outcome, Question, Store, TakenQuestions, TakeQuestions
+from holdfast.storage.contract import AnswerQuery, ClaimedQueries, ClaimQueries, DeleteQueries, Outcome, QueryRow, Store
 
 logger = logging.getLogger("holdfast")
 
-LOOK_SECONDS: Final = 1.0
+QUERY_POLL_SECONDS: Final = 1.0
 """The poll interval, for questions whose notification was lost."""
 BATCH: Final = 100
 TRY_SECONDS: Final = 0.01
 """How often a question is tried again whose instance has to take a turn first."""
 LONGEST_SECONDS: Final = 5.0
 """How long a question is tried. Its client may be gone by then; one that still waits asks again."""
-NOT_NOW: Final = Answer(AnswerKind.NOT_NOW)
+NOT_NOW: Final = Reply(ReplyKind.NOT_NOW)
 
 
-class Questions:
+class QueryService:
     """The share of one worker in answering."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Questions:
         async with asyncio.TaskGroup() as answering:
             while True:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS):
+                    async with asyncio.timeout(QUERY_POLL_SECONDS):
                         await self._wake.wait()
                 self._wake.clear()
                 try:
@@ -72,15 +72,15 @@ class Questions:
         """One look, which nearly always finds nothing."""
         waiting = await self._store.questions_waiting()
         if waiting.has_expired:
-            await self._committer.commit(Forget())
+            await self._committer.commit(DeleteQueries())
         if waiting.has_questions and self._workflows:
-            take = TakeQuestions(owner=self._key(), workflows=self._workflows, limit=BATCH)
+            take = ClaimQueries(owner=self._key(), workflows=self._workflows, limit=BATCH)
             outcome = await self._committer.commit(take)
-            if isinstance(outcome, TakenQuestions):
+            if isinstance(outcome, ClaimedQueries):
                 for question in outcome.questions:
                     answering.create_task(self._answer(question, take.owner))
 
-    async def _answer(self, question: Question, owner: WorkerKey) -> None:
+    async def _answer(self, question: QueryRow, owner: WorkerKey) -> None:
         answer, limit = NOT_NOW, asyncio.timeout(LONGEST_SECONDS)
         try:
             async with limit:
@@ -93,14 +93,14 @@ class Questions:
                 logger.exception("the query %r of instance %d could not be answered", question.name, question.number)
                 answer = refused(error)
         finally:  # also when this worker stops
-            member = AnswerQuestion(id=question.id, owner=owner, answer=encode_answer(answer))
+            member = AnswerQuery(id=question.id, owner=owner, answer=encode_answer(answer))
             self._committer.submit(member, _ignore)
 
-    async def _ask(self, question: Question) -> Answer:
+    async def _ask(self, question: QueryRow) -> Reply:
         while True:
             answer = await self.queries.ask(question.number, question.name, question.input)
             match answer:
-                case Answer():
+                case Reply():
                     return answer
                 case Unanswered.GONE:
                     return refused(InstanceNotFound(f"the instance of query {question.name!r} is not in the store"))

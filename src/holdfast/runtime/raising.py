@@ -15,13 +15,13 @@ from typing import NamedTuple
 from holdfast.background import BackgroundTask, Duty
 from holdfast.core.events import EventReceived
 from holdfast.runtime.committer import Committer, Done
-from holdfast.runtime.entries import Raised
-from holdfast.runtime.instances import InstanceOwner
+from holdfast.runtime.entries import UnstoredEvent
+from holdfast.runtime.instances import TurnTaker
 from holdfast.runtime.live import LiveInstance, Message
 from holdfast.storage.contract import Deliver, InstanceId, Outcome
 
 
-class _Waiting(NamedTuple):
+class _QueuedEvent(NamedTuple):
     """A message in the line. `alone`: one before it was on its way to the store when it came."""
 
     message: Deliver
@@ -29,16 +29,16 @@ class _Waiting(NamedTuple):
     alone: bool
 
 
-class Raising:
+class LocalEvents:
     """Brings messages of this process to their instances. `take_messages` takes in what others left for them."""
 
     def __init__(
-        self, committer: Committer, instances: InstanceOwner, take_messages: Callable[[], Awaitable[None]]
+        self, committer: Committer, instances: TurnTaker, take_messages: Callable[[], Awaitable[None]]
     ) -> None:
         self._committer = committer
         self._instances = instances
         self._take_messages = take_messages
-        self._line: deque[_Waiting] = deque()
+        self._line: deque[_QueuedEvent] = deque()
         self._handing = BackgroundTask(Duty.EVENTS, self._hand_over)
         self._alone: dict[InstanceId, int] = {}
         """How many messages for an id are on their way to the store alone."""
@@ -48,7 +48,7 @@ class Raising:
         if not self._line and not self._may_ride(message):
             self._send_alone(message, done)
             return
-        self._line.append(_Waiting(message, done, message.id in self._alone))
+        self._line.append(_QueuedEvent(message, done, message.id in self._alone))
         self._handing.start()
 
     def _may_ride(self, message: Deliver) -> bool:
@@ -82,7 +82,7 @@ class Raising:
             if live is None or not is_plain or not rides or behind or message.id in self._alone:
                 self._send_alone(message, done)
             else:
-                live.queue.append(Message(event, response=Raised(message, done, self._send_alone)))
+                live.queue.append(Message(event, response=UnstoredEvent(message, done, self._send_alone)))
                 told.append(live)
         self._instances.take_turns(told)
 

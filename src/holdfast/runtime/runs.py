@@ -9,29 +9,29 @@ from holdfast.core.events import decode_events
 from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
 from holdfast.errors import StoreError, WorkflowBlocked
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.replay.calls import Identity
-from holdfast.replay.guard import Guard, Guarded, Sample
+from holdfast.replay.calls import ExecutionId
+from holdfast.replay.guard import Guard, Guarded, GuardSampler
 from holdfast.replay.run import WorkflowRun
-from holdfast.runtime.flow_runs import AnyRun, FlowRuns
-from holdfast.runtime.last_words import NOBODY, LastWords
+from holdfast.runtime.flow_runs import AnyRun, FlowRunFactory
+from holdfast.runtime.last_words import NOBODY, CrashMarker
 from holdfast.runtime.live import LiveInstance, Message
 from holdfast.runtime.loop_watch import LoopRules
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 from holdfast.runtime.watchdog import LOOKS_PER_LIMIT, LOOKS_TO_INTERRUPT, Watchdog
-from holdfast.storage.contract import HistoryRow, InstanceNumber, InstanceRecord, Loaded, Store
+from holdfast.storage.contract import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance, Store
 
 STRICT_TURNS: Final = 20
 """Of every workflow the first so many turns in this process are watched for clocks and randomness, too."""
 
 
-class RunMaker:
+class RunFactory:
     """One for each worker, made on the thread that runs its turns. `key` gives that of the worker, for log records."""
 
     def __init__(
         self,
         registry: Registry,
-        surroundings: Surroundings,
-        words: LastWords,
+        surroundings: Platform,
+        words: CrashMarker,
         limit: PayloadLimit | None = None,
         key: Callable[[], str] = str,
     ) -> None:
@@ -47,13 +47,13 @@ class RunMaker:
         if surroundings.watch_turns:
             self._watchdog = Watchdog(limit_ms, guilty=self._guard.guilty_frame)
         self._samples: dict[str, Callable[[], Guarded]] = {}
-        self.flows = FlowRuns(registry, self._limit)
+        self.flows = FlowRunFactory(registry, self._limit)
 
     def new_run(
         self, instance_id: str, workflow: str, execution: int, payloads: dict[str, bytes], flow: str = ""
     ) -> AnyRun:
         """One execution, before anything was applied to it. `flow`: the version of a flow that it stays with."""
-        code, identity = self._registry.workflow(workflow), Identity(instance_id, workflow, execution, self._key())
+        code, identity = self._registry.workflow(workflow), ExecutionId(instance_id, workflow, execution, self._key())
         dog = self._watchdog
         watch = None if dog is None else dog.watch(workflow)
         if code.is_flow:
@@ -70,7 +70,7 @@ class RunMaker:
             watch_teardown=None if dog is None else dog.watch_teardown(workflow),
         )
 
-    async def revive(self, store: Store, record: InstanceRecord) -> tuple[AnyRun, Loaded]:
+    async def revive(self, store: Store, record: InstanceRecord) -> tuple[AnyRun, LoadedInstance]:
         """A run of a claimed instance, and what it has in the store. `WorkflowBlocked`: it is not to run here (G12)."""
         if record.losses >= MAX_LOST_OWNERS:
             raise WorkflowBlocked(TOOK_DOWN_ITS_OWNERS)
@@ -133,5 +133,5 @@ class RunMaker:
         return lambda: self._elapsed_ms() > ends_at_ms
 
     def _new_sample(self, workflow: str) -> Callable[[], Guarded]:
-        sample = self._samples[workflow] = Sample(self._guard, STRICT_TURNS).turn
+        sample = self._samples[workflow] = GuardSampler(self._guard, STRICT_TURNS).turn
         return sample

@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError, StreamTooLong
 from holdfast.runtime.entries import Respond
 from holdfast.runtime.running_attempt import RunningAttempt, StopReason
 from holdfast.runtime.threads import end_of
-from holdfast.storage.contract import Applied, AttemptKey, Failed, Outcome, Responses
+from holdfast.storage.contract import Applied, AttemptKey, Failed, Outcome, StreamValues
 
 MAX_TOGETHER: Final = 500
 """How many values come as one message."""
@@ -181,7 +181,7 @@ class StreamSender:
         )
         if owner is None:
             raise HoldfastError(f"attempt {key} runs here and has no owner")
-        responses = Responses(key=key, owner=owner, from_ledger=attempt.ledger, event=event, expires_at_ms=expires)
+        responses = StreamValues(key=key, owner=owner, from_ledger=attempt.ledger, event=event, expires_at_ms=expires)
         self._respond(responses, self._decided)
 
     def _decided(self, outcome: Outcome) -> None:

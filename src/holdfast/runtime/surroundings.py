@@ -12,14 +12,14 @@ from typing import Protocol
 from holdfast.core.liveness import WorkerKey
 from holdfast.runtime.faults import FaultHook
 from holdfast.runtime.loop_watch import LoopRules
-from holdfast.runtime.providers import Providers, SystemProviders
+from holdfast.runtime.providers import ClockAndIds, SystemClockAndIds
 from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.runtime.watchdog import TURN_LIMIT_MS
 from holdfast.storage.contract import Registration, Store
-from holdfast.storage.places import Bell, PlacedStore
+from holdfast.storage.places import Notifier, OpenableStore
 
 
-class Lease(Protocol):
+class LeaseLike(Protocol):
     """One key of a worker, from its registration to its end."""
 
     @property
@@ -38,24 +38,24 @@ class LeaseMaker(Protocol):
     def __call__(
         self,
         store: Store,
-        providers: Providers,
+        providers: ClockAndIds,
         registration: Callable[[], Registration],
         *,
         lease_ms: int,
         lost: Callable[[], None],
         loop_rules: LoopRules | None = None,
         trouble: RepeatedTrouble | None = None,
-    ) -> Lease: ...
+    ) -> LeaseLike: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Platform:
     """The world around one worker or client."""
 
-    providers: Providers = field(default_factory=SystemProviders)
+    providers: ClockAndIds = field(default_factory=SystemClockAndIds)
     make_lease: LeaseMaker | None = None
     """Replaces the lease thread of a worker."""
-    make_bell: Callable[[Path, str, Callable[[], None]], Bell] | None = None
+    make_bell: Callable[[Path, str, Callable[[], None]], Notifier] | None = None
     """Replaces the notifier that a store makes."""
     fault_hook: FaultHook | None = None
     judge_same_host: bool = True
@@ -63,7 +63,7 @@ class Surroundings:
     watch_turns: bool = True
     """Whether a thread ends workflow code that never awaits. A simulation has no threads, and no such code."""
 
-    def bell(self, store: PlacedStore, name: str, heard: Callable[[], None]) -> Bell:
+    def bell(self, store: OpenableStore, name: str, heard: Callable[[], None]) -> Notifier:
         """The notifier of one process: the store's own, unless a test replaces it."""
         if self.make_bell is not None:
             return self.make_bell(store.path, name, heard)

@@ -18,7 +18,7 @@ from holdfast.core.events import Payload
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import HoldfastError, StoreError, StoreReplaced
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import AttemptRecord, Close, Completion, InstanceId, Retry
+from holdfast.storage.contract import AttemptRecord, Completion, InstanceEnd, InstanceId, OpenNextAttempt
 
 logger = logging.getLogger("holdfast")
 
@@ -113,9 +113,11 @@ def _loop_ms() -> float:
     return asyncio.get_running_loop().time() * MILLISECONDS
 
 
-def log_failed_attempt(attempt: AttemptRecord, failure: Failure, ended: Completion | Retry, *, now_ms: int) -> None:
+def log_failed_attempt(
+    attempt: AttemptRecord, failure: Failure, ended: Completion | OpenNextAttempt, *, now_ms: int
+) -> None:
     """One line for an attempt that failed or timed out, with the time of the next one."""
-    if isinstance(ended, Retry):
+    if isinstance(ended, OpenNextAttempt):
         seconds = max(0, ended.next.available_at_ms - now_ms) / MILLISECONDS
         what_next = f"attempt {ended.next.attempt} begins in {seconds:g} s"
     else:
@@ -138,14 +140,14 @@ def log_failed_attempt(attempt: AttemptRecord, failure: Failure, ended: Completi
     )
 
 
-def log_failed_instance(instance_id: InstanceId, close: Close | None, worker: str) -> None:
+def log_failed_instance(instance_id: InstanceId, close: InstanceEnd | None, worker: str) -> None:
     """One line for an instance that failed, with the cause. How any other one ended is no trouble."""
     if close is not None and close.state is InstanceState.FAILED:
         extra = {"holdfast_instance": instance_id, "holdfast_worker": worker}
         logger.error("instance %s failed: %s", instance_id, _cause_of(close), extra=extra)
 
 
-def _cause_of(close: Close) -> str:
+def _cause_of(close: InstanceEnd) -> str:
     try:
         payload = msgspec.json.decode(close.outcome, type=Payload)
         if payload.reference:

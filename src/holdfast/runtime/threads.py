@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 from holdfast.storage.forks import generation, leave_if_forked
 
 
-class Job(NamedTuple):
+class ThreadCall(NamedTuple):
     """A call, and the future of its end."""
 
     work: Callable[[], Any]
     ended: "asyncio.Future[Any]"
 
 
-Jobs = SimpleQueue[Job | None]
+Jobs = SimpleQueue[ThreadCall | None]
 
 
-class Threads:
+class DaemonThreads:
     """Runs calls in threads that are used again. It is used from one event loop."""
 
     def __init__(self, name: str) -> None:
@@ -36,7 +36,7 @@ class Threads:
     def run(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
         """Begin a call. The future is done when it has ended; see `end_of`."""
         loop = asyncio.get_running_loop()
-        job = Job(work, loop.create_future())
+        job = ThreadCall(work, loop.create_future())
         jobs = self._idle.pop() if self._idle else self._new_thread(loop)
         jobs.put(job)
         return job.ended

@@ -15,13 +15,13 @@ from holdfast.core.events import (
     ContinuedAsNew,
     EventReceived,
     EventSetAside,
+    ExecutionCancelled,
+    ExecutionCompleted,
+    ExecutionFailed,
     HistoryEvent,
     Payload,
     Started,
     TimerFired,
-    WorkflowCancelled,
-    WorkflowCompleted,
-    WorkflowFailed,
     encode_event,
     encode_events,
     payload_of,
@@ -31,28 +31,36 @@ from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.replay.output import Besides, Ending, LogLine, Output, ScheduledActivity, SentEvent, with_one_more
+from holdfast.replay.output import (
+    Besides,
+    ExecutionEnding,
+    LogLine,
+    ScheduledActivity,
+    SentEvent,
+    TurnOutput,
+    with_one_more,
+)
 from holdfast.runtime.children import new_children
 from holdfast.runtime.continuing import next_execution
-from holdfast.runtime.entries import Entry, Raised, Rider
+from holdfast.runtime.entries import Unstored, UnstoredEvent, UnstoredValues
 from holdfast.runtime.live import LiveInstance, Message
 from holdfast.runtime.updates import answers_of
 from holdfast.storage.contract import (
-    AskChild,
+    AppliedValues,
     AttemptKey,
     AttemptRecord,
-    Close,
+    CancelChild,
     Completion,
     Deliver,
+    InstanceEnd,
     InstanceId,
-    KeptValue,
     LargePayload,
     NewAttempt,
     NewChild,
     NextExecution,
-    PendingExit,
-    Responses,
     Start,
+    StateValue,
+    StreamValues,
     TimerRow,
     Transition,
     Turn,
@@ -74,11 +82,11 @@ class BuiltTurn(msgspec.Struct, frozen=True):
     turn: Turn
     eager: list[NewAttempt]
     logs: Sequence[LogLine]
-    riders: Sequence[Rider] = ()
+    riders: Sequence[Unstored] = ()
     """What is on disk with this turn or finds another way; each of them is told."""
 
 
-class Taken:
+class AppliedMessages:
     """The messages that a turn applied and that are no completions, by how they came."""
 
     __slots__ = ("consumed", "entries", "fired", "mail", "responses", "riders", "yields")
@@ -88,8 +96,8 @@ class Taken:
         self.consumed: Sequence[int] = ()
         self.fired: Sequence[int] = ()
         self.yields: dict[AttemptKey, int] | None = None
-        self.entries: Sequence[Responses] = ()
-        self.riders: Sequence[Rider] = ()
+        self.entries: Sequence[StreamValues] = ()
+        self.riders: Sequence[Unstored] = ()
         self.mail = 0
 
     def sort(self, messages: list[Message]) -> None:
@@ -103,19 +111,19 @@ class Taken:
                 self.mail += type(event) is EventReceived
                 if type(response) is Transition:
                     self.responses = with_one_more(self.responses, response)
-                elif type(response) is PendingExit:
+                elif type(response) is AppliedValues:
                     self.yields = yields = self.yields or {}
                     yields[response.key] = yields.get(response.key, 0) + response.count
             elif type(event) is TimerFired:
                 self.fired = with_one_more(self.fired, event.timer)
-            elif type(response) is Raised:
+            elif type(response) is UnstoredEvent:
                 self.riders = with_one_more(self.riders, response)
-            elif type(response) is Entry:
+            elif type(response) is UnstoredValues:
                 self.entries = with_one_more(self.entries, response.responses)
                 self.riders = with_one_more(self.riders, response)
 
 
-NOTHING_TAKEN: Final = Taken()
+NOTHING_TAKEN: Final = AppliedMessages()
 
 
 class Unusual(TypedDict, total=False):
@@ -127,7 +135,7 @@ class Unusual(TypedDict, total=False):
     timers_started: tuple[TimerRow, ...]
     timers_ended: tuple[int, ...]
     payloads: tuple[LargePayload, ...]
-    close: Close | None
+    close: InstanceEnd | None
     read_to: int | None
     next: NextExecution | None
     waits: tuple[str, ...]
@@ -135,19 +143,19 @@ class Unusual(TypedDict, total=False):
     ids_set_aside: tuple[str, ...]
     sent: tuple[Deliver, ...]
     mailbox: Mailbox | None
-    yields: tuple[PendingExit, ...]
-    entries: tuple[Responses, ...]
-    kept: tuple[KeptValue, ...]
+    yields: tuple[AppliedValues, ...]
+    entries: tuple[StreamValues, ...]
+    kept: tuple[StateValue, ...]
     answers: tuple[UpdateAnswer, ...]
     children: tuple[NewChild, ...]
-    children_asked: tuple[AskChild, ...]
+    children_asked: tuple[CancelChild, ...]
     family: bool
 
 
 def build_turn(
     live: LiveInstance,
     messages: list[Message],
-    output: Output,
+    output: TurnOutput,
     *,
     owner: WorkerKey,
     now_ms: int,
@@ -212,9 +220,9 @@ def _completions(messages: list[Message]) -> tuple[Completion, ...]:
     return tuple([message.completion for message in messages if message.completion is not None])
 
 
-def _add_taken(unusual: Unusual, messages: list[Message]) -> Taken:
+def _add_taken(unusual: Unusual, messages: list[Message]) -> AppliedMessages:
     """Messages that were no completions."""
-    taken = Taken()
+    taken = AppliedMessages()
     taken.sort(messages)
     if taken.consumed:
         unusual["consumed"], unusual["mail_taken"] = tuple(taken.consumed), taken.mail
@@ -222,7 +230,7 @@ def _add_taken(unusual: Unusual, messages: list[Message]) -> Taken:
     if taken.entries:
         unusual["entries"] = tuple(taken.entries)
     if taken.yields:
-        unusual["yields"] = tuple(PendingExit(key=key, count=count) for key, count in taken.yields.items())
+        unusual["yields"] = tuple(AppliedValues(key=key, count=count) for key, count in taken.yields.items())
     return taken
 
 
@@ -249,7 +257,7 @@ def _add_done(
         unusual["children"], unusual["family"] = new_children(live, besides.children), True
     if besides.children_asked:
         asked = tuple(
-            AskChild(child=asked[0], reason=asked[1], descendants=asked[2]) for asked in besides.children_asked
+            CancelChild(child=asked[0], reason=asked[1], descendants=asked[2]) for asked in besides.children_asked
         )
         unusual["children_asked"], unusual["family"] = asked, True
 
@@ -278,8 +286,8 @@ def _change_timers(live: LiveInstance, started: dict[int, int], ended: Sequence[
     return tuple(TimerRow(timer=timer, due_at_ms=due) for timer, due in started.items())
 
 
-def _kept(changes: dict[str, bytes | None]) -> tuple[KeptValue, ...]:
-    return tuple(KeptValue(key=key, value=value) for key, value in changes.items())
+def _kept(changes: dict[str, bytes | None]) -> tuple[StateValue, ...]:
+    return tuple(StateValue(key=key, value=value) for key, value in changes.items())
 
 
 def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver]:
@@ -301,23 +309,25 @@ def _interruptions(live: LiveInstance, interrupted: Iterable[tuple[str, str, boo
 def _ending(
     live: LiveInstance,
     events: list[HistoryEvent],
-    outcome: Ending,
+    outcome: ExecutionEnding,
     payloads: list[LargePayload],
-) -> tuple[Close | None, NextExecution | None]:
+) -> tuple[InstanceEnd | None, NextExecution | None]:
     """The end of the instance, or only of this execution of it (G4)."""
     if isinstance(outcome, ContinuedAsNew):
         return None, next_execution(live, outcome, payloads)
     return close_of(events, outcome), None
 
 
-def close_of(events: list[HistoryEvent], outcome: WorkflowCompleted | WorkflowFailed | WorkflowCancelled) -> Close:
+def close_of(
+    events: list[HistoryEvent], outcome: ExecutionCompleted | ExecutionFailed | ExecutionCancelled
+) -> InstanceEnd:
     """The end of the instance, now that the code has come to its end."""
-    if isinstance(outcome, WorkflowCancelled):
+    if isinstance(outcome, ExecutionCancelled):
         reason = Payload(msgspec.Raw(msgspec.json.encode(outcome.reason or None)))
-        return Close(state=InstanceState.CANCELLED, outcome=msgspec.json.encode(reason))
-    state = InstanceState.COMPLETED if isinstance(outcome, WorkflowCompleted) else InstanceState.FAILED
+        return InstanceEnd(state=InstanceState.CANCELLED, outcome=msgspec.json.encode(reason))
+    state = InstanceState.COMPLETED if isinstance(outcome, ExecutionCompleted) else InstanceState.FAILED
     payload = payload_of(events[-1])
-    return Close(state=state, outcome=msgspec.json.encode(payload))
+    return InstanceEnd(state=state, outcome=msgspec.json.encode(payload))
 
 
 def _new_attempt(scheduled: ScheduledActivity, owner: WorkerKey | None, now_ms: int) -> NewAttempt:

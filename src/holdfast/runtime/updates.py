@@ -2,7 +2,7 @@
 
 import msgspec
 
-from holdfast.core.answers import Answer
+from holdfast.core.answers import Reply
 from holdfast.core.events import Payload
 from holdfast.core.updates import STATE_OF, UpdateState
 from holdfast.payloads.limits import is_inline
@@ -10,12 +10,12 @@ from holdfast.storage.contract import LargePayload, UpdateAnswer
 from holdfast.storage.large import large_value
 
 
-def answers_of(answers: dict[str, Answer | None], payloads: list[LargePayload]) -> tuple[UpdateAnswer, ...]:
+def answers_of(answers: dict[str, Reply | None], payloads: list[LargePayload]) -> tuple[UpdateAnswer, ...]:
     """The answers by the ids of their updates; what is large in them goes to `payloads`."""
     return tuple(_answer(update_id, answer, payloads) for update_id, answer in answers.items())
 
 
-def _answer(update_id: str, answer: Answer | None, payloads: list[LargePayload]) -> UpdateAnswer:
+def _answer(update_id: str, answer: Reply | None, payloads: list[LargePayload]) -> UpdateAnswer:
     if answer is None:
         return UpdateAnswer(id=update_id, state=UpdateState.ACCEPTED)
     payload = Payload(answer.data)

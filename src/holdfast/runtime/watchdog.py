@@ -25,7 +25,7 @@ from typing import Final, TypeVar, TypeVarTuple
 
 from holdfast.background import BackgroundThread, Duty
 from holdfast.errors import TurnTooLong
-from holdfast.replay.running import Watch as AnyWatch
+from holdfast.replay.running import SliceRunner as AnyWatch
 from holdfast.runtime.loop_watch import described, is_debugged
 
 TURN_LIMIT_MS: Final = 10_000
@@ -59,7 +59,7 @@ class TurnInterrupted(KeyboardInterrupt):
     """Raised in workflow code by the watchdog. asyncio keeps every other exception inside the task that raised it."""
 
 
-class Watch:
+class SliceWatch:
     """Runs slices of one workflow under the watchdog's eyes."""
 
     __slots__ = ("_dog", "_workflow")
@@ -121,7 +121,7 @@ class Watchdog:
         self._bell = threading.Event()
         self._is_stopped = False
         self.is_tearing_down = False
-        self._watches: dict[str, Watch] = {}
+        self._watches: dict[str, SliceWatch] = {}
         self.slices = 0
         self.running = NOTHING
         self.is_asleep = False
@@ -136,14 +136,14 @@ class Watchdog:
         """What tears the code of a workflow down, within a shorter limit."""
         return self._watch_of(workflow).tear_down
 
-    def _watch_of(self, workflow: str) -> Watch:
+    def _watch_of(self, workflow: str) -> SliceWatch:
         """The first call starts the thread."""
         if self._thread is None:
             self._thread = BackgroundThread(Duty.WATCHDOG, self._look_after, is_stopped=lambda: self._is_stopped)
             self._thread.start()
         watch = self._watches.get(workflow)
         if watch is None:
-            watch = self._watches[workflow] = Watch(self, workflow)
+            watch = self._watches[workflow] = SliceWatch(self, workflow)
         return watch
 
     def stop(self) -> None:

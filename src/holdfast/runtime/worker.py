@@ -22,39 +22,39 @@ from holdfast.errors import StoreError, StoreReplaced
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.replay.output import ScheduledActivity
 from holdfast.runtime.attempts import AttemptRunner
-from holdfast.runtime.claims import LOOK_SECONDS, Claims
+from holdfast.runtime.claims import LOOK_SECONDS, Claimer
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.deadlines import Deadlines
-from holdfast.runtime.entries import Entry
+from holdfast.runtime.entries import UnstoredValues
 from holdfast.runtime.host import this_process
-from holdfast.runtime.instances import InstanceOwner
-from holdfast.runtime.janitor import Janitor
-from holdfast.runtime.last_words import LastWords
-from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS, LeaseKeeper
+from holdfast.runtime.instances import TurnTaker
+from holdfast.runtime.janitor import Maintenance
+from holdfast.runtime.last_words import CrashMarker
+from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS, LeaseThread
 from holdfast.runtime.live import Message
-from holdfast.runtime.net import Net
+from holdfast.runtime.net import Reconciler
 from holdfast.runtime.queries import Place, Queries
-from holdfast.runtime.questions import Questions
-from holdfast.runtime.raising import Raising
-from holdfast.runtime.runs import RunMaker
-from holdfast.runtime.surroundings import Lease, Surroundings
+from holdfast.runtime.questions import QueryService
+from holdfast.runtime.raising import LocalEvents
+from holdfast.runtime.runs import RunFactory
+from holdfast.runtime.surroundings import LeaseLike, Platform
 from holdfast.runtime.telling import RepeatedTrouble, log_failed_instance
 from holdfast.runtime.turns import with_started
 from holdfast.storage.contract import (
     CANCEL_REQUESTED,
-    Close,
     Completion,
     HeartbeatAttempt,
+    InstanceEnd,
     InstanceId,
     InstanceNumber,
     Member,
+    OpenNextAttempt,
     Outcome,
     Registration,
     Rejected,
-    Responses,
-    Retry,
     Start,
     Store,
+    StreamValues,
 )
 
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ logger = logging.getLogger("holdfast")
 DEFAULT_CACHE_SIZE: Final = 1_000
 
 
-class Worker:
+class WorkerRuntime:
     """The worker of one process. It is started once and stopped once."""
 
     def __init__(
         self,
         store: Store,
         registry: Registry,
-        surroundings: Surroundings,
+        surroundings: Platform,
         *,
         queues: tuple[str, ...],
         max_activities: int,
@@ -80,8 +80,8 @@ class Worker:
         lease_ms: int,
         loop_timeout_ms: int | None,
         payload_limit: PayloadLimit,
-        words: LastWords,
-        ended: Callable[[InstanceId, InstanceNumber, Close | None], None],
+        words: CrashMarker,
+        ended: Callable[[InstanceId, InstanceNumber, InstanceEnd | None], None],
         committed: Callable[[Sequence[Member], Sequence[Outcome]], None],
         halted: Callable[[StoreReplaced], None],
         trouble: RepeatedTrouble,
@@ -95,17 +95,17 @@ class Worker:
         self.failure: StoreReplaced | None = None
         """Why it has halted, if it has."""
         self._host, self._is_stopping, self._is_draining = this_process(), False, False
-        self._lease: Lease | None = None
-        self._given_up: Lease | None = None
+        self._lease: LeaseLike | None = None
+        self._given_up: LeaseLike | None = None
         self._new_key = BackgroundTask(Duty.NEW_KEY, self._change_key)
         self.committer = self._make_committer(committed)
         self.runner = self._make_runner(max_activities, payload_limit)
         deadlines = Deadlines(store, registry, self.committer, self._overdue)
-        self.claims = Claims(
+        self.claims = Claimer(
             store, registry, self.committer, self.runner, self.key_now, queues=queues, deadlines=deadlines
         )
-        self.runs = RunMaker(registry, surroundings, words, payload_limit, self.key_now)
-        self.instances = InstanceOwner(
+        self.runs = RunFactory(registry, surroundings, words, payload_limit, self.key_now)
+        self.instances = TurnTaker(
             registry,
             store,
             self.committer,
@@ -117,7 +117,7 @@ class Worker:
             ended=self._instance_ended,
             work_is_waiting=self.look,
         )
-        self.raising = Raising(self.committer, self.instances, lambda: self.claims.take_messages(self.instances))
+        self.raising = LocalEvents(self.committer, self.instances, lambda: self.claims.take_messages(self.instances))
         self._janitor, self._net, self.questions = self._make_janitor(), self._make_net(), self._make_questions()
         self._beginning: set[LiveInstance] = set()
         self._claiming = BackgroundTask(Duty.CLAIMS, lambda: self.claims.run(self.instances))
@@ -158,13 +158,13 @@ class Worker:
             trouble=self._trouble,
         )
 
-    def _make_questions(self) -> Questions:
+    def _make_questions(self) -> QueryService:
         place = Place(self.instances, lambda: self.claims.take_messages(self.instances), self.key_now)
         queries = Queries(self._store, self.runs, place)
-        return Questions(self._store, self.registry, self.committer, queries, self.key_now)
+        return QueryService(self._store, self.registry, self.committer, queries, self.key_now)
 
-    def _make_net(self) -> Net:
-        return Net(
+    def _make_net(self) -> Reconciler:
+        return Reconciler(
             self._store,
             self.committer,
             self.runner,
@@ -174,8 +174,8 @@ class Worker:
             work_is_waiting=self.look,
         )
 
-    def _make_janitor(self) -> Janitor:
-        return Janitor(
+    def _make_janitor(self) -> Maintenance:
+        return Maintenance(
             self._store,
             self.committer,
             self._host,
@@ -344,8 +344,8 @@ class Worker:
             workflows=msgspec.json.encode(sorted(self.registry.workflows)).decode(),
             activities=msgspec.json.encode(sorted(self.registry.activities)).decode(),
         )
-        make_lease = self._surroundings.make_lease or LeaseKeeper
-        lease: Lease = make_lease(
+        make_lease = self._surroundings.make_lease or LeaseThread
+        lease: LeaseLike = make_lease(
             self._store,
             self._providers,
             lambda: msgspec.structs.replace(registration, abandoned=len(self.runner.abandoned)),
@@ -377,7 +377,7 @@ class Worker:
         if self._lease is not None:
             asyncio.get_running_loop().call_soon(self._fenced, self._lease)
 
-    def _fenced(self, lease: Lease) -> None:
+    def _fenced(self, lease: LeaseLike) -> None:
         """W5, W7: the key is dead, or its lease has run out by our own clock, and what was refused meanwhile is
         not live any more. Let go of everything, and begin again under a new key; the old one's work moves on.
         """
@@ -393,7 +393,7 @@ class Worker:
         lease.give_up()
         self._new_key.start()
 
-    def _instances_released(self, lease: Lease) -> None:
+    def _instances_released(self, lease: LeaseLike) -> None:
         """W1: this loop was blocked, and the lease thread released its instances. They are live here no longer; turns
         that are on their way are rejected by the fence. Answers that came meanwhile are kept for the next owner.
         """
@@ -425,7 +425,7 @@ class Worker:
         """Take a slot for a new attempt, if it may begin here at once."""
         return not self._is_stopping and self.claims.serves(scheduled) and self.runner.reserve()
 
-    def _instance_ended(self, instance_id: InstanceId, number: InstanceNumber, close: Close | None) -> None:
+    def _instance_ended(self, instance_id: InstanceId, number: InstanceNumber, close: InstanceEnd | None) -> None:
         """A turn ended an instance, or it was blocked."""
         self._tell_ended(instance_id, number, close)
         log_failed_instance(instance_id, close, self._name)
@@ -437,7 +437,7 @@ class Worker:
         extra = {"holdfast_instance": instance_id, "holdfast_worker": self._name}
         logger.error("instance %s failed: its deadline has passed", instance_id, extra=extra)
 
-    def _attempt_ended(self, ended: Completion | Retry) -> None:
+    def _attempt_ended(self, ended: Completion | OpenNextAttempt) -> None:
         if self._is_stopping:  # whoever goes on with the instance takes its turn
             self.committer.insist(ended, _ignore)
             return
@@ -458,14 +458,14 @@ class Worker:
 
         self.committer.submit(beat, done)
 
-    def _respond(self, responses: Responses, done: Callable[[Outcome], None]) -> None:
+    def _respond(self, responses: StreamValues, done: Callable[[Outcome], None]) -> None:
         """Values go with the turn that applies them, where the instance is live and has those before them."""
         event = responses.event
-        message = Message(event, response=Entry(responses, done, self._respond_alone))
+        message = Message(event, response=UnstoredValues(responses, done, self._respond_alone))
         if self._is_stopping or not self.instances.hand_over(responses.key, event.number, message):
             self._respond_alone(responses, done)
 
-    def _respond_alone(self, responses: Responses, done: Callable[[Outcome], None]) -> None:
+    def _respond_alone(self, responses: StreamValues, done: Callable[[Outcome], None]) -> None:
         def decided(outcome: Outcome) -> None:
             done(outcome)
             self.look()  # the values wait in the inbox of an instance that may be live here
@@ -488,7 +488,7 @@ class Worker:
                 self._trouble.tell("the janitor's round failed and is repeated", error)
 
 
-def _post(loop: asyncio.AbstractEventLoop, call: Callable[[Lease], None], lease: Lease) -> None:
+def _post(loop: asyncio.AbstractEventLoop, call: Callable[[LeaseLike], None], lease: LeaseLike) -> None:
     """Call a function on the loop, from the lease thread. A loop that is closed needs no call."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call, lease)

@@ -17,7 +17,7 @@ class UpdateAnswer(Record, frozen=True):
     answer: bytes | None = None
 
 
-class Question(Record, frozen=True):
+class QueryRow(Record, frozen=True):
     """A query for an instance."""
 
     id: str
@@ -26,14 +26,14 @@ class Question(Record, frozen=True):
     input: bytes
 
 
-class Ask(Record, frozen=True):
+class AskQuery(Record, frozen=True):
     """Put a question, for whoever has the code. A client's member, in nobody's name."""
 
-    question: Question
+    question: QueryRow
     expires_at_ms: int
 
 
-class TakeQuestions(Record, frozen=True):
+class ClaimQueries(Record, frozen=True):
     """Take questions that nobody has taken: for instances of the owner, and for those that nobody owns."""
 
     owner: WorkerKey
@@ -41,7 +41,7 @@ class TakeQuestions(Record, frozen=True):
     limit: int
 
 
-class AnswerQuestion(Record, frozen=True):
+class AnswerQuery(Record, frozen=True):
     """Answer a question that the owner has taken."""
 
     id: str
@@ -49,23 +49,23 @@ class AnswerQuestion(Record, frozen=True):
     answer: bytes
 
 
-class Forget(Record, frozen=True):
+class DeleteQueries(Record, frozen=True):
     """Remove a question that nobody waits for any more; without one, whatever has outlived its time."""
 
     question: str | None = None
 
 
-class TakenQuestions(Record, frozen=True):
+class ClaimedQueries(Record, frozen=True):
     """What was taken."""
 
-    questions: list[Question]
+    questions: list[QueryRow]
 
 
-class Waiting(Record, frozen=True):
+class PendingQueries(Record, frozen=True):
     """Whether there are questions that nobody has taken, and rows that have outlived their time."""
 
     has_questions: bool
     has_expired: bool
 
 
-AskingMember = Ask | TakeQuestions | AnswerQuestion | Forget
+QueryMember = AskQuery | ClaimQueries | AnswerQuery | DeleteQueries

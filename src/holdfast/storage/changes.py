@@ -17,22 +17,22 @@ from holdfast.core.events import (
 from holdfast.core.gates import EventVerdict, IdPolicy, Mailbox
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.liveness import WorkerKey
-from holdfast.storage.answers import AskingMember, TakenQuestions, UpdateAnswer
-from holdfast.storage.children import AskChild, CloseChildren, EndedInstance, NewChild
+from holdfast.storage.answers import ClaimedQueries, QueryMember, UpdateAnswer
+from holdfast.storage.children import CancelChild, CloseChildren, EndedInstance, NewChild
 from holdfast.storage.deadlines import Expire, SetDeadline
 from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
     Fence,
-    HeldAttempt,
-    HeldInstance,
     InstanceId,
     InstanceNumber,
     InstanceRecord,
-    KeptValue,
     LargePayload,
     NewAttempt,
+    OwnedAttempt,
+    OwnedInstance,
     Record,
+    StateValue,
     TimerRow,
 )
 
@@ -71,7 +71,7 @@ class Completion(Record, frozen=True):
     """It ends a stream of so many values: it is applied behind them, and waits in the inbox where they do (L15)."""
 
 
-class PendingExit(Record, frozen=True):
+class AppliedValues(Record, frozen=True):
     """So many pending responses of an attempt leave leg 2 with the turn that applied them (L5)."""
 
     key: AttemptKey
@@ -91,7 +91,7 @@ class Deliver(Record, frozen=True):
     message_id: str = ""
 
 
-class Close(Record, frozen=True):
+class InstanceEnd(Record, frozen=True):
     """The end of an instance."""
 
     state: InstanceState
@@ -105,7 +105,7 @@ class NextExecution(Record, frozen=True):
     started: bytes
 
 
-class Responses(Record, frozen=True):
+class StreamValues(Record, frozen=True):
     """A running attempt yielded values: pending responses that enter leg 2 together (L15).
 
     With the turn that applies them they leave it in the same commit; alone they wait in the inbox. The same ones again
@@ -137,7 +137,7 @@ class Turn(Record, frozen=True):
     timers_started: tuple[TimerRow, ...] = ()
     timers_ended: tuple[int, ...] = ()
     payloads: tuple[LargePayload, ...] = ()
-    close: Close | None = None
+    close: InstanceEnd | None = None
     release: bool = False
     next: NextExecution | None = None
     waits: tuple[str, ...] | None = None
@@ -149,7 +149,7 @@ class Turn(Record, frozen=True):
     sent: tuple[Deliver, ...] = ()
     mailbox: Mailbox | None = None
     """With the first turn, where the workflow has other rules for events than the usual."""
-    kept: tuple[KeptValue, ...] = ()
+    kept: tuple[StateValue, ...] = ()
     answers: tuple[UpdateAnswer, ...] = ()
 
     @property
@@ -157,11 +157,11 @@ class Turn(Record, frozen=True):
         """Whether anything about events changes."""
         return self.waits is not None or self.mail_taken > 0 or bool(self.sent) or self.mailbox is not None
 
-    yields: tuple[PendingExit, ...] = ()
-    entries: tuple[Responses, ...] = ()
+    yields: tuple[AppliedValues, ...] = ()
+    entries: tuple[StreamValues, ...] = ()
     """Values that this turn applied and that are not stored yet. If one is stale, so is the turn."""
     children: tuple[NewChild, ...] = ()
-    children_asked: tuple[AskChild, ...] = ()
+    children_asked: tuple[CancelChild, ...] = ()
     key: str | None = None
     """Of a flow: its collation key after this turn (K2)."""
     is_plain: bool = False
@@ -206,7 +206,7 @@ class Terminate(Record, frozen=True):
     reason: str = ""
 
 
-class Retry(Record, frozen=True):
+class OpenNextAttempt(Record, frozen=True):
     """An attempt failed, timed out or was lost, and the next one opens in the same commit (G13)."""
 
     ended: Transition
@@ -261,7 +261,7 @@ class HeartbeatAttempt(Record, frozen=True):
     expires_at_ms: int | None
 
 
-class Lose(Record, frozen=True):
+class MarkWorkerLost(Record, frozen=True):
     """A worker is gone: it becomes INACTIVE, and a batch of what it had moves on (W6)."""
 
     key: WorkerKey
@@ -277,7 +277,7 @@ class Lose(Record, frozen=True):
     """W1: its event loop is blocked. It stays ACTIVE with its attempts, and only its instances move on."""
 
 
-class Disown(Record, frozen=True):
+class ReleaseUnknown(Record, frozen=True):
     """A worker lets go of what is in its name and what it does not know (W3): the reply to a commit was lost.
 
     What is no longer as it was seen (another claim, another state) is left alone. Attempts go the way of a lost
@@ -285,8 +285,8 @@ class Disown(Record, frozen=True):
     """
 
     owner: WorkerKey
-    attempts: tuple[HeldAttempt, ...] = ()
-    instances: tuple[HeldInstance, ...] = ()
+    attempts: tuple[OwnedAttempt, ...] = ()
+    instances: tuple[OwnedInstance, ...] = ()
 
 
 class SaveFlow(Record, frozen=True):
@@ -303,21 +303,21 @@ Member = (
     | Turn
     | Terminate
     | Completion
-    | Retry
+    | OpenNextAttempt
     | ClaimInstances
     | ClaimAttempts
     | Release
     | Block
     | HeartbeatAttempt
-    | Lose
-    | Disown
+    | MarkWorkerLost
+    | ReleaseUnknown
     | Deliver
-    | Responses
+    | StreamValues
     | SetDeadline
     | Expire
     | CloseChildren
     | SaveFlow
-    | AskingMember
+    | QueryMember
 )
 
 
@@ -377,7 +377,7 @@ class ClaimedAttempts(Record, frozen=True):
     attempts: list[AttemptRecord]
 
 
-class Addressee(Record, frozen=True):
+class TargetInstance(Record, frozen=True):
     """The instance that an event was for: as much of it as had to be read."""
 
     number: InstanceNumber
@@ -388,7 +388,7 @@ class Addressee(Record, frozen=True):
 class Delivered(Record, frozen=True):
     """What became of a message, and the instance it was for, as it was before."""
 
-    instance: InstanceRecord | Addressee
+    instance: InstanceRecord | TargetInstance
     verdict: EventVerdict
     ended: tuple[EndedInstance, ...] = ()
 
@@ -411,5 +411,5 @@ Outcome = (
     | ClaimedAttempts
     | Delivered
     | Expired
-    | TakenQuestions
+    | ClaimedQueries
 )

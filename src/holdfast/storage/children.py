@@ -25,7 +25,7 @@ class NewChild(Record, frozen=True):
     deadline: Deadline | None = None
 
 
-class AskChild(Record, frozen=True):
+class CancelChild(Record, frozen=True):
     """A child that its parent's turn asks to end."""
 
     child: int
@@ -57,7 +57,7 @@ class Parent(Record, frozen=True):
     child: int
 
 
-class Family(Record, frozen=True, gc=True):
+class ParentAndChildren(Record, frozen=True, gc=True):
     """The parent of an instance, if it has one, and how many children are in which state."""
 
     parent: Parent | None

@@ -12,53 +12,53 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.liveness import Heartbeat, Reply, WorkerKey
+from holdfast.core.liveness import Heartbeat, HeartbeatReply, WorkerKey
 from holdfast.errors import StoreError
 from holdfast.storage.answers import (
-    AnswerQuestion,
-    Ask,
-    Forget,
-    Question,
-    TakenQuestions,
-    TakeQuestions,
+    AnswerQuery,
+    AskQuery,
+    ClaimedQueries,
+    ClaimQueries,
+    DeleteQueries,
+    PendingQueries,
+    QueryRow,
     UpdateAnswer,
-    Waiting,
 )
 from holdfast.storage.changes import (
     CANCEL_REQUESTED,
-    Addressee,
     Applied,
+    AppliedValues,
     Block,
     ClaimAttempts,
     ClaimedAttempts,
     ClaimedInstances,
     ClaimInstances,
-    Close,
     Completion,
     Deliver,
     Delivered,
-    Disown,
     Expired,
     Failed,
     HeartbeatAttempt,
-    Lose,
+    InstanceEnd,
+    MarkWorkerLost,
     Member,
     NextExecution,
+    OpenNextAttempt,
     Outcome,
-    PendingExit,
     Rejected,
     Release,
-    Responses,
-    Retry,
+    ReleaseUnknown,
     SaveFlow,
     Start,
     StartedInstance,
+    StreamValues,
+    TargetInstance,
     Terminate,
     TerminatedInstance,
     Transition,
     Turn,
 )
-from holdfast.storage.children import AskChild, CloseChildren, EndedInstance, Family, NewChild, Parent
+from holdfast.storage.children import CancelChild, CloseChildren, EndedInstance, NewChild, Parent, ParentAndChildren
 from holdfast.storage.deadlines import Expire, SetDeadline
 from holdfast.storage.records import (
     AttemptKey,
@@ -66,20 +66,20 @@ from holdfast.storage.records import (
     CommitId,
     DeadlineRecord,
     Fence,
-    Held,
-    HeldAttempt,
-    HeldInstance,
     HistoryRow,
     InboxRow,
     InstanceId,
     InstanceNumber,
     InstanceRecord,
-    KeptValue,
     LargePayload,
-    Loaded,
+    LoadedInstance,
     NewAttempt,
+    OwnedAttempt,
+    OwnedInstance,
+    OwnedRows,
     QueueRow,
     Record,
+    StateValue,
     TimerRow,
     UpdateRow,
     WorkerLoad,
@@ -88,69 +88,70 @@ from holdfast.storage.records import (
 
 __all__ = [
     "CANCEL_REQUESTED",
-    "Addressee",
-    "AnswerQuestion",
+    "AnswerQuery",
     "Applied",
-    "Ask",
-    "AskChild",
+    "AppliedValues",
+    "AskQuery",
     "AttemptKey",
     "AttemptRecord",
     "Block",
+    "CancelChild",
     "ClaimAttempts",
     "ClaimInstances",
+    "ClaimQueries",
     "ClaimedAttempts",
     "ClaimedInstances",
-    "Close",
+    "ClaimedQueries",
     "CloseChildren",
     "CommitId",
     "Completion",
     "DeadlineRecord",
+    "DeleteQueries",
     "Deliver",
     "Delivered",
-    "Disown",
     "EndedInstance",
     "Expire",
     "Expired",
     "Failed",
-    "Family",
     "Fence",
-    "Forget",
     "HeartbeatAttempt",
-    "Held",
-    "HeldAttempt",
-    "HeldInstance",
     "HistoryRow",
     "InboxRow",
+    "InstanceEnd",
     "InstanceId",
     "InstanceNumber",
     "InstanceRecord",
-    "KeptValue",
     "LargePayload",
-    "Loaded",
-    "Lose",
+    "LoadedInstance",
+    "MarkWorkerLost",
     "Member",
     "NewAttempt",
     "NewChild",
     "NextExecution",
+    "OpenNextAttempt",
     "Outcome",
+    "OwnedAttempt",
+    "OwnedInstance",
+    "OwnedRows",
     "Parent",
-    "PendingExit",
-    "Question",
+    "ParentAndChildren",
+    "PendingQueries",
+    "QueryRow",
     "QueueRow",
     "Record",
     "Registration",
     "Rejected",
     "Release",
+    "ReleaseUnknown",
     "ReplyLost",
-    "Responses",
-    "Retry",
     "SaveFlow",
     "SetDeadline",
     "Start",
     "StartedInstance",
+    "StateValue",
     "Store",
-    "TakeQuestions",
-    "TakenQuestions",
+    "StreamValues",
+    "TargetInstance",
     "Terminate",
     "TerminatedInstance",
     "TimerRow",
@@ -158,7 +159,6 @@ __all__ = [
     "Turn",
     "UpdateAnswer",
     "UpdateRow",
-    "Waiting",
     "WorkerLoad",
     "WorkerRow",
 ]
@@ -226,7 +226,7 @@ class Store(Protocol):
         """How many instances had an id before the one that has it now."""
         ...
 
-    async def load(self, number: InstanceNumber, execution: int) -> Loaded:
+    async def load(self, number: InstanceNumber, execution: int) -> LoadedInstance:
         """Everything about an instance that a turn needs."""
         ...
 
@@ -282,7 +282,7 @@ class Store(Protocol):
         """An instance with its status, and the events of its last turn, as of one moment."""
         ...
 
-    async def questions_waiting(self) -> Waiting:
+    async def questions_waiting(self) -> PendingQueries:
         """Whether there is a question that nobody has taken, or a row that has outlived its time."""
         ...
 
@@ -297,7 +297,7 @@ class Store(Protocol):
         """
         ...
 
-    async def held_by(self, owner: WorkerKey) -> Held:
+    async def held_by(self, owner: WorkerKey) -> OwnedRows:
         """Every instance and every attempt that is not closed in a worker's name (W3)."""
         ...
 
@@ -343,7 +343,7 @@ class Store(Protocol):
         """A page of instances, newest first, of numbers below `before`; with `parent` only its children."""
         ...
 
-    async def read_family(self, number: InstanceNumber) -> Family:
+    async def read_family(self, number: InstanceNumber) -> ParentAndChildren:
         """The parent and the children of an instance."""
         ...
 
@@ -367,7 +367,7 @@ class Store(Protocol):
         """Write a group from the worker's heartbeat thread, while its event loop does not run (W1). It may block."""
         ...
 
-    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         """Judge and record one heartbeat (W1-W5). Called from the worker's own heartbeat thread; it may block.
 
         A store never sends a beat again that it may have taken: its sender would not know the token. It raises, and

@@ -10,10 +10,10 @@ from holdfast.core.events import ActivityFailed, Payload
 from holdfast.core.ledger import SEED, enter_leg2, exit_leg2, read
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.core.options import decode_options, options_of_next
-from holdfast.core.retry import GiveUp, TryAgain, after_failure, after_loss
+from holdfast.core.retry import NoRetry, RetryAfter, after_failure, after_loss
 from holdfast.core.streams import values_delivered
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import AttemptRecord, Completion, NewAttempt, Retry, Transition
+from holdfast.storage.contract import AttemptRecord, Completion, NewAttempt, OpenNextAttempt, Transition
 
 _encode = msgspec.json.Encoder().encode
 
@@ -26,7 +26,7 @@ def end_by_failure(
     event: AttemptEvent,
     now_ms: int,
     random_number: float,
-) -> Retry | Completion:
+) -> OpenNextAttempt | Completion:
     """The body failed (`event` FAIL) or a deadline passed (EXPIRE)."""
     options = decode_options(attempt.options)
     close_at = None if options.schedule_to_close_ms is None else attempt.scheduled_at_ms + options.schedule_to_close_ms
@@ -40,23 +40,23 @@ def end_by_failure(
         asked_delay_ms=None if asked is None else round(asked * 1000),
     )
     if failure.retryable is False:
-        decision = GiveUp("the failure says that it must not be retried")
+        decision = NoRetry("the failure says that it must not be retried")
     data = _encode(failure)
-    if isinstance(decision, GiveUp) or attempt.state is AttemptState.CANCELLED_RUNNING:
+    if isinstance(decision, NoRetry) or attempt.state is AttemptState.CANCELLED_RUNNING:
         return _final(attempt, data, event, now_ms)
     return _again(attempt, data, event, now_ms, decision, failures=attempt.failures + 1, losses=attempt.losses)
 
 
-def end_by_loss(attempt: AttemptRecord, *, now_ms: int, is_clean: bool = False) -> Retry | Completion:
+def end_by_loss(attempt: AttemptRecord, *, now_ms: int, is_clean: bool = False) -> OpenNextAttempt | Completion:
     """The worker of a running attempt is gone. Losses are counted apart from failures; clean stops are not."""
     options = decode_options(attempt.options)
     losses = attempt.losses + (0 if is_clean else 1)
     decision = after_loss(losses=losses, rerun_after_loss=options.rerun_after_loss, max_losses=options.max_losses)
     message = f"worker {attempt.owner} was lost while {attempt.name} ran"
-    if isinstance(decision, GiveUp):
+    if isinstance(decision, NoRetry):
         message = f"{message}, and it is not run again: {decision.reason}"
     data = _encode(Failure(type="holdfast.errors.WorkerLost", message=message))
-    if isinstance(decision, GiveUp):
+    if isinstance(decision, NoRetry):
         return _final(attempt, data, AttemptEvent.EXPIRE, now_ms)
     return _again(attempt, data, AttemptEvent.EXPIRE, now_ms, decision, failures=attempt.failures, losses=losses)
 
@@ -79,15 +79,15 @@ def _again(
     failure: bytes,
     event: AttemptEvent,
     now_ms: int,
-    retry: TryAgain,
+    retry: RetryAfter,
     *,
     failures: int,
     losses: int,
-) -> Retry:
+) -> OpenNextAttempt:
     options = decode_options(attempt.options)
     available_at_ms = now_ms + retry.delay_ms
     entered = read(attempt.ledger).responses_entered
-    return Retry(
+    return OpenNextAttempt(
         ended=transition(attempt, event, failure=failure),
         next=NewAttempt(
             activity=attempt.key.activity,

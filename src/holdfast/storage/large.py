@@ -24,23 +24,23 @@ from holdfast.core.events import (
     ChildFailed,
     ContinuedAsNew,
     EventReceived,
+    ExecutionCompleted,
+    ExecutionFailed,
     HistoryEvent,
     Payload,
     SideEffectRecorded,
     Started,
     UpdateAccepted,
-    UpdateCompleted,
-    UpdateFailed,
-    WorkflowCompleted,
-    WorkflowFailed,
+    UpdateHandlerCompleted,
+    UpdateHandlerFailed,
     payload_of,
     payloads_of,
 )
-from holdfast.core.flow.events import FanOutBegan, NodeCompleted, NodeFailed
+from holdfast.core.flow.events import FanOutStarted, NodeCompleted, NodeFailed
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.records import LargePayload
 
-Event = TypeVar("Event", bound=HistoryEvent)
+AnyHistoryEvent = TypeVar("AnyHistoryEvent", bound=HistoryEvent)
 
 REFERENCE: Final = b'"reference":'
 """Stands in a stored message whose payload is large and has to be fetched (or, rarely, in a small one's data)."""
@@ -63,22 +63,22 @@ _PAYLOAD_FIELD: Final[dict[type[object], str]] = {
     ActivityFailed: "failure",
     SideEffectRecorded: "value",
     EventReceived: "value",
-    WorkflowCompleted: "result",
-    WorkflowFailed: "failure",
+    ExecutionCompleted: "result",
+    ExecutionFailed: "failure",
     ActivityYielded: "value",
     ContinuedAsNew: "input",
     ChildCompleted: "result",
     ChildFailed: "failure",
     UpdateAccepted: "input",
-    UpdateCompleted: "result",
-    UpdateFailed: "failure",
+    UpdateHandlerCompleted: "result",
+    UpdateHandlerFailed: "failure",
     NodeFailed: "failure",
     NodeCompleted: "output",
-    FanOutBegan: "items",
+    FanOutStarted: "items",
 }
 
 
-def offload(event: Event, payloads: list[LargePayload]) -> Event:
+def offload(event: AnyHistoryEvent, payloads: list[LargePayload]) -> AnyHistoryEvent:
     """`event` itself, or, when its payload is large, with a reference to it instead."""
     if isinstance(event, ActivityYielded) and event.more:
         return _with_values(event, [_aside(value, payloads, large_value) for value in event.values])
@@ -98,13 +98,13 @@ def _aside(payload: Payload, payloads: list[LargePayload], stored: Callable[[byt
     return Payload(reference=large.reference)
 
 
-def _with_values(event: Event, values: list[Payload]) -> Event:
+def _with_values(event: AnyHistoryEvent, values: list[Payload]) -> AnyHistoryEvent:
     if all(value is before for value, before in zip(values, payloads_of(event), strict=True)):
         return event
     return msgspec.structs.replace(event, value=values[0], more=tuple(values[1:]))
 
 
-def inline(event: Event, payloads: Mapping[str, bytes]) -> Event:
+def inline(event: AnyHistoryEvent, payloads: Mapping[str, bytes]) -> AnyHistoryEvent:
     """`event` with its payload in place, if it was named by its reference and is there."""
     if isinstance(event, ActivityYielded) and event.more:
         return _with_values(event, [_in_place(value, payloads) for value in event.values])

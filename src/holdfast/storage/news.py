@@ -4,11 +4,11 @@ from holdfast.core.gates import IdPolicy
 from holdfast.storage.contract import (
     ClaimAttempts,
     ClaimInstances,
-    Forget,
+    ClaimQueries,
+    DeleteQueries,
     HeartbeatAttempt,
     Member,
     Start,
-    TakeQuestions,
     Turn,
 )
 
@@ -24,7 +24,7 @@ def is_for_others(member: Member) -> bool:
             if first is None or first.close is not None or len(first.attempts) > 0 or ends_another:
                 return True
             return _reaches_others(first)
-        case ClaimAttempts() | ClaimInstances() | HeartbeatAttempt() | TakeQuestions() | Forget():
+        case ClaimAttempts() | ClaimInstances() | HeartbeatAttempt() | ClaimQueries() | DeleteQueries():
             return False
         case _:
             return True

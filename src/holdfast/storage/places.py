@@ -11,7 +11,7 @@ from holdfast.storage.contract import Store
 SCHEMES: Final = ("postgresql://", "postgres://")
 
 
-class Bell(Protocol):
+class Notifier(Protocol):
     """Wakes the others who use the store, and is woken by them."""
 
     def open(self) -> None: ...
@@ -19,7 +19,7 @@ class Bell(Protocol):
     def notify(self) -> None: ...
 
 
-class PlacedStore(Store, Protocol):
+class OpenableStore(Store, Protocol):
     """A store that programs open by its name."""
 
     @property
@@ -32,7 +32,7 @@ class PlacedStore(Store, Protocol):
         """A folder that workers of one machine share: in it they keep what they run, for when they are gone (G12)."""
         ...
 
-    def make_bell(self, name: str, heard: Callable[[], None]) -> Bell:
+    def make_bell(self, name: str, heard: Callable[[], None]) -> Notifier:
         """Make the notifier of one process. It calls `heard` when another process has notified."""
         ...
 

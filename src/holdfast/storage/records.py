@@ -133,7 +133,7 @@ class InboxRow(Record, frozen=True):
     event: bytes
 
 
-class KeptValue(Record, frozen=True):
+class StateValue(Record, frozen=True):
     """A change of a key-value of an instance; None takes it away. The empty key is the status."""
 
     key: str
@@ -162,7 +162,7 @@ class HistoryRow(Record, frozen=True):
     events: bytes
 
 
-class Loaded(Record, frozen=True):
+class LoadedInstance(Record, frozen=True):
     """Everything that is needed to bring an instance back to life."""
 
     history: list[HistoryRow]
@@ -172,7 +172,7 @@ class Loaded(Record, frozen=True):
     payloads: dict[str, bytes]
 
 
-class HeldAttempt(Record, frozen=True):
+class OwnedAttempt(Record, frozen=True):
     """An attempt in a worker's name. The digits tell one claim of it from the next."""
 
     key: AttemptKey
@@ -180,18 +180,18 @@ class HeldAttempt(Record, frozen=True):
     ledger: int
 
 
-class HeldInstance(Record, frozen=True):
+class OwnedInstance(Record, frozen=True):
     """An instance in a worker's name, with the fence of its claim."""
 
     number: InstanceNumber
     fence: Fence
 
 
-class Held(Record, frozen=True):
+class OwnedRows(Record, frozen=True):
     """Everything in one worker's name."""
 
-    attempts: list[HeldAttempt]
-    instances: list[HeldInstance]
+    attempts: list[OwnedAttempt]
+    instances: list[OwnedInstance]
 
 
 class WorkerRow(Record, frozen=True):

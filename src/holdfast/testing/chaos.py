@@ -38,7 +38,7 @@ Make = Callable[[SqliteStore, FaultHook | None], "Engine"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RunEnding:
     """What came of one run."""
 
     result: str
@@ -96,7 +96,7 @@ class _Lives:
         self._workflow, self._args = workflow, args
         self._folder = folder
 
-    async def live(self, name: str, point: FaultPoint | None, at: int) -> tuple[Ending, bool]:
+    async def live(self, name: str, point: FaultPoint | None, at: int) -> tuple[RunEnding, bool]:
         """One run, in a store of its own. How it ended, and whether the worker died on the way."""
         path = self._folder / f"{name}.db"
         crashed, over = asyncio.Event(), asyncio.Event()
@@ -122,7 +122,7 @@ class _Lives:
         commands = await self._commands(engine)
         await engine.__aexit__(None, None, None)
         problems = [str(problem) for problem in audit(path)] + first.violations + (second.violations if second else [])
-        return Ending(result, commands, problems), crashed.is_set()
+        return RunEnding(result, commands, problems), crashed.is_set()
 
     async def _work(self, engine: "Engine") -> str:
         await engine.__aenter__()
@@ -159,7 +159,7 @@ def _death(point: FaultPoint | None, at: int, crashed: asyncio.Event, over: asyn
     return hook
 
 
-def _differences(calm: Ending, ended: Ending) -> list[str]:
+def _differences(calm: RunEnding, ended: RunEnding) -> list[str]:
     found = list(ended.problems)
     if ended.result != calm.result:
         found.append(f"the result was {ended.result}, and {calm.result} without a crash")

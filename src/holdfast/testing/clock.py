@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 
 from holdfast.background import LOOKS
 from holdfast.errors import UsageError
-from holdfast.runtime.due import DueTimes
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.due import TimerHeap
+from holdfast.runtime.providers import SystemClockAndIds
 
 MILLISECONDS: Final = 1000
 ATTRIBUTE: Final = "_holdfast_clock"
@@ -44,7 +44,7 @@ class SkippingClock:
             raise UsageError(f"time cannot be skipped on a {type(loop).__name__}; use a loop of asyncio itself")
         self._loop = loop
         self._parts: dict[str, Any] = parts
-        self._real = SystemProviders()
+        self._real = SystemClockAndIds()
         self._offset = 0.0
         self._looks: set[asyncio.TimerHandle] = set()
         self._watched: list[Watched] = []
@@ -133,7 +133,7 @@ class SkippingClock:
             if handle.cancelled():
                 continue
             due = getattr(_callback(handle), "__self__", None)
-            if isinstance(due, DueTimes):
+            if isinstance(due, TimerHeap):
                 waits += [(at_ms - now_ms) / MILLISECONDS for at_ms in [due.next_ms] if at_ms is not None]
             elif handle not in self._looks:
                 waits.append(handle.when() - now)

@@ -19,9 +19,9 @@ from holdfast.storage.contract import (
     Expire,
     InstanceNumber,
     Member,
-    Responses,
-    Retry,
+    OpenNextAttempt,
     Start,
+    StreamValues,
     Terminate,
     Turn,
 )
@@ -58,7 +58,7 @@ def names_in(member: Member, name_of: NameOf) -> Iterator[str]:
                 yield from _names_of_event(event, member, name_of)
         case Completion():
             yield name_of(member.key.number, member.key.execution, member.key.activity)
-        case Retry():
+        case OpenNextAttempt():
             key = member.ended.key
             yield name_of(key.number, key.execution, key.activity)
         case Deliver():
@@ -85,9 +85,9 @@ def identity_of(member: Member) -> tuple[object, ...] | None:
             return ("turn", member.number, member.execution, member.turn)
         case Completion():
             return ("end", member.key.number, member.key.execution, member.key.activity)
-        case Retry():
+        case OpenNextAttempt():
             return ("end", member.ended.key.number, member.ended.key.execution, member.ended.key.activity)
-        case Responses():
+        case StreamValues():
             return ("yield", member.key.number, member.key.activity, member.event.number)
         case Deliver():
             return ("message", member.id, member.message_id)

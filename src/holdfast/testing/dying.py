@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from holdfast.core.gates import EventVerdict
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.faults import FaultHook, FaultPoint, SimulatedCrash
-from holdfast.runtime.worker import Worker
+from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.contract import Delivered, InstanceNumber, Member, Outcome, SaveFlow, Store, TerminatedInstance
 from holdfast.testing.commits import Crash
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Home(Protocol):
+class CrashingHost(Protocol):
     """The environment in which workers live and die."""
 
-    def next_worker(self) -> Worker:
+    def next_worker(self) -> WorkerRuntime:
         """Make the next one. It is not started yet."""
         ...
 
@@ -43,13 +43,13 @@ class Home(Protocol):
         ...
 
 
-class Lives:
+class CrashingWorkers:
     """The workers of one environment, one after the other."""
 
-    def __init__(self, home: Home, fault_hook: FaultHook | None) -> None:
+    def __init__(self, home: CrashingHost, fault_hook: FaultHook | None) -> None:
         self._home = home
         self._fault_hook = fault_hook
-        self._worker: Worker | None = None
+        self._worker: WorkerRuntime | None = None
         self._crashes: list[Crash] = []
         self._died: asyncio.Future[None] | None = None
         self._reviving: asyncio.Task[None] | None = None
@@ -69,11 +69,11 @@ class Lives:
             raise SimulatedCrash
 
     @property
-    def worker(self) -> Worker | None:
+    def worker(self) -> WorkerRuntime | None:
         """The one that lives, or is being born."""
         return self._worker
 
-    def begin(self, worker: Worker) -> None:
+    def begin(self, worker: WorkerRuntime) -> None:
         """The first life, or the next."""
         self._worker = worker
         self._died = asyncio.get_running_loop().create_future()
@@ -89,7 +89,7 @@ class Lives:
                 self._reviving = None
                 reviving.result()
 
-    async def outlive(self, attempt: Callable[[Worker], Awaitable[T]]) -> tuple[T, bool]:
+    async def outlive(self, attempt: Callable[[WorkerRuntime], Awaitable[T]]) -> tuple[T, bool]:
         """Make a call with the worker that lives, and again with the next if it dies over it. Whether it was again."""
         is_again = False
         while True:
@@ -104,7 +104,7 @@ class Lives:
             trying.cancel()
             is_again = True
 
-    def _die(self, worker: Worker) -> None:
+    def _die(self, worker: WorkerRuntime) -> None:
         self.deaths += 1
         worker.committer.kill()
         self._left_behind.add(worker.key)
@@ -113,7 +113,7 @@ class Lives:
         loop = asyncio.get_running_loop()
         self._reviving = loop.create_task(self._live_again(worker, self._reviving), name="holdfast-reviving")
 
-    async def _live_again(self, dead: Worker, before: asyncio.Task[None] | None) -> None:
+    async def _live_again(self, dead: WorkerRuntime, before: asyncio.Task[None] | None) -> None:
         if before is not None:  # it died before it had taken over
             before.cancel()
             await asyncio.wait([before])
@@ -128,10 +128,10 @@ class Lives:
         self._home.goes_on()
 
 
-class OutlivingCommitter(Committer):
+class RetryingCommitter(Committer):
     """What the environment itself commits through: calls that a worker dies over are made again with the next."""
 
-    def __init__(self, store: Store, new_commit_id: Callable[[], int], lives: Lives) -> None:
+    def __init__(self, store: Store, new_commit_id: Callable[[], int], lives: CrashingWorkers) -> None:
         super().__init__(store, new_commit_id)
         self._lives = lives
 

@@ -19,16 +19,16 @@ from holdfast.client.engine import Engine
 from holdfast.core.events import Started
 from holdfast.errors import InvalidOption, InvariantBroken, UsageError
 from holdfast.runtime.faults import FaultHook, FaultPoint
-from holdfast.runtime.providers import SystemProviders
-from holdfast.runtime.surroundings import Surroundings
-from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, Worker
+from holdfast.runtime.providers import SystemClockAndIds
+from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
 from holdfast.storage.contract import Deliver, InstanceNumber, Outcome, Start
 from holdfast.storage.sqlite.store import IN_MEMORY, SqliteStore
 from holdfast.testing.chaos import CrashReport, crash_at_every_commit
 from holdfast.testing.clock import SkippingClock
 from holdfast.testing.commits import Crash, Where, checked
-from holdfast.testing.dying import Lives, OutlivingCommitter, as_the_first, quiet_crashes
-from holdfast.testing.repeating import RepeatingStore
+from holdfast.testing.dying import CrashingWorkers, RetryingCommitter, as_the_first, quiet_crashes
+from holdfast.testing.repeating import RedeliveringStore
 from holdfast.testing.replacing import Body, Replaceable, Replacements
 from holdfast.testing.simulation.world import TaskLease
 
@@ -58,10 +58,12 @@ class Environment(Engine):
         cache_size: int = DEFAULT_CACHE_SIZE,
         fault_hook: FaultHook | None = None,
     ) -> None:
-        self._time = time = EnvironmentProviders()
-        self._lives = Lives(self, fault_hook)
+        self._time = time = EnvironmentClock()
+        self._lives = CrashingWorkers(self, fault_hook)
         if not isinstance(store, SqliteStore):
-            store = RepeatingStore(store, clock=time.now_ms, elapsed_ms=time.elapsed_precise_ms, durability=DURABILITY)
+            store = RedeliveringStore(
+                store, clock=time.now_ms, elapsed_ms=time.elapsed_precise_ms, durability=DURABILITY
+            )
             store.begin_repeating(self.name_of)
         super().__init__(
             store,
@@ -73,10 +75,10 @@ class Environment(Engine):
             max_activities=max_activities,
             cache_size=cache_size,
             durability=DURABILITY,
-            surroundings=Surroundings(
+            surroundings=Platform(
                 providers=self._time,
-                make_lease=StillLease,
-                make_bell=NoBell,
+                make_lease=StaticLease,
+                make_bell=NoNotifier,
                 fault_hook=self._lives,
                 judge_same_host=False,
             ),
@@ -104,7 +106,7 @@ class Environment(Engine):
         finally:
             self._clock.leave(self)
             self._make_noise()
-        if isinstance(self._store, RepeatingStore) and self._store.violations and error is None:
+        if isinstance(self._store, RedeliveringStore) and self._store.violations and error is None:
             raise InvariantBroken(f"what came twice was done twice: {'; '.join(self._store.violations)}")
 
     async def abandon(self) -> None:
@@ -202,7 +204,7 @@ class Environment(Engine):
             raise UsageError("crash before= something or after= something; for both, say it twice")
         if self._make_noise is _nothing:
             self._make_noise = quiet_crashes(asyncio.get_running_loop())
-            self._committer = OutlivingCommitter(self._store, self._time.commit_id, self._lives)
+            self._committer = RetryingCommitter(self._store, self._time.commit_id, self._lives)
         crash = Crash(named[0][0], checked(named[0][1]))
         self._lives.add(crash)
         return crash
@@ -217,13 +219,13 @@ class Environment(Engine):
 
         The second time nothing may change; that it did is an `InvariantBroken` when the environment is closed.
         """
-        if not isinstance(self._store, RepeatingStore):
+        if not isinstance(self._store, RedeliveringStore):
             raise UsageError("duplicates need a store of the environment's own: give it a path, or nothing")
         if isinstance(what, int):
             raise UsageError(f"name an activity or an event, or ... for everything, not {what!r}")
         self._store.repeated.append(checked(what))
 
-    def next_worker(self) -> Worker:
+    def next_worker(self) -> WorkerRuntime:
         """The one that follows a worker that died."""
         self._worker = self._new_worker()
         return self._worker
@@ -232,7 +234,7 @@ class Environment(Engine):
         """A worker has taken over: whoever waits for an end that the dead one could not tell of may look."""
         self._waiters.look()
 
-    def _new_worker(self) -> Worker:
+    def _new_worker(self) -> WorkerRuntime:
         worker = super()._new_worker()
         self._lives.begin(worker)
         return worker
@@ -277,7 +279,7 @@ class Environment(Engine):
         return await crash_at_every_commit(again, self._clock, workflow, args)
 
 
-class EnvironmentProviders(SystemProviders):
+class EnvironmentClock(SystemClockAndIds):
     """The real world, but for the time, which is the environment's once that is open."""
 
     def __init__(self) -> None:
@@ -291,7 +293,7 @@ class EnvironmentProviders(SystemProviders):
         return super().elapsed_ms() if self.clock is None else self.clock.elapsed_ms()
 
 
-class StillLease(TaskLease):
+class StaticLease(TaskLease):
     """A lease that needs no heartbeats: it ends when another worker finds it overdue, and nobody else does."""
 
     async def start(self) -> None:
@@ -305,7 +307,7 @@ class StillLease(TaskLease):
         return NEVER_MS
 
 
-class NoBell:
+class NoNotifier:
     """There is no other process to wake."""
 
     def __init__(self, path: Path, name: str, heard: Callable[[], None]) -> None:

@@ -16,8 +16,8 @@ from holdfast.storage.contract import (
     Expire,
     Expired,
     Member,
+    OpenNextAttempt,
     Outcome,
-    Retry,
     Start,
     StartedInstance,
     Turn,
@@ -30,7 +30,7 @@ AGAIN: Final = 1 << 62
 TAKEN: Final = (EventVerdict.DELIVER, EventVerdict.KEEP)
 
 
-class RepeatingStore(SqliteStore):
+class RedeliveringStore(SqliteStore):
     """`repeated` says what comes twice, `violations` what was done twice because of it."""
 
     repeated: list[Where]
@@ -67,7 +67,7 @@ def _is_one(member: Member) -> bool:
         case Deliver():
             return bool(member.message_id) or not isinstance(member.event, EventReceived)  # G6: known by its id
         case _:
-            return isinstance(member, Turn | Completion | Retry | Expire)
+            return isinstance(member, Turn | Completion | OpenNextAttempt | Expire)
 
 
 def _did(member: Member, outcome: Outcome) -> bool:

@@ -9,9 +9,9 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.histories import parse
 from holdfast.core.events import HistoryEvent, Started
-from holdfast.core.flow.reading import FlowReading, version_of
+from holdfast.core.flow.reading import FlowSnapshot, version_of
 from holdfast.errors import HistoryMismatch, HoldfastError, UsageError
-from holdfast.replay.calls import Identity
+from holdfast.replay.calls import ExecutionId
 from holdfast.replay.guard import Unguarded
 from holdfast.replay.run import WorkflowRun
 
@@ -63,7 +63,7 @@ class Replayer:
         history, events = parse(text)
         started = events[0]
         name = history.workflow or (started.workflow if isinstance(started, Started) else "")
-        identity = Identity(history.id or name, name, history.execution)
+        identity = ExecutionId(history.id or name, name, history.execution)
         workflow = self._registry.workflow(name)
         if workflow.is_flow:
             _read_flow(cast("FlowWorkflow", workflow), events, where)
@@ -82,7 +82,7 @@ def _read_flow(flow: "FlowWorkflow", events: list[HistoryEvent], where: str) -> 
     if version_of(events) != flow.hash:
         return
     try:
-        FlowReading(flow.definition, events)
+        FlowSnapshot(flow.definition, events)
     except (HoldfastError, LookupError) as error:
         raise HistoryMismatch(f"{where}the history does not fit the flow {flow.name!r}: {error}") from error
 

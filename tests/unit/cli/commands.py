@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.cli.main import main
 from holdfast.storage.relational.transaction import Row
-from holdfast.storage.sqlite.transaction import Connection
+from holdfast.storage.sqlite.transaction import SqliteConnection
 
 SHOP = '''
 """A little shop, for the tests of the command."""
@@ -107,7 +107,7 @@ class Command:
 
 def sql(path: Path, statement: str, *bindings: Any) -> list[Row]:
     """Run statements on a file, past everything that guards it."""
-    connection = cast(Connection, apsw.Connection(str(path)))
+    connection = cast(SqliteConnection, apsw.Connection(str(path)))
     try:
         return connection.execute(statement, bindings).fetchall()
     finally:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from holdfast.cli.progress import MOST_OPEN, Lines
-from holdfast.cli.steps import Picture, steps_of
+from holdfast.cli.steps import InstanceSteps, steps_of
 from holdfast.cli.texts import moment_text, safe, safe_lines, seconds_text
 from holdfast.core import events as ev
 from holdfast.core.events import HistoryEvent, Payload
@@ -54,11 +54,11 @@ def attempt(activity: int, number: int, state: AttemptState, **fields: object) -
     return msgspec.structs.replace(record, **fields)
 
 
-def picture(events: list[HistoryEvent], *attempts: AttemptRecord) -> Picture:
-    return Picture(RECORD, events, steps_of(read_steps(events), list(attempts)))
+def picture(events: list[HistoryEvent], *attempts: AttemptRecord) -> InstanceSteps:
+    return InstanceSteps(RECORD, events, steps_of(read_steps(events), list(attempts)))
 
 
-def shown(*pictures: Picture, resumes: bool = False, now_ms: int = 2_000) -> str:
+def shown(*pictures: InstanceSteps, resumes: bool = False, now_ms: int = 2_000) -> str:
     """Everything that was written to the terminal, without colours and cursor movements."""
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, no_color=True, width=200, highlight=False)

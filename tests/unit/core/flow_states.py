@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 
-from holdfast.core.collation import CollationKey, Digit, Edge, Graph, Join, Move
+from holdfast.core.collation import CollationKey, Digit, Graph, GraphEdge, Join, Move
 from holdfast.core.flow.events import FlowAdvanced
-from holdfast.core.flow.outcomes import EdgeState, Failed, FlowOutcome, Outcome, Policy
-from holdfast.core.flow.progress import Progress, Settlement
+from holdfast.core.flow.outcomes import EdgeState, Errored, FailurePolicy, FlowOutcome, NodeOutcome
+from holdfast.core.flow.progress import FlowScheduler, Settlement
 
-Condition = Callable[[Edge], bool]
+Condition = Callable[[GraphEdge], bool]
 
 
 def always(_: object) -> bool:
@@ -28,7 +28,7 @@ class Asking:
     def __init__(self, condition: Condition = always, admits: Callable[[str], bool] = always) -> None:
         self._condition, self._admits = condition, admits
 
-    def holds(self, edge: Edge) -> bool:
+    def holds(self, edge: GraphEdge) -> bool:
         return self._condition(edge)
 
     def admits(self, activity: str) -> bool:
@@ -38,14 +38,14 @@ class Asking:
 class FlowState:
     """A progress that is never changed."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: FlowScheduler) -> None:
         self._progress = progress
 
     @classmethod
     def new(cls, graph: Graph) -> "FlowState":
-        return cls(Progress(graph))
+        return cls(FlowScheduler(graph))
 
-    def copy(self) -> Progress:
+    def copy(self) -> FlowScheduler:
         """One to be changed. What the flow is made of stays the same."""
         own = self._progress
         return deepcopy(own, {id(own.graph): own.graph, id(own.roster): own.roster})
@@ -59,7 +59,7 @@ class FlowState:
         return self.key.digits
 
     @property
-    def edges(self) -> Mapping[Edge, EdgeState]:
+    def edges(self) -> Mapping[GraphEdge, EdgeState]:
         return {edge: self._progress.edge(at) for at, edge in enumerate(self._progress.graph.edges)}
 
     @property
@@ -95,7 +95,7 @@ class Settled:
         return self.state.is_complete
 
 
-def settled_of(progress: Progress, settled: Settlement) -> Settled:
+def settled_of(progress: FlowScheduler, settled: Settlement) -> Settled:
     return Settled(FlowState(progress), tuple(settled.started), tuple(settled.skipped), tuple(settled.cancelled))
 
 
@@ -117,10 +117,10 @@ def finish(
     graph: Graph,
     state: FlowState,
     activity: str,
-    outcome: Outcome,
+    outcome: NodeOutcome,
     *,
     condition: Condition = always,
-    policy: Policy | str = Policy.DRAIN,
+    policy: FailurePolicy | str = FailurePolicy.DRAIN,
 ) -> Settled:
     del graph
     progress = state.copy()
@@ -139,23 +139,23 @@ def flow_outcome(state: FlowState) -> FlowOutcome:
     return state.copy().outcome
 
 
-OOPS = Failed(("TooTired", "RuntimeError", "Exception"))
+OOPS = Errored(("TooTired", "RuntimeError", "Exception"))
 
 
-def graph_of(*edges: str | Edge, any_joins: Iterable[str] = (), guarded: Iterable[str] = ()) -> Graph:
+def graph_of(*edges: str | GraphEdge, any_joins: Iterable[str] = (), guarded: Iterable[str] = ()) -> Graph:
     """Edges as `a->b`, or `a-!>b` for one that catches everything. The first source is the trigger."""
-    parsed = [edge if isinstance(edge, Edge) else _parse(edge) for edge in edges]
+    parsed = [edge if isinstance(edge, GraphEdge) else _parse(edge) for edge in edges]
     names = {end for edge in parsed for end in (edge.source, edge.target)}
     joins = {name: Join.ANY if name in any_joins else Join.ALL for name in names}
     return Graph.of(parsed[0].source, joins, parsed, guarded)
 
 
-def _parse(edge: str) -> Edge:
+def _parse(edge: str) -> GraphEdge:
     if "-!>" in edge:
         source, target = edge.split("-!>")
-        return Edge(source, target, ("Exception",), has_condition=True)
+        return GraphEdge(source, target, ("Exception",), has_condition=True)
     source, target = edge.split("->")
-    return Edge(source, target, has_condition=True)
+    return GraphEdge(source, target, has_condition=True)
 
 
 def begin(graph: Graph, condition: Condition = always) -> Settled:

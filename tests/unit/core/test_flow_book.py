@@ -16,19 +16,19 @@ import holdfast as hf
 from holdfast.core import events as ev
 from holdfast.core.collation.digits import Digit
 from holdfast.core.event import Payload
-from holdfast.core.flow.book import Book, read
+from holdfast.core.flow.book import FlowState, read
 from holdfast.core.flow.outcomes import EdgeState
-from holdfast.core.flow.progress import Progress
+from holdfast.core.flow.progress import FlowScheduler
 from holdfast.flows.compiled import CompiledFlow
 from holdfast.flows.failing import failure_payload
 from holdfast.flows.run import FlowRun
 from holdfast.payloads.failures import resolve_builtin
-from holdfast.replay.calls import Identity
+from holdfast.replay.calls import ExecutionId
 
 MOST_STEPS = 400
 EXAMPLES = {50: 50, 300: 120}.get(settings().max_examples, 2_000)
 """Each is a whole run, read again after every event."""
-SLOTS = [name for name in Book.__slots__ if name != "progress"]
+SLOTS = [name for name in FlowState.__slots__ if name != "progress"]
 
 
 def payload(value: Any) -> Payload:
@@ -50,7 +50,7 @@ class Play:
         self._started: set[int] = set()
 
     def _fresh(self) -> FlowRun:
-        return FlowRun(self._compiled, Identity("it", "random", 1), resolve_builtin, {})
+        return FlowRun(self._compiled, ExecutionId("it", "random", 1), resolve_builtin, {})
 
     def apply(self, event: ev.Input) -> None:
         if isinstance(event, ev.ChildStarted | ev.ChildRefused):
@@ -110,7 +110,7 @@ def books_of(run: FlowRun) -> dict[str, Any]:
     return found
 
 
-def edges_of(progress: Progress) -> dict[int, EdgeState]:
+def edges_of(progress: FlowScheduler) -> dict[int, EdgeState]:
     """Of edges whose target waits, or may be made to wait again."""
     found: dict[int, EdgeState] = {}
     for at, edge in enumerate(progress.graph.edges):
@@ -142,8 +142,8 @@ def test_K5_K8_wild_flows_end_and_their_books_are_those_that_were_written(plan: 
     assert progress.is_complete
     uncaught = {step.name for step in plan.steps if progress.digit(step.name) is Digit.ERRORED}
     uncaught -= progress.failures.caught
-    (end,) = (event for event in play.history if isinstance(event, ev.WorkflowCompleted | ev.WorkflowFailed))
-    assert isinstance(end, ev.WorkflowFailed) == bool(uncaught)
+    (end,) = (event for event in play.history if isinstance(event, ev.ExecutionCompleted | ev.ExecutionFailed))
+    assert isinstance(end, ev.ExecutionFailed) == bool(uncaught)
 
 
 def play_to_the_end(plan: Plan, data: st.DataObject) -> Play:
@@ -180,7 +180,7 @@ def test_K5_a_book_alone_is_enough_to_read_a_history(plan: Plan, data: st.DataOb
         assert play.time_ms < MOST_STEPS
         play.time_ms += 1
         play.apply(data.draw(st.sampled_from(play.answers())))
-    book = Book(play.run.flow.graph)
+    book = FlowState(play.run.flow.graph)
     for event in play.history:
         read(book, event)
     assert book.progress.key == play.run.progress.key

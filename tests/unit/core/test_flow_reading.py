@@ -3,9 +3,19 @@
 from holdfast.core import events as ev
 from holdfast.core.event import Payload
 from holdfast.core.flow import events as fe
-from holdfast.core.flow.book import Book, Place, read
-from holdfast.core.flow.definition import After, Child, Cycle, Each, FlowDefinition, Node, Run, Trigger, graph_of
-from holdfast.core.flow.reading import FlowReading, in_order, version_of
+from holdfast.core.flow.book import FlowState, NodePlace, read
+from holdfast.core.flow.definition import (
+    After,
+    ChildAction,
+    CycleAction,
+    Each,
+    FlowDefinition,
+    Node,
+    RunAction,
+    TriggerAction,
+    graph_of,
+)
+from holdfast.core.flow.reading import FlowSnapshot, in_order, version_of
 
 START = ev.Started(time_ms=1, workflow="f", version="", seed=1, input=Payload(), flow="abc")
 
@@ -16,35 +26,37 @@ def after(*sources: str) -> tuple[After, ...]:
 
 def test_a_flow_that_is_read_again_waits_for_no_child_that_was_asked_to_end() -> None:
     """As the flow that asked it: else the end of the child would be taken for that of a later round."""
-    definition = FlowDefinition("f", (Node("kids", Child("k", each=Each("x")), after("t")), Node("t", Trigger())))
-    book = Book(graph_of(definition))
+    definition = FlowDefinition(
+        "f", (Node("kids", ChildAction("k", each=Each("x")), after("t")), Node("t", TriggerAction()))
+    )
+    book = FlowState(graph_of(definition))
     read(book, START)
-    read(book, fe.FanOutBegan(node="kids", count=2))
+    read(book, fe.FanOutStarted(node="kids", count=2))
     for number in (0, 1):
         read(book, ev.ChildScheduled(child=number, name="k", id=f"k{number}", node="kids", item=number))
-    read(book, ev.ChildAskedToEnd(child=1))
+    read(book, ev.ChildCancelRequested(child=1))
     assert book.note(ev.ChildStopped(time_ms=2, child=1, state="CANCELLED")) is None
-    assert book.note(ev.ChildCompleted(time_ms=2, child=0, result=Payload())) == Place("kids", 0)
+    assert book.note(ev.ChildCompleted(time_ms=2, child=0, result=Payload())) == NodePlace("kids", 0)
 
 
 def test_K8_the_steps_of_nodes_know_their_round_and_the_count_of_a_fan_out_is_that_of_the_last() -> None:
     nodes = (
-        Node("again", Cycle("many"), after("many")),
-        Node("many", Run("a", each=Each("x")), after("t")),
-        Node("t", Trigger()),
+        Node("again", CycleAction("many"), after("many")),
+        Node("many", RunAction("a", each=Each("x")), after("t")),
+        Node("t", TriggerAction()),
     )
-    reading = FlowReading(
+    reading = FlowSnapshot(
         FlowDefinition("f", nodes),
         [
             START,
-            fe.FanOutBegan(node="many", count=1),
+            fe.FanOutStarted(node="many", count=1),
             ev.ActivityScheduled(activity=0, name="a", node="many", item=0),
             fe.FlowAdvanced(digits={"t": "6", "many": "8"}),
             ev.ActivityCompleted(time_ms=2, activity=0, attempt=1, result=Payload()),
             fe.NodeCompleted(node="many", output=Payload()),
             fe.FlowAdvanced(digits={"many": "6", "again": "6"}),
             fe.CycleRestarted(node="again", target="many", round=1),
-            fe.FanOutBegan(node="many", count=2),
+            fe.FanOutStarted(node="many", count=2),
             ev.ActivityScheduled(activity=1, name="a", node="many", item=0),
             ev.ActivityScheduled(activity=2, name="a", node="many", item=1),
             fe.FlowAdvanced(digits={"many": "8"}),
@@ -60,10 +72,10 @@ def test_K8_the_steps_of_nodes_know_their_round_and_the_count_of_a_fan_out_is_th
 
 def test_nodes_are_in_the_order_of_the_graph_and_as_they_were_written() -> None:
     nodes = (
-        Node("a", Run("x"), after("t"), line=9),
-        Node("b", Run("x"), after("c"), line=2),
-        Node("c", Run("x"), after("t"), line=8),
-        Node("t", Trigger(), line=1),
+        Node("a", RunAction("x"), after("t"), line=9),
+        Node("b", RunAction("x"), after("c"), line=2),
+        Node("c", RunAction("x"), after("t"), line=8),
+        Node("t", TriggerAction(), line=1),
     )
     definition = FlowDefinition("f", nodes)
     assert in_order(graph_of(definition), definition) == ["t", "c", "b", "a"]

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.gates import (
-    Applied,
     Arrival,
-    Delivery,
+    DeliveryVerdict,
     EventPolicy,
     EventVerdict,
-    Existing,
+    ExistingInstance,
     IdPolicy,
     MessageKind,
+    OrderedItem,
     PendingTimer,
     StartIdentity,
     StartVerdict,
@@ -42,25 +42,31 @@ def test_G3_an_id_that_is_free_is_created(policy: IdPolicy) -> None:
 
 @pytest.mark.parametrize("state", list(InstanceState))
 def test_G3_the_same_workflow_and_input_is_the_same_instance_and_anything_else_a_conflict(state: InstanceState) -> None:
-    assert decide_start(ORDERS, Existing(ORDERS, state)) is StartVerdict.SAME
-    assert decide_start(OTHER_INPUT, Existing(ORDERS, state)) is StartVerdict.CONFLICT
-    assert decide_start(OTHER_WORKFLOW, Existing(ORDERS, state)) is StartVerdict.CONFLICT
+    assert decide_start(ORDERS, ExistingInstance(ORDERS, state)) is StartVerdict.SAME
+    assert decide_start(OTHER_INPUT, ExistingInstance(ORDERS, state)) is StartVerdict.CONFLICT
+    assert decide_start(OTHER_WORKFLOW, ExistingInstance(ORDERS, state)) is StartVerdict.CONFLICT
 
 
 def test_G3_reuse_makes_a_new_instance_once_the_old_one_is_closed() -> None:
     for state in CLOSED:
-        assert decide_start(ORDERS, Existing(ORDERS, state), IdPolicy.REUSE) is StartVerdict.CREATE
+        assert decide_start(ORDERS, ExistingInstance(ORDERS, state), IdPolicy.REUSE) is StartVerdict.CREATE
     for state in OPEN:
-        assert decide_start(ORDERS, Existing(ORDERS, state), IdPolicy.REUSE) is StartVerdict.SAME
-        assert decide_start(OTHER_INPUT, Existing(ORDERS, state), IdPolicy.REUSE) is StartVerdict.CONFLICT
+        assert decide_start(ORDERS, ExistingInstance(ORDERS, state), IdPolicy.REUSE) is StartVerdict.SAME
+        assert decide_start(OTHER_INPUT, ExistingInstance(ORDERS, state), IdPolicy.REUSE) is StartVerdict.CONFLICT
 
 
 def test_G3_terminate_existing_replaces_what_is_open() -> None:
     for request in (ORDERS, OTHER_INPUT, OTHER_WORKFLOW):
         for state in CLOSED:
-            assert decide_start(request, Existing(ORDERS, state), IdPolicy.TERMINATE_EXISTING) is StartVerdict.CREATE
+            assert (
+                decide_start(request, ExistingInstance(ORDERS, state), IdPolicy.TERMINATE_EXISTING)
+                is StartVerdict.CREATE
+            )
         for state in OPEN:
-            assert decide_start(request, Existing(ORDERS, state), IdPolicy.TERMINATE_EXISTING) is StartVerdict.REPLACE
+            assert (
+                decide_start(request, ExistingInstance(ORDERS, state), IdPolicy.TERMINATE_EXISTING)
+                is StartVerdict.REPLACE
+            )
 
 
 TO_ONE_EXECUTION = {MessageKind.COMPLETION, MessageKind.TIMER, MessageKind.CHILD_RESULT}
@@ -73,13 +79,13 @@ def test_G5_every_message_state_and_execution(
 ) -> None:
     verdict = deliver(kind, state=state, loop_is_active=loop, addressed_to=addressed_to, execution=2)
     if state in INSTANCE_FINAL or (kind in TO_ONE_EXECUTION and addressed_to != 2):
-        assert verdict is Delivery.DROP
+        assert verdict is DeliveryVerdict.DROP
     elif state in (S.BLOCKED, S.PAUSED):
-        assert verdict is Delivery.KEEP
+        assert verdict is DeliveryVerdict.KEEP
     elif loop:
-        assert verdict is Delivery.DELIVER
+        assert verdict is DeliveryVerdict.DELIVER
     else:
-        assert verdict is Delivery.KEEP_AND_WAKE
+        assert verdict is DeliveryVerdict.KEEP_AND_WAKE
 
 
 def event(state: InstanceState | None = S.RUNNING, **given: bool | int | EventPolicy) -> EventVerdict:
@@ -138,12 +144,12 @@ def test_G6_by_default_events_are_kept_and_the_bound_is_generous() -> None:
 
 
 def test_words_from_outside_decide_like_our_own_and_unknown_ones_are_refused() -> None:
-    assert decide_start(ORDERS, Existing(ORDERS, "COMPLETED"), "reuse") is StartVerdict.CREATE
-    assert deliver("event", state="PAUSED", loop_is_active=True, addressed_to=1, execution=1) is Delivery.KEEP
+    assert decide_start(ORDERS, ExistingInstance(ORDERS, "COMPLETED"), "reuse") is StartVerdict.CREATE
+    assert deliver("event", state="PAUSED", loop_is_active=True, addressed_to=1, execution=1) is DeliveryVerdict.KEEP
     dropped = decide_event("RUNNING", seen_before=False, somebody_waits=False, kept=0, policy="drop_unsubscribed")
     assert dropped is EventVerdict.DROP_UNSUBSCRIBED
     with pytest.raises(UnknownWord, match="'bogus' is no policy for ids; there are idempotent, reuse"):
-        decide_start(ORDERS, Existing(ORDERS, "RUNNING"), "bogus")
+        decide_start(ORDERS, ExistingInstance(ORDERS, "RUNNING"), "bogus")
     with pytest.raises(UnknownWord, match="'ASLEEP' is no state of an instance"):
         decide_event("ASLEEP", seen_before=False, somebody_waits=False, kept=0)
 
@@ -157,9 +163,9 @@ def test_G10_after_a_downtime_a_timer_goes_before_the_message_that_came_after_it
     early, late = Arrival(1, 1_000), Arrival(2, 3_000)
     timer = PendingTimer(7, 2_000)
     assert apply_order([early, late], [timer], previous_ms=0, now_ms=9_000) == (
-        Applied(early, 1_000),
-        Applied(timer, 2_000),
-        Applied(late, 3_000),
+        OrderedItem(early, 1_000),
+        OrderedItem(timer, 2_000),
+        OrderedItem(late, 3_000),
     )
 
 

@@ -6,8 +6,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from holdfast.core.liveness import (
     AttemptId,
-    ClientAction,
-    LeaseClient,
+    LeaseAction,
+    LeaseState,
     Renewed,
     TokenMismatch,
     WorkerInactive,
@@ -28,7 +28,7 @@ from holdfast.errors import LeaseError
 
 K = WorkerKey("k1")
 A, B = AttemptId("a"), AttemptId("b")
-NEW = LeaseClient(K, lease_ms=8_000)
+NEW = LeaseState(K, lease_ms=8_000)
 
 
 def test_W9_a_worker_sends_one_heartbeat_at_a_time() -> None:
@@ -49,27 +49,27 @@ def test_W4_W9_a_lost_reply_costs_one_mismatch_and_nothing_else() -> None:
     record, reply = heartbeat(record, beat, now_ms=2_000)
     assert reply == TokenMismatch(1)
     client, action = receive(client, reply)
-    assert action is ClientAction.GO_ON
+    assert action is LeaseAction.GO_ON
     client, beat = send(client, now_ms=2_001)
     record, reply = heartbeat(record, beat, now_ms=2_001)
     client, action = receive(client, reply)
     assert isinstance(reply, Renewed)
-    assert action is ClientAction.GO_ON
+    assert action is LeaseAction.GO_ON
     assert client.store_surely_has == client.store_possibly_has == {A}
 
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_W4_a_mismatch_that_no_lost_reply_explains_means_a_new_key(lost: bool) -> None:
-    client = LeaseClient(K, lease_ms=8_000, token=5, reply_was_lost=lost)
+    client = LeaseState(K, lease_ms=8_000, token=5, reply_was_lost=lost)
     client, _ = send(client, now_ms=0)
-    assert receive(client, TokenMismatch(6))[1] is (ClientAction.GO_ON if lost else ClientAction.TAKE_NEW_KEY)
-    assert receive(client, TokenMismatch(7))[1] is ClientAction.TAKE_NEW_KEY
-    assert receive(client, TokenMismatch(4))[1] is ClientAction.TAKE_NEW_KEY
+    assert receive(client, TokenMismatch(6))[1] is (LeaseAction.GO_ON if lost else LeaseAction.TAKE_NEW_KEY)
+    assert receive(client, TokenMismatch(7))[1] is LeaseAction.TAKE_NEW_KEY
+    assert receive(client, TokenMismatch(4))[1] is LeaseAction.TAKE_NEW_KEY
 
 
 def test_W5_an_inactive_worker_takes_a_new_key() -> None:
     client, _ = send(NEW, now_ms=0)
-    assert receive(client, WorkerInactive())[1] is ClientAction.TAKE_NEW_KEY
+    assert receive(client, WorkerInactive())[1] is LeaseAction.TAKE_NEW_KEY
 
 
 def test_W3_rejected_attempts_are_given_up() -> None:
@@ -89,18 +89,18 @@ def test_W7_a_worker_fences_itself_from_the_sending_of_its_last_accepted_heartbe
 
 
 def test_W7_the_granted_lease_counts_and_not_the_one_that_was_asked_for() -> None:
-    client, _ = send(LeaseClient(K, lease_ms=60_000), now_ms=0)
+    client, _ = send(LeaseState(K, lease_ms=60_000), now_ms=0)
     client, _ = receive(client, Renewed(1, 99_999, lease_ms=5_000))
     assert not may_act(client, now_ms=5_000)
 
 
 @pytest.mark.parametrize("reply", [Renewed(6, 0, 8_000), TokenMismatch(6)])
 def test_W4_a_lost_reply_explains_one_mismatch_and_no_second(reply: Renewed | TokenMismatch) -> None:
-    client = LeaseClient(K, lease_ms=8_000, token=5, reply_was_lost=True)
+    client = LeaseState(K, lease_ms=8_000, token=5, reply_was_lost=True)
     client, _ = send(client, now_ms=0)
     client, _ = receive(client, reply)
     client, _ = send(client, now_ms=1)
-    assert receive(client, TokenMismatch(7))[1] is ClientAction.TAKE_NEW_KEY
+    assert receive(client, TokenMismatch(7))[1] is LeaseAction.TAKE_NEW_KEY
 
 
 ATTEMPTS = st.sampled_from([AttemptId(name) for name in "abcd"])
@@ -153,8 +153,8 @@ class WorkerAndStore(RuleBasedStateMachine):
             assert self.record is not None
             assert self.record.bound == self.client.held, "after an answer both sides agree"
         dead = self.record is None or self.record.state is WorkerState.INACTIVE
-        assert (action is ClientAction.TAKE_NEW_KEY) == dead, "nothing but death costs the key"
-        self.retired = action is ClientAction.TAKE_NEW_KEY
+        assert (action is LeaseAction.TAKE_NEW_KEY) == dead, "nothing but death costs the key"
+        self.retired = action is LeaseAction.TAKE_NEW_KEY
 
     @rule()
     def the_store_looks_for_expired_leases(self) -> None:

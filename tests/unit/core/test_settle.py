@@ -15,20 +15,20 @@ from tests.unit.core.flow_states import (
     trigger,
 )
 
-from holdfast.core.collation import Edge, Graph, Join
+from holdfast.core.collation import Graph, GraphEdge, Join
 from holdfast.core.flow.outcomes import (
     Completed,
     EdgeState,
-    Failed,
+    Errored,
+    FailurePolicy,
     FlowOutcome,
     JoinVerdict,
-    Policy,
     Released,
     TimedOut,
     join_verdict,
     undecided_edge,
 )
-from holdfast.core.flow.progress import Progress, Settlement
+from holdfast.core.flow.progress import FlowScheduler, Settlement
 from holdfast.errors import MalformedGraph, UnknownActivity, UnknownWord
 
 FOX = graph_of("quick->brown", "brown->fox", "fox->jumped", "fox->slept", "slept->ate")
@@ -36,7 +36,7 @@ FOX = graph_of("quick->brown", "brown->fox", "fox->jumped", "fox->slept", "slept
 
 @pytest.mark.parametrize("energetic", [True, False])
 def test_K7_the_fox_flow_reaches_the_documented_keys(energetic: bool) -> None:
-    def condition(edge: Edge) -> bool:
+    def condition(edge: GraphEdge) -> bool:
         return edge.target not in ("jumped", "slept") or (edge.target == "jumped") == energetic
 
     state = begin(FOX).state
@@ -93,22 +93,22 @@ def test_K3_joins_run_wait_or_skip(states: list[EdgeState], for_all: str, for_an
 
 
 def test_K3_K4_edges_are_decided_by_the_outcome_of_their_source() -> None:
-    normal, error = Edge("a", "b"), Edge("a", "b", ("TooTired",))
+    normal, error = GraphEdge("a", "b"), GraphEdge("a", "b", ("TooTired",))
     assert undecided_edge(normal, Completed()) is T
     assert undecided_edge(normal, Released()) is T
     assert undecided_edge(normal, OOPS) is F
     assert undecided_edge(error, Completed()) is D
     assert undecided_edge(error, OOPS) is T
-    assert undecided_edge(error, Failed(("KeyError", "Exception"))) is D
-    assert undecided_edge(Edge("a", "b", ("TimeoutError",)), TimedOut()) is T
-    assert undecided_edge(Edge("a", "b", ("Exception",)), TimedOut()) is T
+    assert undecided_edge(error, Errored(("KeyError", "Exception"))) is D
+    assert undecided_edge(GraphEdge("a", "b", ("TimeoutError",)), TimedOut()) is T
+    assert undecided_edge(GraphEdge("a", "b", ("Exception",)), TimedOut()) is T
 
 
 def test_K3_a_condition_is_asked_only_where_it_matters() -> None:
-    graph = graph_of("t->a", "a->b", Edge("a", "c", ("KeyError",), has_condition=True), "a-!>d")
+    graph = graph_of("t->a", "a->b", GraphEdge("a", "c", ("KeyError",), has_condition=True), "a-!>d")
     asked: list[str] = []
 
-    def condition(edge: Edge) -> bool:
+    def condition(edge: GraphEdge) -> bool:
         asked.append(edge.target)
         return False
 
@@ -122,18 +122,18 @@ def test_K3_a_condition_is_asked_only_where_it_matters() -> None:
 
 
 def test_K3_the_default_branch_is_taken_if_no_condition_held() -> None:
-    edges = [Edge("t", "a", has_condition=True), Edge("t", "b", has_condition=True), Edge("t", "plain")]
-    graph = graph_of(Edge("t", "rest", otherwise=True), *edges)
+    edges = [GraphEdge("t", "a", has_condition=True), GraphEdge("t", "b", has_condition=True), GraphEdge("t", "plain")]
+    graph = graph_of(GraphEdge("t", "rest", otherwise=True), *edges)
     assert begin(graph, lambda edge: edge.target == "b").started == ("b", "plain")
     assert begin(graph, never).started == ("rest", "plain")
-    failing = graph_of("t->a", Edge("a", "b", has_condition=True), Edge("a", "rest", otherwise=True))
+    failing = graph_of("t->a", GraphEdge("a", "b", has_condition=True), GraphEdge("a", "rest", otherwise=True))
     assert finish(failing, begin(failing).state, "a", OOPS).skipped == ("b", "rest")
 
 
 def test_K3_the_condition_of_a_node_is_asked_when_its_join_is_satisfied() -> None:
     for any_joins, at_first, at_last in [((), [], ["join"]), (("join",), ["join"], ["join", "join"])]:
         graph = graph_of("t->a", "t->b", "a->join", "b->join", "join->end", any_joins=any_joins, guarded=["join"])
-        progress = Progress(graph)
+        progress = FlowScheduler(graph)
         asked: list[str] = []
 
         def admits(activity: str, asked: list[str] = asked) -> bool:
@@ -201,7 +201,7 @@ def test_K4_a_caught_failure_is_no_error_of_the_flow() -> None:
 
 
 def test_K4_an_error_edge_that_does_not_match_catches_nothing() -> None:
-    graph = graph_of("t->work", Edge("work", "cleanup", ("KeyError",)))
+    graph = graph_of("t->work", GraphEdge("work", "cleanup", ("KeyError",)))
     settled = finish(graph, begin(graph).state, "work", OOPS)
     assert settled.skipped == ("cleanup",)
     assert flow_outcome(settled.state) is FlowOutcome.ERROR
@@ -211,10 +211,10 @@ def test_K4_drain_lets_the_rest_run_on_and_fail_fast_cancels_it() -> None:
     graph = graph_of("t->a", "t->b", "t->wait", "b->c")
     state = begin(graph).state
     state = state.paused("wait")
-    drained = finish(graph, state, "a", OOPS, policy=Policy.DRAIN)
+    drained = finish(graph, state, "a", OOPS, policy=FailurePolicy.DRAIN)
     assert flow_outcome(drained.state) is FlowOutcome.ACTIVE
     assert finish(graph, drained.state, "b", Completed()).started == ("c",)
-    fast = finish(graph, state, "a", OOPS, policy=Policy.FAIL_FAST)
+    fast = finish(graph, state, "a", OOPS, policy=FailurePolicy.FAIL_FAST)
     assert fast.cancelled == ("b", "c", "wait")
     assert fast.state.key.unpadded == "77367"  # a, b, c, t, wait
     assert flow_outcome(fast.state) is FlowOutcome.ERROR
@@ -222,8 +222,8 @@ def test_K4_drain_lets_the_rest_run_on_and_fail_fast_cancels_it() -> None:
 
 def test_K4_a_wait_that_timed_out_is_caught_like_any_failure_and_fails_fast_if_not() -> None:
     for edges, policy, started, cancelled in [
-        (["t->w", "w-!>mend", "t->b"], Policy.FAIL_FAST, ("mend",), ()),
-        (["t->w", "w->next", "t->b"], Policy.FAIL_FAST, (), ("b", "next")),
+        (["t->w", "w-!>mend", "t->b"], FailurePolicy.FAIL_FAST, ("mend",), ()),
+        (["t->w", "w->next", "t->b"], FailurePolicy.FAIL_FAST, (), ("b", "next")),
     ]:
         graph = graph_of(*edges)
         state = begin(graph).state
@@ -234,7 +234,7 @@ def test_K4_a_wait_that_timed_out_is_caught_like_any_failure_and_fails_fast_if_n
 
 
 def test_K4_words_from_outside_are_understood_and_unknown_ones_refused() -> None:
-    graph = Graph.of("t", {"t": "all", "a": "any"}, [Edge("t", "a")])
+    graph = Graph.of("t", {"t": "all", "a": "any"}, [GraphEdge("t", "a")])
     state = trigger(graph, FlowState.new(graph)).state
     assert finish(graph, state, "a", OOPS, policy="fail_fast").state.key.unpadded == "76"
     with pytest.raises(UnknownWord, match="'later' is no policy of a flow; there are drain, fail_fast"):
@@ -245,7 +245,7 @@ def test_K4_words_from_outside_are_understood_and_unknown_ones_refused() -> None
 
 def test_K4_after_a_cancellation_no_edge_is_undecided() -> None:
     graph = graph_of("t->a", "t->b", "b->c")
-    fast = finish(graph, begin(graph).state, "a", OOPS, policy=Policy.FAIL_FAST)
+    fast = finish(graph, begin(graph).state, "a", OOPS, policy=FailurePolicy.FAIL_FAST)
     assert U not in fast.state.edges.values()
 
 
@@ -258,14 +258,14 @@ def test_K5_exactly_one_decision_completes_the_flow() -> None:
 
 def test_K4_fail_fast_spares_the_rest_when_the_failure_is_caught() -> None:
     graph = graph_of("t->a", "t->b", "a-!>mend")
-    settled = finish(graph, begin(graph).state, "a", OOPS, policy=Policy.FAIL_FAST)
+    settled = finish(graph, begin(graph).state, "a", OOPS, policy=FailurePolicy.FAIL_FAST)
     assert (settled.started, settled.cancelled) == (("mend",), ())
 
 
 def test_K4_a_failure_is_uncaught_if_its_handler_does_not_run() -> None:
     """By its own condition, or because another parent failed, whichever comes first."""
     graph = graph_of("t->a", "a-!>mend", guarded=["mend"])
-    progress = Progress(graph)
+    progress = FlowScheduler(graph)
     progress.trigger()
     assert progress.finish("a", OOPS, judge=Asking(admits=never)).skipped == ["mend"]
     assert (progress.failures.caught, progress.outcome) == (set(), FlowOutcome.ERROR)
@@ -283,7 +283,7 @@ def test_K4_a_failure_stays_caught_while_another_handler_of_it_runs_or_may() -> 
     assert finish(graph, state, "b", OOPS).state.caught == {"a"}
     graph = graph_of("t->a", "t->b", "t->c", "a-!>mend", "c->mend", "a-!>other", "b->other")
     state = finish(graph, begin(graph).state, "a", OOPS).state
-    read = Progress(graph)
+    read = FlowScheduler(graph)
     read.restore(changes_of(state))  # also when it was read from its history meanwhile
     for progress in (state.copy(), read):
         assert progress.failures.offered == {"a"}
@@ -295,7 +295,7 @@ def test_K4_a_failure_stays_caught_while_another_handler_of_it_runs_or_may() -> 
 
 def test_K4_an_any_handler_that_turns_a_failure_away_has_not_caught_it_although_it_runs_later() -> None:
     graph = graph_of("t->a", "t->b", "a-!>mend", "b->mend", any_joins=["mend"], guarded=["mend"])
-    progress = Progress(graph)
+    progress = FlowScheduler(graph)
     progress.trigger()
     assert progress.finish("a", OOPS, judge=Asking(admits=never)) == Settlement([], [], ())
     assert progress.finish("b", Completed()).started == ["mend"]
@@ -305,19 +305,19 @@ def test_K4_an_any_handler_that_turns_a_failure_away_has_not_caught_it_although_
 
 def test_K4_fail_fast_cancels_the_rest_when_a_failure_escapes_its_handler() -> None:
     graph = graph_of("t->a", "t->b", "t->c", "c->d", "a-!>mend", "b->mend", "b->next", guarded=["mend"])
-    progress = Progress(graph)
+    progress = FlowScheduler(graph)
     progress.trigger()
-    assert progress.finish("a", OOPS, policy=Policy.FAIL_FAST).cancelled == ()
-    settled = progress.finish("b", Completed(), judge=Asking(admits=never), policy=Policy.FAIL_FAST)
+    assert progress.finish("a", OOPS, policy=FailurePolicy.FAIL_FAST).cancelled == ()
+    settled = progress.finish("b", Completed(), judge=Asking(admits=never), policy=FailurePolicy.FAIL_FAST)
     assert settled.cancelled == ["c", "d", "next"]
     assert progress.key.rstrip("0") == "7673336", "a, b, c, d, mend, next, t: what did nothing yet is skipped"
 
 
 def test_K4_fail_fast_cancels_what_started_and_did_nothing_yet_as_if_it_had_not() -> None:
     graph = graph_of("t->a", "t->b", "t->c")
-    progress = Progress(graph)
+    progress = FlowScheduler(graph)
     progress.trigger()
-    assert progress.finish("a", OOPS, policy=Policy.FAIL_FAST, waiting=["c"]).cancelled == ["b", "c"]
+    assert progress.finish("a", OOPS, policy=FailurePolicy.FAIL_FAST, waiting=["c"]).cancelled == ["b", "c"]
     assert progress.key.rstrip("0") == "7736"  # a, b, c, t
 
 
@@ -338,7 +338,7 @@ def test_edges_that_make_no_flow_are_refused(edges: list[str], error: type[Excep
 
 def test_names_that_are_not_there_are_refused() -> None:
     with pytest.raises(UnknownActivity, match="'x'"):
-        Graph.of("t", {"t": Join.ALL}, [Edge("t", "x")])
+        Graph.of("t", {"t": Join.ALL}, [GraphEdge("t", "x")])
     with pytest.raises(UnknownActivity, match="trigger 'u'"):
         Graph.of("u", {"t": Join.ALL}, [])
     with pytest.raises(UnknownActivity, match="'x'"):

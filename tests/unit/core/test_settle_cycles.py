@@ -14,7 +14,7 @@ from tests.unit.core.flow_states import (
 )
 
 from holdfast.core.flow.outcomes import Completed, FlowOutcome
-from holdfast.core.flow.progress import Progress
+from holdfast.core.flow.progress import FlowScheduler
 from holdfast.errors import IllegalMove
 
 LOOP = graph_of("t->check", "check->again", "check->done", "t->side")
@@ -94,7 +94,7 @@ def test_K8_what_an_outside_failure_bars_is_skipped_again_at_once() -> None:
 def test_K8_the_condition_of_a_node_says_nothing_about_later_rounds() -> None:
     """An outside edge that enabled it still does, although it was turned away in the round before."""
     graph = graph_of("t->a", "t->out", "a->meet", "out->meet", guarded=["meet"])
-    progress = Progress(graph)
+    progress = FlowScheduler(graph)
     progress.trigger()
     progress.finish("out", Completed())
     assert progress.finish("a", Completed(), judge=Asking(admits=never)).skipped == ["meet"]
@@ -104,7 +104,7 @@ def test_K8_the_condition_of_a_node_says_nothing_about_later_rounds() -> None:
 
 def test_K8_a_failure_from_before_a_cycle_is_caught_once_and_for_all() -> None:
     graph = graph_of("t->a", "t->out", "a->meet", "out-!>meet", guarded=["meet"])
-    progress = Progress(graph)
+    progress = FlowScheduler(graph)
     progress.trigger()
     progress.finish("out", OOPS)
     progress.finish("a", Completed())

@@ -11,29 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.core.flow_states import Asking, FlowState, finish, flow_outcome, trigger
 
-from holdfast.core.collation import Digit, Edge, Graph, Join
-from holdfast.core.flow.outcomes import Completed, Failed, FlowOutcome
-from holdfast.core.flow.progress import Progress
+from holdfast.core.collation import Digit, Graph, GraphEdge, Join
+from holdfast.core.flow.outcomes import Completed, Errored, FlowOutcome
+from holdfast.core.flow.progress import FlowScheduler
 from holdfast.errors import IllegalMove
 
-ERROR = Failed(("Oops", "Exception"))
+ERROR = Errored(("Oops", "Exception"))
 
 
 class Plan:
     """A random graph, and what each activity and condition will say when asked."""
 
-    def __init__(self, graph: Graph, fails: Mapping[str, bool], holds: Mapping[Edge, bool]) -> None:
+    def __init__(self, graph: Graph, fails: Mapping[str, bool], holds: Mapping[GraphEdge, bool]) -> None:
         self.graph, self.fails, self.holds = graph, fails, holds
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     names = [f"n{number:02}" for number in range(draw(st.integers(2, 12)))]
-    edges: list[Edge] = []
+    edges: list[GraphEdge] = []
     for at, target in enumerate(names[1:], start=1):
         for source in draw(st.sets(st.sampled_from(names[:at]), min_size=1, max_size=3)):
             catches = draw(st.sampled_from([None, None, ("Oops",), ("Other",)]))
-            edges.append(Edge(source, target, catches, has_condition=True))
+            edges.append(GraphEdge(source, target, catches, has_condition=True))
     joins = {name: draw(st.sampled_from(Join)) for name in names}
     fails = {name: draw(st.booleans()) for name in names}
     return Plan(Graph.of(names[0], joins, edges), fails, {edge: draw(st.booleans()) for edge in edges})
@@ -58,14 +58,14 @@ def run(plan: Plan, order: st.DataObject | None) -> tuple[FlowState, list[str]]:
     return state, moved
 
 
-def is_taken(plan: Plan, digits: Mapping[str, Digit], edge: Edge) -> bool:
+def is_taken(plan: Plan, digits: Mapping[str, Digit], edge: GraphEdge) -> bool:
     parent = digits[edge.source]
     if parent is Digit.COMPLETED:
         return edge.catches is None and plan.holds[edge]
     return parent is Digit.ERRORED and edge.catches == ("Oops",) and plan.holds[edge]
 
 
-def is_failed(digits: Mapping[str, Digit], edge: Edge) -> bool:
+def is_failed(digits: Mapping[str, Digit], edge: GraphEdge) -> bool:
     return digits[edge.source] is Digit.ERRORED and edge.catches is None
 
 
@@ -101,7 +101,7 @@ def test_K3_K4_K5_random_flows_end_as_the_rules_say_in_whatever_order(plan: Plan
 @given(plans(), st.data())
 def test_K8_a_progress_is_read_from_its_changes_without_deciding_anything(plan: Plan, data: st.DataObject) -> None:
     """After every step a second progress, which only heard of the changes, goes on exactly as the first."""
-    live, read = Progress(plan.graph), Progress(plan.graph)
+    live, read = FlowScheduler(plan.graph), FlowScheduler(plan.graph)
     settled = live.trigger(Asking(plan.holds.__getitem__))
     active = list(settled.started)
     while True:

@@ -68,7 +68,7 @@ def test_K2_what_is_open_when_an_instance_is_ended_from_outside_is_cancelled() -
         ev.ActivityCompleted(time_ms=1, activity=0, result=VALUE),
     ]
     ends: list[HistoryEvent] = [
-        ev.WorkflowTerminated(time_ms=2),
+        ev.InstanceTerminated(time_ms=2),
         ev.InstanceCancelled(time_ms=2),
         ev.DeadlinePassed(time_ms=2, failure=VALUE),
     ]

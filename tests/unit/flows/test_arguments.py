@@ -8,7 +8,7 @@ from tests.unit.flows.writing import problems_of, with_nodes
 import holdfast as hf
 from holdfast.authoring.registry import Registry
 from holdfast.errors import FlowError, UsageError
-from holdfast.flows.checking import Known
+from holdfast.flows.checking import KnownNames
 from holdfast.flows.known import known_in, workflows_in
 from holdfast.flows.loading import load_text
 
@@ -91,7 +91,7 @@ def test_an_engine_with_a_flow_and_its_activities_checks_them_too() -> None:
 
 
 def test_a_flow_that_is_not_known_is_a_warning_because_another_worker_may_have_it() -> None:
-    known = Known(workflows=workflows_in([sys.modules[__name__]]))
+    known = KnownNames(workflows=workflows_in([sys.modules[__name__]]))
     lines = ["a: {flow: shiping, after: start}", "b: {flow: shipping, after: start}", "c: {flow: f, after: start}"]
     (warning,) = load_text(with_nodes(*lines), "flow.yaml", known).warnings
     said = 'a: no flow or workflow "shiping" is here; it waits for a worker that has one (did you mean shipping?)'

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.errors import InvalidOption
 from holdfast.flows.expressions import compile_expression
-from holdfast.flows.steps import Reference
+from holdfast.flows.steps import ExpressionRef
 
 NAMES: tuple[str, ...] = ("a", "b", "c")
 Truths = dict[str, bool]
@@ -20,7 +20,7 @@ Truths = dict[str, bool]
 class Both:
     """A condition as the builder writes it, and what Python says of it."""
 
-    def __init__(self, written: Reference, means: Callable[[Truths], bool]) -> None:
+    def __init__(self, written: ExpressionRef, means: Callable[[Truths], bool]) -> None:
         self.written = written
         self.means = means
 
@@ -29,7 +29,7 @@ class Both:
 
 
 def _leaf(name: str) -> Both:
-    return Both(Reference(f"{name}.output"), lambda truths: truths[name])
+    return Both(ExpressionRef(f"{name}.output"), lambda truths: truths[name])
 
 
 def _joined(operator: str, left: Both, right: Both) -> Both:
@@ -67,7 +67,7 @@ def test_a_condition_has_the_value_that_python_gives_it_for_all_truth_values(con
 
 
 def test_what_binds_less_on_the_left_side_is_in_brackets() -> None:
-    a, b, c = (Reference(name) for name in NAMES)
+    a, b, c = (ExpressionRef(name) for name in NAMES)
     assert str((a | b) & c) == "((a) || (b)) && c"
     assert str((a & b) == c) == "(a && b) == c"
     assert str((a | b) != c) == "((a) || (b)) != c"
@@ -76,7 +76,7 @@ def test_what_binds_less_on_the_left_side_is_in_brackets() -> None:
 
 
 def test_many_conditions_in_a_row_are_not_nested() -> None:
-    several = [Reference(f"a.output[{place}]") for place in range(100)]
+    several = [ExpressionRef(f"a.output[{place}]") for place in range(100)]
     either, both = several[0], several[0]
     for one in several[1:]:
         either, both = either | one, both & one

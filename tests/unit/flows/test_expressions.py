@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from holdfast.errors import ExpressionError
 from holdfast.flows import expressions
 from holdfast.flows.cel import compile_program
-from holdfast.flows.expressions import Comparison, Computed, Literal, Path, compile_expression
+from holdfast.flows.expressions import CelExpression, Comparison, Literal, Path, compile_expression
 
 QUICK: dict[str, Any] = {
     "quick": {
@@ -145,12 +145,12 @@ def test_most_expressions_do_not_need_the_library() -> None:
     assert isinstance(compile_expression("quick.input.speed"), Path)
     assert isinstance(compile_expression(" quick.input['speed'][0] "), Path)
     assert isinstance(compile_expression("-5"), Literal)
-    assert isinstance(compile_expression("string"), Computed)
+    assert isinstance(compile_expression("string"), CelExpression)
     assert isinstance(compile_expression("quick.input.speed > 1"), Comparison)
     assert isinstance(compile_expression("quick.input.speed>='a b'"), Comparison)
-    assert isinstance(compile_expression("quick.input.speed > 1 + 1"), Computed)
-    assert isinstance(compile_expression("quick.input.speed > fast"), Computed)
-    assert isinstance(compile_expression("string == 1"), Computed)
+    assert isinstance(compile_expression("quick.input.speed > 1 + 1"), CelExpression)
+    assert isinstance(compile_expression("quick.input.speed > fast"), CelExpression)
+    assert isinstance(compile_expression("string == 1"), CelExpression)
 
 
 NAMES = st.sampled_from(["a", "b", "input", "x-y", "in_", "\u00e9", ""])

@@ -13,13 +13,13 @@ from tests.unit.flows.writing import BOTH, HEAD, SAMPLES, load, problem_of, prob
 from holdfast.core.flow.definition import graph_of
 from holdfast.errors import FlowError, UsageError
 from holdfast.flows import documents
-from holdfast.flows.checking import Known
+from holdfast.flows.checking import KnownNames
 from holdfast.flows.loading import load_file, load_text
 
 
 def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
     with pytest.raises(FlowError) as caught:
-        load_file(SAMPLES / "broken.yaml", Known(activities={"shop.pack"}))
+        load_file(SAMPLES / "broken.yaml", KnownNames(activities={"shop.pack"}))
     told = {problem.line: str(problem) for problem in caught.value.problems}
     assert list(told) == list(range(5, 17))
     assert len(caught.value.problems) == len(told)

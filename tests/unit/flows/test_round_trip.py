@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import holdfast as hf
 from holdfast.core.flow.definition import FlowDefinition, decode_definition, encode_definition, graph_of, hash_of
 from holdfast.flows.builder import FlowBuilder
-from holdfast.flows.steps import Edges, Step
+from holdfast.flows.steps import EdgeArguments, NodeRef
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 LENGTHS = st.integers(1, 10**9).map(lambda ms: ms / 1000)
@@ -34,10 +34,10 @@ def flows(draw: st.DrawFn) -> hf.Flow:
     return flow
 
 
-def _add(draw: st.DrawFn, flow: FlowBuilder, name: str, steps: list[Step]) -> Step:
+def _add(draw: st.DrawFn, flow: FlowBuilder, name: str, steps: list[NodeRef]) -> NodeRef:
     sources = draw(st.lists(st.sampled_from(steps), min_size=1, max_size=3, unique_by=lambda step: step.id))
     how = st.sampled_from(["plain", "failed", "when"])
-    after: Edges = [_edge(source, draw(how)) for source in sources]
+    after: EdgeArguments = [_edge(source, draw(how)) for source in sources]
     when: Any = draw(MAYBE | st.just("start.output == null"))
     kind = draw(st.sampled_from(["run", "child", "wait", "timer", "cycle", "raise", "interrupt"]))
     if kind == "child":
@@ -56,7 +56,7 @@ def _add(draw: st.DrawFn, flow: FlowBuilder, name: str, steps: list[Step]) -> St
     return flow.run(name, "a.b", after=after, input=draw(JSON), retry=draw(MAYBE | st.just(retry)), when=when)
 
 
-def _edge(source: Step, how: str) -> Any:
+def _edge(source: NodeRef, how: str) -> Any:
     return {"plain": source, "failed": source.failed("E", "F.G"), "when": source.when("start.input.a == 'x'")}[how]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.flow.definition import FlowDefinition, Node
 from holdfast.errors import FlowError
-from holdfast.flows.checking import Known
+from holdfast.flows.checking import KnownNames
 from holdfast.flows.loading import load_text
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -23,7 +23,7 @@ def node(line: str, before: str = "") -> Node:
     return next(one for one in definition.nodes if one.id == "it")
 
 
-def problems_of(text: str, known: Known | None = None) -> list[tuple[int, str]]:
+def problems_of(text: str, known: KnownNames | None = None) -> list[tuple[int, str]]:
     with pytest.raises(FlowError) as caught:
         load_text(text, "flow.yaml", known)
     for problem in caught.value.problems:

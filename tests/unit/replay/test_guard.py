@@ -15,13 +15,13 @@ from tests.unit.replay import mistakes
 from tests.unit.replay.driver import RecordingHost
 
 from holdfast.errors import ForbiddenInWorkflow
-from holdfast.replay.guard import Guard, Turn
+from holdfast.replay.guard import Guard, GuardedTurn
 from holdfast.replay.loop import WorkflowLoop
 
 Workflow = Callable[[], Coroutine[Any, Any, Any]]
 
 
-def run_guarded(workflow: Workflow, *, strict: bool, guard: Guard | None = None) -> tuple[Any, Turn]:
+def run_guarded(workflow: Workflow, *, strict: bool, guard: Guard | None = None) -> tuple[Any, GuardedTurn]:
     loop = WorkflowLoop(RecordingHost())
     main = loop.create_task(workflow())
     with (guard or Guard()).turn(strict=strict) as turn:

@@ -14,7 +14,7 @@ from tests.unit.replay.driver import RecordingHost, Run, after, finish
 
 from holdfast.errors import InvalidDelay, InvariantBroken, NotInWorkflow
 from holdfast.replay.loop import WorkflowLoop
-from holdfast.replay.running import OneAfterTheOther
+from holdfast.replay.running import LoopSwapBatch
 
 
 def test_G10_time_moves_only_forward_and_only_by_the_driver() -> None:
@@ -172,7 +172,7 @@ def test_slices_one_after_the_other_hold_their_own_generators_and_restore_the_ho
 
     async def outer() -> None:
         hooks = sys.get_asyncgen_hooks()
-        with OneAfterTheOther():
+        with LoopSwapBatch():
             held = sys.get_asyncgen_hooks()
             runs = [Run(workflow), Run(workflow)]
             assert sys.get_asyncgen_hooks() == held != hooks

@@ -11,7 +11,7 @@ from tests.unit.replay.driver import RecordingHost
 from holdfast.replay import running
 from holdfast.replay.compat import running_workflow_loop
 from holdfast.replay.loop import WorkflowLoop
-from holdfast.replay.running import OneAfterTheOther, give_place_back, loop_here, run_in_place, take_place
+from holdfast.replay.running import LoopSwapBatch, give_place_back, loop_here, run_in_place, take_place
 
 
 def new_loop() -> WorkflowLoop:
@@ -52,7 +52,7 @@ def test_the_loop_that_has_the_place_is_here_and_the_outer_one_is_not(in_series:
         outer = asyncio.get_running_loop()
         assert loop_here() is None
         if in_series:
-            with OneAfterTheOther():
+            with LoopSwapBatch():
                 run_in_place(inner, look)
                 assert asyncio.get_running_loop() is outer
                 run_in_place(inner, look)
@@ -67,7 +67,7 @@ def test_the_loop_that_has_the_place_is_here_and_the_outer_one_is_not(in_series:
 
 
 def test_without_an_outer_loop_the_place_is_empty_again() -> None:
-    with OneAfterTheOther():
+    with LoopSwapBatch():
         assert run_in_place(new_loop(), loop_here) is not None
         assert loop_here() is None
         assert asyncio._get_running_loop() is None
@@ -101,14 +101,14 @@ def test_an_interrupt_while_the_place_is_given_back_leaves_no_loop_behind(monkey
 
 
 def test_a_series_that_was_not_ended_is_not_trusted_by_the_next_loop() -> None:
-    run_outside(lambda: OneAfterTheOther().__enter__())  # and the interrupt came before its end
+    run_outside(lambda: LoopSwapBatch().__enter__())  # and the interrupt came before its end
     assert running._outside, "or this test is about nothing"
 
     def work() -> None:
         outer = asyncio.get_running_loop()
         run_in_place(new_loop(), lambda: None)
         assert asyncio.get_running_loop() is outer
-        with OneAfterTheOther():
+        with LoopSwapBatch():
             run_in_place(new_loop(), lambda: None)
             assert asyncio.get_running_loop() is outer
 
@@ -129,7 +129,7 @@ def test_W5_in_the_child_of_a_fork_no_loop_has_the_place() -> None:
         assert loop_here() is not None
 
     def work() -> None:
-        with OneAfterTheOther():
+        with LoopSwapBatch():
             run_in_place(new_loop(), fork)
 
     run_outside(work)

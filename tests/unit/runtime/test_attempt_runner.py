@@ -14,8 +14,8 @@ from holdfast.core.liveness import WorkerKey
 from holdfast.core.options import ActivityOptions, encode_options
 from holdfast.runtime import attempts as runtime_attempts
 from holdfast.runtime.attempts import AttemptRunner
-from holdfast.runtime.providers import SystemProviders
-from holdfast.storage.contract import AttemptKey, AttemptRecord, Completion, InstanceNumber, Retry
+from holdfast.runtime.providers import SystemClockAndIds
+from holdfast.storage.contract import AttemptKey, AttemptRecord, Completion, InstanceNumber, OpenNextAttempt
 
 NEVER_MS = 2**53
 
@@ -41,10 +41,10 @@ def attempt(**options: Any) -> AttemptRecord:
     )
 
 
-def runner_of(ended: list[Completion | Retry]) -> AttemptRunner:
+def runner_of(ended: list[Completion | OpenNextAttempt]) -> AttemptRunner:
     return AttemptRunner(
         Registry((), (), (body,)),
-        SystemProviders(),
+        SystemClockAndIds(),
         lambda: 0,
         slots=1,
         ended=ended.append,
@@ -55,7 +55,7 @@ def runner_of(ended: list[Completion | Retry]) -> AttemptRunner:
 
 
 def test_a_body_that_is_cancelled_before_it_began_ends_as_cancelled() -> None:
-    ended: list[Completion | Retry] = []
+    ended: list[Completion | OpenNextAttempt] = []
 
     async def scenario() -> None:
         runner = runner_of(ended)
@@ -71,7 +71,7 @@ def test_a_body_that_is_cancelled_before_it_began_ends_as_cancelled() -> None:
 
 
 def test_W7_a_body_that_is_abandoned_before_it_began_gives_its_slot_back_without_a_word() -> None:
-    ended: list[Completion | Retry] = []
+    ended: list[Completion | OpenNextAttempt] = []
 
     async def scenario() -> int:
         runner = runner_of(ended)

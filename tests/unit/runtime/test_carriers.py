@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.scenarios.support import until
 
-from holdfast.runtime.carriers import Carriers
+from holdfast.runtime.carriers import SharedTasks
 
 Body = Callable[[], Awaitable[Any]]
 colour: ContextVar[str] = ContextVar("colour", default="none")
@@ -32,7 +32,7 @@ class Bench:
     """Carriers whose items note how they ended."""
 
     def __init__(self) -> None:
-        self.carriers = Carriers(self._run, self._rest)
+        self.carriers = SharedTasks(self._run, self._rest)
         self.rests = 0
         self.all_ended = asyncio.Event()
         self.items: list[Item] = []
@@ -211,7 +211,7 @@ def test_an_error_outside_of_a_body_does_not_keep_the_others_from_beginning() ->
                 raise RuntimeError("the engine itself")
             item.ended = await item.body()
 
-        carriers = Carriers(broken, bench.all_ended.clear)
+        carriers = SharedTasks(broken, bench.all_ended.clear)
         first, last = Item(at_once, "broken"), Item(at_once)
         carriers.add(first)
         carriers.add(last)

@@ -8,7 +8,7 @@ import pytest
 from holdfast.core.events import ActivityFailed, ActivityYielded, Payload
 from holdfast.core.lifecycle import AttemptState
 from holdfast.runtime.inbox import exit_of
-from holdfast.storage.contract import AttemptKey, AttemptRecord, InstanceId, InstanceNumber, PendingExit, Transition
+from holdfast.storage.contract import AppliedValues, AttemptKey, AttemptRecord, InstanceId, InstanceNumber, Transition
 
 KEY = AttemptKey(InstanceNumber(1), 1, 4, 6)
 NOTHING = Payload(msgspec.Raw(b"null"))
@@ -53,4 +53,4 @@ def test_A8_a_time_out_is_no_response_also_while_values_are_unapplied(ledger: in
 def test_L5_a_value_leaves_as_a_pending_response_whatever_became_of_its_attempt() -> None:
     event = ActivityYielded(time_ms=0, activity=KEY.activity, number=7, value=NOTHING, attempt=KEY.attempt)
     attempts = {(KEY.activity, KEY.attempt): record(AttemptState.TIMED_OUT, 889_000007_000006)}
-    assert exit_of(event, attempts) == PendingExit(key=KEY, count=1)
+    assert exit_of(event, attempts) == AppliedValues(key=KEY, count=1)

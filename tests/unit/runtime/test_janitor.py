@@ -12,9 +12,9 @@ from holdfast.core.liveness import WorkerKey
 from holdfast.runtime import janitor as janitor_module
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.host import HostIdentity
-from holdfast.runtime.janitor import Janitor
-from holdfast.runtime.last_words import LastWords
-from holdfast.storage.contract import Applied, CommitId, Lose, Member, Outcome, Start
+from holdfast.runtime.janitor import Maintenance
+from holdfast.runtime.last_words import CrashMarker
+from holdfast.storage.contract import Applied, CommitId, MarkWorkerLost, Member, Outcome, Start
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.conformance.bench import ANNA, BERT, Bench, ManualClock, start
 
@@ -36,11 +36,11 @@ class Counted(SqliteStore):
         return outcomes
 
 
-def janitor_of(store: SqliteStore, committer: Committer, chance: float = 0.0) -> Janitor:
-    return Janitor(store, committer, HostIdentity("", 0, 0, ""), lambda: chance, LastWords(store.words))
+def janitor_of(store: SqliteStore, committer: Committer, chance: float = 0.0) -> Maintenance:
+    return Maintenance(store, committer, HostIdentity("", 0, 0, ""), lambda: chance, CrashMarker(store.words))
 
 
-def on_store(tmp_path: Path) -> tuple[Counted, Bench, Committer, Janitor]:
+def on_store(tmp_path: Path) -> tuple[Counted, Bench, Committer, Maintenance]:
     clock, numbers = ManualClock(), count(1_000_000)
     store = Counted(tmp_path / "shop.db", clock)
     committer = Committer(store, lambda: next(numbers))
@@ -53,7 +53,7 @@ def test_G12_whose_last_words_cannot_be_read_leaves_all_it_had_under_suspicion(t
 
     async def scenario() -> None:
         await store.open()
-        words = {name: LastWords(store.words) for name in ("busy", "idle", "hung")}
+        words = {name: CrashMarker(store.words) for name in ("busy", "idle", "hung")}
         for name, key in dead.items():
             bench.beat(key)
             if name in words:
@@ -62,7 +62,9 @@ def test_G12_whose_last_words_cannot_be_read_leaves_all_it_had_under_suspicion(t
         words["hung"].slot[0] = 8
         for name, key in dead.items():
             await janitor.lose(key, at_deadline=False, is_clean=name == "clean", is_own=name in ("own", "hung"))
-        said = {member.key: member for group, _ in store.groups for member in group if isinstance(member, Lose)}
+        said = {
+            member.key: member for group, _ in store.groups for member in group if isinstance(member, MarkWorkerLost)
+        }
         assert {name: (said[key].culprit, said[key].unexplained) for name, key in dead.items()} == {
             "silent": (None, True),
             "busy": (7, False),
@@ -171,7 +173,7 @@ def _changed(members: list[Member], outcomes: list[Outcome]) -> int | None:
     batches = [
         outcome.changed
         for member, outcome in zip(members, outcomes, strict=True)
-        if isinstance(member, Lose) and isinstance(outcome, Applied)
+        if isinstance(member, MarkWorkerLost) and isinstance(outcome, Applied)
     ]
     assert len(batches) <= 1
     return batches[0] if batches else None

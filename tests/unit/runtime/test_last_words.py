@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.liveness import WorkerKey
-from holdfast.runtime.last_words import FORGOTTEN_AFTER_SECONDS, NOBODY, LastWords
+from holdfast.runtime.last_words import FORGOTTEN_AFTER_SECONDS, NOBODY, CrashMarker
 
 ANNA, BERT, CARL = WorkerKey("anna"), WorkerKey("bert"), WorkerKey("carl")
 
 
 def test_G12_what_runs_when_a_worker_is_gone_is_what_it_said_last(tmp_path: Path) -> None:
-    anna, bert = LastWords(tmp_path / "turns"), LastWords(tmp_path / "turns")
+    anna, bert = CrashMarker(tmp_path / "turns"), CrashMarker(tmp_path / "turns")
     assert bert.of(ANNA) is None, "nothing was said, so nobody knows"
     anna.open(ANNA)
     assert bert.of(ANNA) == NOBODY
@@ -28,7 +28,7 @@ def test_G12_what_runs_when_a_worker_is_gone_is_what_it_said_last(tmp_path: Path
 
 
 def test_a_clean_end_leaves_nothing_and_a_hanging_worker_what_it_hangs_in(tmp_path: Path) -> None:
-    words = LastWords(tmp_path / "turns")
+    words = CrashMarker(tmp_path / "turns")
     words.open(ANNA)
     words.slot[0] = 5
     words.leave()
@@ -43,7 +43,7 @@ def test_a_clean_end_leaves_nothing_and_a_hanging_worker_what_it_hangs_in(tmp_pa
 
 
 def test_G12_a_key_that_was_changed_accuses_nobody_until_it_is_lost(tmp_path: Path) -> None:
-    words = LastWords(tmp_path / "turns")
+    words = CrashMarker(tmp_path / "turns")
     words.open(ANNA)
     words.open(BERT)
     assert words.of(ANNA) == NOBODY
@@ -52,7 +52,7 @@ def test_G12_a_key_that_was_changed_accuses_nobody_until_it_is_lost(tmp_path: Pa
 
 
 def test_words_that_nobody_asked_for_are_removed_in_the_end(tmp_path: Path) -> None:
-    words = LastWords(tmp_path / "turns")
+    words = CrashMarker(tmp_path / "turns")
     for key, age in ((ANNA, FORGOTTEN_AFTER_SECONDS + 60), (BERT, FORGOTTEN_AFTER_SECONDS - 60)):
         words.open(key)
         file = tmp_path / "turns" / key
@@ -72,7 +72,7 @@ def test_a_folder_that_cannot_be_used_says_nothing(
         tmp_path.chmod(0o777)
         (tmp_path / "turns").mkdir(mode=0o777)
         monkeypatch.setattr(os, "getuid", lambda: (tmp_path / "turns").stat().st_uid + 1)
-    words = LastWords(tmp_path / "turns")
+    words = CrashMarker(tmp_path / "turns")
     words.open(ANNA)
     words.slot[0] = 5
     assert words.of(ANNA) is None
@@ -80,7 +80,7 @@ def test_a_folder_that_cannot_be_used_says_nothing(
 
 
 def test_G12_a_folder_that_was_removed_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    words, others = LastWords(tmp_path / "turns"), LastWords(tmp_path / "turns")
+    words, others = CrashMarker(tmp_path / "turns"), CrashMarker(tmp_path / "turns")
     words.restore()
     assert not (tmp_path / "turns").exists(), "nothing was said yet"
     words.open(ANNA)

@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from holdfast.core.liveness import Heartbeat, Renewed, Reply
-from holdfast.runtime.lease import LeaseKeeper
+from holdfast.core.liveness import Heartbeat, HeartbeatReply, Renewed
+from holdfast.runtime.lease import LeaseThread
 from holdfast.runtime.loop_watch import LoopRules
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.providers import SystemClockAndIds
 from holdfast.storage.contract import Store
 from holdfast.testing.conformance.bench import HERE
 
@@ -27,7 +27,7 @@ class Registry:
         self.may_answer = threading.Event()
         self.may_answer.set()
 
-    def heartbeat(self, beat: Heartbeat, registration: object) -> Reply:
+    def heartbeat(self, beat: Heartbeat, registration: object) -> HeartbeatReply:
         del registration
         self.may_answer.wait(10)
         error = self._errors.pop(0) if self._errors else None
@@ -38,10 +38,10 @@ class Registry:
         return Renewed(self._token, 0, beat.lease_ms or 0)
 
 
-def keeper_of(registry: Registry) -> LeaseKeeper:
-    return LeaseKeeper(
+def keeper_of(registry: Registry) -> LeaseThread:
+    return LeaseThread(
         cast(Store, registry),
-        SystemProviders(),
+        SystemClockAndIds(),
         lambda: HERE,
         lease_ms=LEASE_MS,
         lost=lambda: pytest.fail("it was not lost"),
@@ -109,12 +109,12 @@ def test_W10_a_start_that_is_cancelled_waits_for_its_heartbeat_before_the_store_
 def test_W1_a_closed_loop_ends_the_lease_and_the_worker_may_act_no_more() -> None:
     """The lease has a minute left, and the thread ends although the store refuses what it says."""
     lost = threading.Event()
-    made: list[LeaseKeeper] = []
+    made: list[LeaseThread] = []
 
     async def leave() -> None:
-        keeper = LeaseKeeper(
+        keeper = LeaseThread(
             cast(Store, Registry()),
-            SystemProviders(),
+            SystemClockAndIds(),
             lambda: HERE,
             lease_ms=60_000,
             lost=lost.set,

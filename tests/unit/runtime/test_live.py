@@ -8,9 +8,9 @@ import msgspec
 
 from holdfast.core.events import ActivityCompleted, ActivityYielded, Payload, TimerFired
 from holdfast.core.liveness import WorkerKey
-from holdfast.runtime.entries import Entry
+from holdfast.runtime.entries import UnstoredValues
 from holdfast.runtime.live import LiveInstance, Message
-from holdfast.storage.contract import AttemptKey, Fence, InstanceId, InstanceNumber, Outcome, Responses
+from holdfast.storage.contract import AttemptKey, Fence, InstanceId, InstanceNumber, Outcome, StreamValues
 
 
 def live_at(stamp_ms: int) -> LiveInstance:
@@ -46,17 +46,17 @@ def test_L11_values_that_wait_for_a_turn_are_told_once_that_none_comes() -> None
     live.run = cast(Any, SimpleNamespace(evict=lambda: None))
     key = AttemptKey(live.number, 1, 0, 1)
     event = ActivityYielded(time_ms=1, activity=0, number=0, value=Payload())
-    responses = Responses(key=key, owner=WorkerKey("anna"), from_ledger=889_000_000_000_000, event=event)
-    sent: list[Responses] = []
+    responses = StreamValues(key=key, owner=WorkerKey("anna"), from_ledger=889_000_000_000_000, event=event)
+    sent: list[StreamValues] = []
 
     def done(_: Outcome) -> None:
         raise AssertionError("nobody has decided anything")
 
-    def alone(values: Responses, _: Callable[[Outcome], None]) -> None:
+    def alone(values: StreamValues, _: Callable[[Outcome], None]) -> None:
         sent.append(values)
 
     live.queue.append(answer(1, 10))
-    live.queue.append(Message(event, response=Entry(responses, done, alone)))
+    live.queue.append(Message(event, response=UnstoredValues(responses, done, alone)))
     live.evict()
     live.evict()
     assert sent == [responses]

@@ -16,10 +16,10 @@ from tests.unit.runtime import bodies
 import holdfast as hf
 from holdfast.runtime import attempts as runtime_attempts
 from holdfast.runtime.processes.child import ChildContext
-from holdfast.runtime.processes.messages import Begin, Cancel, Task, framed
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.processes.messages import Begin, BodyTask, Cancel, framed
+from holdfast.runtime.providers import SystemClockAndIds
 from holdfast.runtime.running_attempt import RunningAttempt
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +80,7 @@ def test_W7_a_body_does_not_begin_in_its_process_after_the_lease_of_the_worker_i
         return await bodies.which_attempt()
 
     async def run() -> int:
-        world = Surroundings(providers=machine)
+        world = Platform(providers=machine)
         async with hf.Engine(
             ":memory:", workflows=[flow], activities=[bodies.which_attempt], lease=30, surroundings=world
         ) as engine:
@@ -94,13 +94,13 @@ def test_W7_a_body_does_not_begin_in_its_process_after_the_lease_of_the_worker_i
 
 def context_of(line: socket.socket) -> ChildContext:
     info = msgspec.json.encode(["it", "flow", "body", 0, 1, "default", None])
-    return ChildContext(Task("m", "", "body", msgspec.Raw(b"{}"), msgspec.Raw(info), "key"), line)
+    return ChildContext(BodyTask("m", "", "body", msgspec.Raw(b"{}"), msgspec.Raw(info), "key"), line)
 
 
 def test_W7_a_permission_that_comes_too_late_is_asked_for_again() -> None:
     """The child reads the clock itself: it may be stopped between the answer of the worker and its body."""
     ours, theirs = socket.socketpair()
-    now_ms = SystemProviders().elapsed_ms()
+    now_ms = SystemClockAndIds().elapsed_ms()
     with ours, theirs:
         context = context_of(theirs)
         ours.sendall(framed(Begin(now_ms)) + framed(Begin(now_ms + 60_000)))

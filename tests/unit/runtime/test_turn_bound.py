@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 
 
 @hf.workflow
@@ -20,7 +20,7 @@ async def fine() -> int:
 
 
 def test_G12_code_that_is_busy_beyond_its_time_is_parked_and_others_go_on() -> None:
-    world = Surroundings(turn_limit_ms=50, watch_turns=False)
+    world = Platform(turn_limit_ms=50, watch_turns=False)
 
     async def run() -> int:
         async with hf.Engine(":memory:", workflows=[busy, fine], surroundings=world) as engine:

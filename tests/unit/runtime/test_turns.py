@@ -10,7 +10,7 @@ from tests.crash import apps
 from tests.scenarios.support import engine_of, together
 
 import holdfast as hf
-from holdfast.replay.output import Besides, Output
+from holdfast.replay.output import Besides, TurnOutput
 from holdfast.runtime import turns
 from holdfast.runtime.faults import FaultPoint
 from holdfast.runtime.turns import Unusual
@@ -30,7 +30,7 @@ def test_G11_every_field_of_a_turn_is_named_always_or_when_there_is_something_in
 
 def test_G11_everything_that_the_code_can_do_is_looked_at() -> None:
     source = inspect.getsource(turns)
-    assert [part for part in Output.__slots__ if f"output.{part}" not in source] == []
+    assert [part for part in TurnOutput.__slots__ if f"output.{part}" not in source] == []
     assert [part for part in Besides.__slots__ if f"besides.{part}" not in source] == []
 
 

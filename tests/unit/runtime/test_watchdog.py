@@ -10,11 +10,11 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import TurnTooLong
-from holdfast.runtime.surroundings import Surroundings
-from holdfast.runtime.watchdog import IDLE_LOOKS, QUIET, Watch, Watchdog
+from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.watchdog import IDLE_LOOKS, QUIET, SliceWatch, Watchdog
 
 SLICES = 20_000
-WORLD = Surroundings(turn_limit_ms=100)
+WORLD = Platform(turn_limit_ms=100)
 
 
 @hf.workflow
@@ -135,7 +135,7 @@ def _restless() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
 def test_nothing_is_raised_outside_of_a_slice() -> None:
     """Short slices, and a thread that strikes them without pause: only `TurnTooLong` comes out, at the very end."""
     dog = Watchdog(1, guilty=lambda frame: frame)
-    watch = Watch(dog, "racing").run
+    watch = SliceWatch(dog, "racing").run
     is_over = False
     strikes = interrupted = finished = 0
 

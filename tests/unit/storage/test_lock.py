@@ -38,7 +38,7 @@ def test_a_long_wait_is_warned_of_once_and_its_end_is_told(
 ) -> None:
     warned, taken = threading.Event(), threading.Event()
     monkeypatch.setattr(patience, "TICK_SECONDS", 0.001)
-    monkeypatch.setattr(patience, "watch", patience.Watch())
+    monkeypatch.setattr(patience, "watch", patience.LockWaitMonitor())
     monkeypatch.setattr("holdfast.storage.sqlite.lock.watch", patience.watch)
     caplog.set_level(logging.WARNING, logger="holdfast")
 

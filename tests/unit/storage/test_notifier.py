@@ -11,7 +11,7 @@ from typing import Any, Self
 import pytest
 
 from holdfast.storage.sqlite import notifier
-from holdfast.storage.sqlite.notifier import WakeUps
+from holdfast.storage.sqlite.notifier import SocketNotifier
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -27,7 +27,7 @@ class Listener:
 
     def __init__(self, store: Path, name: str) -> None:
         self.heard = asyncio.Event()
-        self.ends = WakeUps(store, name, self.heard.set)
+        self.ends = SocketNotifier(store, name, self.heard.set)
 
     def __enter__(self) -> Self:
         self.ends.open()
@@ -111,7 +111,7 @@ def test_a_socket_of_one_that_died_is_cleared_away(tmp_path: Path) -> None:
     async def scenario() -> None:
         with Listener(store, "a") as a:
             dead = tmp_path / "shop.db-wake" / "dead"
-            gone = WakeUps(store, "dead", lambda: None)
+            gone = SocketNotifier(store, "dead", lambda: None)
             gone.open()
             assert gone._socket is not None
             asyncio.get_running_loop().remove_reader(gone._socket.fileno())
@@ -128,7 +128,7 @@ def test_the_folder_stays_for_others_who_may_be_about_to_use_it(tmp_path: Path) 
     store = tmp_path / "shop.db"
 
     async def scenario() -> None:
-        late = WakeUps(store, "late", lambda: None)
+        late = SocketNotifier(store, "late", lambda: None)
         with Listener(store, "a"):
             folder = tmp_path / "shop.db-wake"
         assert list(folder.iterdir()) == []

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 import holdfast as hf
-from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey
+from holdfast.core.liveness import Heartbeat, HeartbeatReply, Renewed, WorkerKey
 from holdfast.storage.contract import CommitId, Member, Outcome, Rejected, Start, StartedInstance
 from holdfast.storage.relational.members import apply_members
 from holdfast.storage.relational.transaction import Transaction
@@ -137,17 +137,17 @@ def test_W9_two_threads_that_beat_at_once_do_it_one_after_the_other(
 ) -> None:
     """The thread of a lease that was given up may still be at it when the next one registers."""
     is_inside, may_go_on, second_is_done = threading.Event(), threading.Event(), threading.Event()
-    replies: list[Reply | Exception] = []
+    replies: list[HeartbeatReply | Exception] = []
 
     async def case(store: SqliteStore) -> None:
         store.heartbeat(Heartbeat(WorkerKey("before"), None), HERE)
         beater = vars(store)["_beater"]
         judge = beater._judge
 
-        def slow(*arguments: Any) -> Reply:
+        def slow(*arguments: Any) -> HeartbeatReply:
             is_inside.set()
             may_go_on.wait(10)
-            answer: Reply = judge(*arguments)
+            answer: HeartbeatReply = judge(*arguments)
             return answer
 
         def beat(name: str, done: threading.Event) -> None:

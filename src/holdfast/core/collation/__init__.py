@@ -8,22 +8,22 @@ children stand inside their parent's. What decides which digit moves next is in 
 from holdfast.core.collation.composite import Composite, compose, decompose
 from holdfast.core.collation.digits import LEGAL_MOVES, WORD, Digit, Move
 from holdfast.core.collation.dimensions import FIRST, Dimension, item_dimension, nearest, next_round
-from holdfast.core.collation.graph import Edge, Graph, Join
-from holdfast.core.collation.key import CollationKey, Roster
+from holdfast.core.collation.graph import Graph, GraphEdge, Join
+from holdfast.core.collation.key import ActivityOrder, CollationKey
 
 __all__ = [
     "FIRST",
     "LEGAL_MOVES",
     "WORD",
+    "ActivityOrder",
     "CollationKey",
     "Composite",
     "Digit",
     "Dimension",
-    "Edge",
     "Graph",
+    "GraphEdge",
     "Join",
     "Move",
-    "Roster",
     "compose",
     "decompose",
     "item_dimension",

@@ -20,7 +20,7 @@ class Join(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class GraphEdge:
     """From one activity to another. With `catches` it is an error edge, for those error type names.
 
     `otherwise`: the default branch, taken if the source completed and no edge of it with a condition was.
@@ -49,7 +49,7 @@ class Graph:
 
     trigger: str
     joins: Mapping[str, Join]
-    edges: tuple[Edge, ...]
+    edges: tuple[GraphEdge, ...]
     incoming: Mapping[str, tuple[int, ...]]
     """By the activity they lead to, the positions in `edges`."""
     outgoing: Mapping[str, tuple[int, ...]]
@@ -62,7 +62,7 @@ class Graph:
 
     @classmethod
     def of(
-        cls, trigger: str, joins: Mapping[str, Join | str], edges: Iterable[Edge], guarded: Iterable[str] = ()
+        cls, trigger: str, joins: Mapping[str, Join | str], edges: Iterable[GraphEdge], guarded: Iterable[str] = ()
     ) -> "Graph":
         """Check the edges and index them. A cycle or an unknown name is refused."""
         every_edge = tuple(edges)

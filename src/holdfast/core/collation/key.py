@@ -24,7 +24,7 @@ from holdfast.errors import CollationError, IllegalMove, MalformedKey, UnknownAc
 
 
 @dataclass(frozen=True, slots=True)
-class Roster:
+class ActivityOrder:
     """The activities of one version of a flow, in the order of their digits (K1: ascending code points)."""
 
     activities: tuple[str, ...]
@@ -33,7 +33,7 @@ class Roster:
     """What fills a key up (K1)."""
 
     @classmethod
-    def of(cls, ids: Iterable[str]) -> "Roster":
+    def of(cls, ids: Iterable[str]) -> "ActivityOrder":
         """Rank the ids. An empty or repeated one, or none at all, is a `CollationError`."""
         activities = tuple(sorted(ids))
         if not activities:
@@ -66,19 +66,19 @@ class Roster:
 class CollationKey:
     """One digit for each activity of a flow."""
 
-    roster: Roster
+    roster: ActivityOrder
     unpadded: str
 
     @classmethod
     def for_activities(cls, ids: Iterable[str]) -> "CollationKey":
         """The key of a flow nothing of which has happened yet: all pending."""
-        roster = Roster.of(ids)
+        roster = ActivityOrder.of(ids)
         return cls(roster, Digit.PENDING.character * len(roster.activities))
 
     @classmethod
     def parse(cls, text: str, ids: Iterable[str]) -> "CollationKey":
         """Read a key as it is stored or shown, with or without its padding."""
-        roster = Roster.of(ids)
+        roster = ActivityOrder.of(ids)
         count = len(roster.activities)
         full = len(padded("9" * count))
         if len(text) not in (count, full):

@@ -14,15 +14,15 @@ from holdfast.core import events as ev
 from holdfast.core.collation.digits import Digit
 from holdfast.core.collation.dimensions import Dimension, item_dimension
 from holdfast.core.collation.graph import Graph
-from holdfast.core.collation.key import Roster
-from holdfast.core.event import Event, Payload
+from holdfast.core.collation.key import ActivityOrder
+from holdfast.core.event import HistoryEventBase, Payload
 from holdfast.core.flow import events as fe
-from holdfast.core.flow.progress import Progress
+from holdfast.core.flow.progress import FlowScheduler
 
 NO_ITEM: Final = -1
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class NodePlace(msgspec.Struct, frozen=True, gc=False):
     """Where in a flow something belongs: its node and, in a fan-out, the item."""
 
     node: str
@@ -40,7 +40,7 @@ class ChildPlace(NamedTuple):
     round: int
 
 
-Handler: TypeAlias = Callable[["Book", Never], "Place | None"]
+EventHandler: TypeAlias = Callable[["FlowState", Never], "NodePlace | None"]
 """Takes one kind of event in."""
 
 
@@ -57,7 +57,7 @@ class FanOut:
         self.results: dict[int, Payload] = {}
 
 
-class Book:
+class FlowState:
     """What is open, and what came of the rest."""
 
     __slots__ = (
@@ -83,15 +83,15 @@ class Book:
         "waits",
     )
 
-    def __init__(self, graph: Graph, roster: Roster | None = None) -> None:
-        self.progress = Progress(graph, roster)
+    def __init__(self, graph: Graph, roster: ActivityOrder | None = None) -> None:
+        self.progress = FlowScheduler(graph, roster)
         self.started: ev.Started | None = None
         self.outputs: dict[str, Payload] = {}
         """By node. In a cycle the latest, which is that of the nearest dimension (K8)."""
         self.errors: dict[str, Payload] = {}
         self._failed_in: dict[str, int] = {}
         """The round in which each of those failed."""
-        self.activities: dict[int, Place] = {}
+        self.activities: dict[int, NodePlace] = {}
         self.timers: dict[int, str] = {}
         self.waits: dict[str, deque[tuple[int, str]]] = {}
         """By the name of the event: the waits for it, those that are there longest first (G6)."""
@@ -107,26 +107,26 @@ class Book:
         self.unclear: dict[int, str] = {}
         """Edges that were taken because their condition could not be evaluated, with the reason."""
 
-    def dimension(self, place: Place) -> Dimension:
+    def dimension(self, place: NodePlace) -> Dimension:
         """K8: the round in which a node is, and its item."""
         here = Dimension(f"0/{self.progress.rounds.get(place.node, 0)}")
         return here if place.item == NO_ITEM else item_dimension(here, place.item)
 
-    def note(self, event: Event) -> Place | None:
+    def note(self, event: HistoryEventBase) -> NodePlace | None:
         """Take an event in. What an answer was for, if somebody still waits for it."""
         if type(event) is ev.ActivityCompleted:  # nearly all of them
             return _activity_completed(self, event)
         how = _HOW.get(type(event))
         return None if how is None else how(self, cast(Never, event))  # the table has for each type its own
 
-    def scheduled(self, activity: int, place: Place) -> None:
+    def scheduled(self, activity: int, place: NodePlace) -> None:
         """An activity was called for a node, or for an item of it."""
         self.next_activity = activity + 1
         self.activities[activity] = place
         if place.item != NO_ITEM:
             self.fan_outs[place.node].begun = place.item + 1
 
-    def completed(self, place: Place, output: Payload) -> None:
+    def completed(self, place: NodePlace, output: Payload) -> None:
         """A node, or an item of it, has its result."""
         if place.item == NO_ITEM:
             self.outputs[place.node] = output
@@ -159,52 +159,52 @@ class Book:
 # ---------------------------------------------------------------- how each event is taken in
 
 
-def _started(book: Book, event: ev.Started) -> None:
+def _started(book: FlowState, event: ev.Started) -> None:
     book.started = event
 
 
-def _scheduled(book: Book, event: ev.ActivityScheduled) -> None:
-    book.scheduled(event.activity, Place(event.node, event.item))
+def _scheduled(book: FlowState, event: ev.ActivityScheduled) -> None:
+    book.scheduled(event.activity, NodePlace(event.node, event.item))
 
 
-def _activity_completed(book: Book, event: ev.ActivityCompleted) -> Place | None:
+def _activity_completed(book: FlowState, event: ev.ActivityCompleted) -> NodePlace | None:
     place = book.activities.pop(event.activity, None)
     if place is not None:
         book.completed(place, event.result)
     return place
 
 
-def _activity_failed(book: Book, event: ev.ActivityFailed) -> Place | None:
+def _activity_failed(book: FlowState, event: ev.ActivityFailed) -> NodePlace | None:
     place = book.activities.pop(event.activity, None)
     if place is not None:
         book.failed(place.node, event.failure)
     return place
 
 
-def _activity_abandoned(book: Book, event: ev.ActivityAbandoned) -> None:
+def _activity_abandoned(book: FlowState, event: ev.ActivityCancelled) -> None:
     book.activities.pop(event.activity, None)
 
 
-def _timer_started(book: Book, event: ev.TimerStarted) -> None:
+def _timer_started(book: FlowState, event: ev.TimerStarted) -> None:
     book.next_timer = event.timer + 1
     book.timers[event.timer] = event.node
 
 
-def _timer_fired(book: Book, event: ev.TimerFired) -> Place | None:
+def _timer_fired(book: FlowState, event: ev.TimerFired) -> NodePlace | None:
     node = book.timers.pop(event.timer, None)
-    return None if node is None else Place(node)
+    return None if node is None else NodePlace(node)
 
 
-def _timer_cancelled(book: Book, event: ev.TimerCancelled) -> None:
+def _timer_cancelled(book: FlowState, event: ev.TimerCancelled) -> None:
     book.timers.pop(event.timer, None)
 
 
-def _awaited(book: Book, event: ev.EventAwaited) -> None:
+def _awaited(book: FlowState, event: ev.EventAwaited) -> None:
     book.next_wait = event.wait + 1
     book.waits.setdefault(event.name, deque()).append((event.wait, event.node))
 
 
-def _wait_ended(book: Book, event: ev.EventWaitEnded) -> None:
+def _wait_ended(book: FlowState, event: ev.EventWaitEnded) -> None:
     for name, waits in list(book.waits.items()):
         left = deque(each for each in waits if each[0] != event.wait)
         if left:
@@ -213,28 +213,28 @@ def _wait_ended(book: Book, event: ev.EventWaitEnded) -> None:
             del book.waits[name]
 
 
-def _received(book: Book, event: ev.EventReceived) -> Place | None:
+def _received(book: FlowState, event: ev.EventReceived) -> NodePlace | None:
     waits = book.waits.get(event.name)
     if not waits:
         return None
     _, node = waits.popleft()
     if not waits:
         del book.waits[event.name]
-    book.completed(Place(node), event.value)
-    return Place(node)
+    book.completed(NodePlace(node), event.value)
+    return NodePlace(node)
 
 
-def _child_scheduled(book: Book, event: ev.ChildScheduled) -> None:
+def _child_scheduled(book: FlowState, event: ev.ChildScheduled) -> None:
     book.next_child = event.child + 1
     number = book.progress.rounds.get(event.node, 0)
     book.children[event.child] = ChildPlace(event.node, event.item, event.id, event.detached, event.named, number)
     if event.item != NO_ITEM:
         book.fan_outs[event.node].begun = event.item + 1
         if event.detached and not event.named:  # nobody waits for anything of it
-            book.completed(Place(event.node, event.item), _id_of(event))
+            book.completed(NodePlace(event.node, event.item), _id_of(event))
 
 
-def _child_started(book: Book, event: ev.ChildStarted) -> Place | None:
+def _child_started(book: FlowState, event: ev.ChildStarted) -> NodePlace | None:
     """Nobody waits for the end of one that is detached: its id is the result."""
     child = book.children.get(event.child)
     place = None if child is None or not child.detached else _place_of(book, child)
@@ -247,19 +247,19 @@ def _id_of(child: ChildPlace | ev.ChildScheduled) -> Payload:
     return Payload(msgspec.Raw(msgspec.json.encode(child.id)))
 
 
-def _place_of(book: Book, child: ChildPlace) -> Place | None:
+def _place_of(book: FlowState, child: ChildPlace) -> NodePlace | None:
     """Where an answer of a child belongs, if its node has not failed meanwhile."""
     if child.round != book.progress.rounds.get(child.node, 0):
         return None
-    return Place(child.node, child.item) if child.item == NO_ITEM or child.node in book.fan_outs else None
+    return NodePlace(child.node, child.item) if child.item == NO_ITEM or child.node in book.fan_outs else None
 
 
-def _child_asked_to_end(book: Book, event: ev.ChildAskedToEnd) -> None:
+def _child_asked_to_end(book: FlowState, event: ev.ChildCancelRequested) -> None:
     """What comes of it is not waited for."""
     book.children.pop(event.child, None)
 
 
-def _child_ended(book: Book, event: ev.ChildEnd) -> Place | None:
+def _child_ended(book: FlowState, event: ev.ChildEnd) -> NodePlace | None:
     """Its result is noted here; what it means that there is none, whoever reads this decides."""
     child = book.children.pop(event.child, None)
     if child is None or (child.detached and not (child.named and isinstance(event, ev.ChildRefused))):
@@ -270,20 +270,20 @@ def _child_ended(book: Book, event: ev.ChildEnd) -> Place | None:
     return place
 
 
-def _fan_out_began(book: Book, event: fe.FanOutBegan) -> None:
+def _fan_out_began(book: FlowState, event: fe.FanOutStarted) -> None:
     book.fan_outs[event.node] = FanOut(event.count, event.items)
 
 
-def _node_completed(book: Book, event: fe.NodeCompleted) -> None:
+def _node_completed(book: FlowState, event: fe.NodeCompleted) -> None:
     book.fan_outs.pop(event.node, None)
-    book.completed(Place(event.node), event.output)
+    book.completed(NodePlace(event.node), event.output)
 
 
-def _node_failed(book: Book, event: fe.NodeFailed) -> None:
+def _node_failed(book: FlowState, event: fe.NodeFailed) -> None:
     book.failed(event.node, event.failure)
 
 
-def _cycle_restarted(book: Book, event: fe.CycleRestarted) -> None:
+def _cycle_restarted(book: FlowState, event: fe.CycleRestarted) -> None:
     book.rounds[event.node] = event.round
     book.targets[event.node] = event.target
     graph = book.progress.graph
@@ -296,25 +296,25 @@ def _cycle_restarted(book: Book, event: fe.CycleRestarted) -> None:
             del book.unclear[at]
 
 
-def _advanced(book: Book, event: fe.FlowAdvanced) -> None:
+def _advanced(book: FlowState, event: fe.FlowAdvanced) -> None:
     book.unclear.update(event.unclear)
 
 
-def _cancel_requested(book: Book, event: ev.CancelRequested) -> None:
+def _cancel_requested(book: FlowState, event: ev.CancelRequested) -> None:
     if book.cancel_reason is None:
         book.cancel_reason, book.is_overdue = event.reason, event.by_deadline
 
 
-def _raised(book: Book, event: ev.EventRaised) -> None:
+def _raised(book: FlowState, event: ev.EventRaised) -> None:
     book.sent = event.number + 1
 
 
-_HOW: Final[dict[type[Event], Handler]] = {
+_HOW: Final[dict[type[HistoryEventBase], EventHandler]] = {
     ev.Started: _started,
     ev.ActivityScheduled: _scheduled,
     ev.ActivityCompleted: _activity_completed,
     ev.ActivityFailed: _activity_failed,
-    ev.ActivityAbandoned: _activity_abandoned,
+    ev.ActivityCancelled: _activity_abandoned,
     ev.TimerStarted: _timer_started,
     ev.TimerFired: _timer_fired,
     ev.TimerCancelled: _timer_cancelled,
@@ -323,12 +323,12 @@ _HOW: Final[dict[type[Event], Handler]] = {
     ev.EventReceived: _received,
     ev.ChildScheduled: _child_scheduled,
     ev.ChildStarted: _child_started,
-    ev.ChildAskedToEnd: _child_asked_to_end,
+    ev.ChildCancelRequested: _child_asked_to_end,
     ev.ChildCompleted: _child_ended,
     ev.ChildFailed: _child_ended,
     ev.ChildStopped: _child_ended,
     ev.ChildRefused: _child_ended,
-    fe.FanOutBegan: _fan_out_began,
+    fe.FanOutStarted: _fan_out_began,
     fe.NodeCompleted: _node_completed,
     fe.NodeFailed: _node_failed,
     fe.CycleRestarted: _cycle_restarted,
@@ -338,7 +338,7 @@ _HOW: Final[dict[type[Event], Handler]] = {
 }
 
 
-def read(book: Book, event: Event) -> None:
+def read(book: FlowState, event: HistoryEventBase) -> None:
     """Take in an event of the history: with the moves of digits, which a live flow has made already."""
     book.note(event)
     if isinstance(event, fe.FlowAdvanced):

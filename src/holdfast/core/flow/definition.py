@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from holdfast.core.collation.digits import Digit, padded
-from holdfast.core.collation.graph import Edge, Graph, Join
-from holdfast.core.flow.outcomes import Policy
+from holdfast.core.collation.graph import Graph, GraphEdge, Join
+from holdfast.core.flow.outcomes import FailurePolicy
 
 Template: TypeAlias = object
 Span: TypeAlias = int | str
@@ -58,11 +58,11 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     """What a node does. Every kind is one subclass."""
 
 
-class Trigger(Action, frozen=True, omit_defaults=True, tag="trigger"):
+class TriggerAction(Action, frozen=True, omit_defaults=True, tag="trigger"):
     """Where the flow begins. Its input is the input of the flow."""
 
 
-class Run(Action, frozen=True, omit_defaults=True, tag="run"):
+class RunAction(Action, frozen=True, omit_defaults=True, tag="run"):
     """Runs an activity. `input`: a map has its arguments by name, a list by position, an expression is the only one.
 
     Without one it is called without arguments; with `each`, with the item.
@@ -74,7 +74,7 @@ class Run(Action, frozen=True, omit_defaults=True, tag="run"):
     rules: RunRules = RunRules()
 
 
-class Child(Action, frozen=True, omit_defaults=True, tag="flow"):
+class ChildAction(Action, frozen=True, omit_defaults=True, tag="flow"):
     """Starts another flow, or a workflow written as code; waits for its end unless it is detached."""
 
     workflow: str
@@ -85,14 +85,14 @@ class Child(Action, frozen=True, omit_defaults=True, tag="flow"):
     detached: bool = False
 
 
-class Wait(Action, frozen=True, omit_defaults=True, tag="wait"):
+class WaitAction(Action, frozen=True, omit_defaults=True, tag="wait"):
     """Waits for an event, for a time, or for an event no longer than a time."""
 
     event: str = ""
     timeout: Span | None = None
 
 
-class Cycle(Action, frozen=True, omit_defaults=True, tag="cycle"):
+class CycleAction(Action, frozen=True, omit_defaults=True, tag="cycle"):
     """Runs `target` and everything behind it once more, after `delay`, at most `limit` times (K8)."""
 
     target: str
@@ -100,7 +100,7 @@ class Cycle(Action, frozen=True, omit_defaults=True, tag="cycle"):
     limit: int = DEFAULT_CYCLE_LIMIT
 
 
-class Raise(Action, frozen=True, omit_defaults=True, tag="raise"):
+class RaiseAction(Action, frozen=True, omit_defaults=True, tag="raise"):
     """Raises an event to another instance."""
 
     event: str
@@ -108,7 +108,7 @@ class Raise(Action, frozen=True, omit_defaults=True, tag="raise"):
     value: Template = None
 
 
-class Interrupt(Action, frozen=True, omit_defaults=True, tag="interrupt"):
+class InterruptAction(Action, frozen=True, omit_defaults=True, tag="interrupt"):
     """Ends this instance, or the one that `target` names, and with `descendants` their children, too."""
 
     target: str = ""
@@ -117,7 +117,9 @@ class Interrupt(Action, frozen=True, omit_defaults=True, tag="interrupt"):
     reason: str = ""
 
 
-AnyAction: TypeAlias = Trigger | Run | Child | Wait | Cycle | Raise | Interrupt
+AnyAction: TypeAlias = (
+    TriggerAction | RunAction | ChildAction | WaitAction | CycleAction | RaiseAction | InterruptAction
+)
 
 
 class After(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -153,7 +155,7 @@ class FlowDefinition(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
     version: str = ""
     input: dict[str, str] = {}
     """The fields that the flow takes, each with the name of its JSON type."""
-    policy: Policy = Policy.DRAIN
+    policy: FailurePolicy = FailurePolicy.DRAIN
     output: Template = None
 
 
@@ -189,9 +191,9 @@ def nodes_by_id(definition: FlowDefinition) -> Mapping[str, Node]:
 
 def graph_of(definition: FlowDefinition) -> Graph:
     """Its shape, checked."""
-    trigger = next(node.id for node in definition.nodes if isinstance(node.action, Trigger))
+    trigger = next(node.id for node in definition.nodes if isinstance(node.action, TriggerAction))
     edges = (
-        Edge(after.source, node.id, after.catch, bool(after.when), after.otherwise)
+        GraphEdge(after.source, node.id, after.catch, bool(after.when), after.otherwise)
         for node in definition.nodes
         for after in node.after
     )

@@ -5,21 +5,23 @@ from typing import Final
 from holdfast.core.collation.graph import Graph, Join
 from holdfast.core.flow.outcomes import EdgeState, JoinVerdict, join_verdict
 
-_UNDECIDED, _TAKEN, _FAILED = EdgeState.UNDECIDED, EdgeState.TAKEN, EdgeState.FAILED
+_UNDECIDED_EDGE, _TAKEN_EDGE, _FAILED_EDGE = EdgeState.UNDECIDED, EdgeState.TAKEN, EdgeState.FAILED
 _OF_ONE: Final = {
-    state: join_verdict(Join.ALL, undecided=state is _UNDECIDED, taken=state is _TAKEN, failed=state is _FAILED)
+    state: join_verdict(
+        Join.ALL, undecided=state is _UNDECIDED_EDGE, taken=state is _TAKEN_EDGE, failed=state is _FAILED_EDGE
+    )
     for state in EdgeState
 }
 
 
-class Edges:
+class EdgeStates:
     """The edges of one flow. Whether a join of several is satisfied is known without a look at them."""
 
     __slots__ = ("_edges", "_failed", "_graph", "_taken", "_undecided", "settled", "states")
 
     def __init__(self, graph: Graph) -> None:
         self._edges, self._graph = graph.edges, graph
-        self.states = [_UNDECIDED] * len(graph.edges)
+        self.states = [_UNDECIDED_EDGE] * len(graph.edges)
         self.settled: list[int] = []
         """Those that changed since somebody emptied this."""
         self._undecided = graph.indegrees.copy()
@@ -38,11 +40,11 @@ class Edges:
             self._count(target, before, state)
 
     def _count(self, target: str, before: EdgeState, state: EdgeState) -> None:
-        self._undecided[target] += (state is _UNDECIDED) - (before is _UNDECIDED)
-        if state is _TAKEN or before is _TAKEN:
-            self._taken[target] = self._taken.get(target, 0) + (1 if state is _TAKEN else -1)
-        if state is _FAILED or before is _FAILED:
-            self._failed[target] = self._failed.get(target, 0) + (1 if state is _FAILED else -1)
+        self._undecided[target] += (state is _UNDECIDED_EDGE) - (before is _UNDECIDED_EDGE)
+        if state is _TAKEN_EDGE or before is _TAKEN_EDGE:
+            self._taken[target] = self._taken.get(target, 0) + (1 if state is _TAKEN_EDGE else -1)
+        if state is _FAILED_EDGE or before is _FAILED_EDGE:
+            self._failed[target] = self._failed.get(target, 0) + (1 if state is _FAILED_EDGE else -1)
 
     def verdict(self, activity: str) -> JoinVerdict:
         """Whether an activity runs, is skipped, or waits."""

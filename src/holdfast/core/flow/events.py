@@ -1,9 +1,9 @@
 """What a flow does besides calling activities, starting children and waiting: commands of its turns."""
 
-from holdfast.core.event import Event, Payload
+from holdfast.core.event import HistoryEventBase, Payload
 
 
-class FlowAdvanced(Event, frozen=True, tag="flow_advanced"):
+class FlowAdvanced(HistoryEventBase, frozen=True, tag="flow_advanced"):
     """Digits that moved, with the edges that were decided and will be asked again (K3). See `flow.progress`.
 
     `offered`, `caught` and `escaped` say what became of failures that an error edge took to a node (K4). `unclear` has
@@ -20,21 +20,21 @@ class FlowAdvanced(Event, frozen=True, tag="flow_advanced"):
     unclear: dict[int, str] = {}  # noqa: RUF012 - msgspec copies it
 
 
-class NodeFailed(Event, frozen=True, tag="node_failed"):
+class NodeFailed(HistoryEventBase, frozen=True, tag="node_failed"):
     """A node failed by itself: an expression of it did, its wait ran out, or its cycle came to its limit."""
 
     node: str
     failure: Payload
 
 
-class NodeCompleted(Event, frozen=True, tag="node_completed"):
+class NodeCompleted(HistoryEventBase, frozen=True, tag="node_completed"):
     """A node that has no single answer of its own completed: a fan-out, or one that only says something."""
 
     node: str
     output: Payload
 
 
-class FanOutBegan(Event, frozen=True, tag="fan_out_began"):
+class FanOutStarted(HistoryEventBase, frozen=True, tag="fan_out_began"):
     """A node runs once for each of so many items. `items` are there where they do not all begin at once."""
 
     node: str
@@ -42,7 +42,7 @@ class FanOutBegan(Event, frozen=True, tag="fan_out_began"):
     items: Payload | None = None
 
 
-class CycleRestarted(Event, frozen=True, tag="cycle_restarted"):
+class CycleRestarted(HistoryEventBase, frozen=True, tag="cycle_restarted"):
     """K8: a cycle runs its target, and everything behind it, once more."""
 
     node: str

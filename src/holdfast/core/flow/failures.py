@@ -11,14 +11,14 @@ from typing import Final
 
 from holdfast.core.collation.digits import Digit
 from holdfast.core.collation.graph import Graph
-from holdfast.core.flow.edges import Edges
+from holdfast.core.flow.edges import EdgeStates
 from holdfast.core.flow.outcomes import EdgeState
 
-_PENDING: Final = ord(Digit.PENDING.character)
+_PENDING_DIGIT: Final = ord(Digit.PENDING.character)
 _SKIPPED: Final = ord(Digit.SKIPPED.character)
 
 
-class Handling(Enum):
+class FailureFate(Enum):
     """What became of a failure."""
 
     OFFERED = "offered"
@@ -26,44 +26,44 @@ class Handling(Enum):
     ESCAPED = "escaped"
 
 
-class Failures:
+class FailureRouting:
     """The failures of one flow, by the activity that failed. `digits` are those of the flow, and change under it."""
 
     __slots__ = ("_digits", "_edges", "_graph", "_positions", "caught", "now", "offered")
 
-    def __init__(self, graph: Graph, edges: Edges, digits: Sequence[int], positions: Mapping[str, int]) -> None:
+    def __init__(self, graph: Graph, edges: EdgeStates, digits: Sequence[int], positions: Mapping[str, int]) -> None:
         self._graph, self._edges, self._digits, self._positions = graph, edges, digits, positions
         self.caught: set[str] = set()
         self.offered: set[str] = set()
-        self.now: dict[str, Handling] = {}
+        self.now: dict[str, FailureFate] = {}
         """What happened since somebody emptied this."""
 
     def offer(self, activity: str, target: str) -> None:
         """An error edge takes a failure to a node: it catches it, may do so later, or never will."""
         digit = self._digits[self._positions[target]]
-        if digit == _PENDING:
+        if digit == _PENDING_DIGIT:
             if activity not in self.caught:
-                self.note(activity, Handling.OFFERED)
+                self.note(activity, FailureFate.OFFERED)
         elif digit != _SKIPPED:
-            self.note(activity, Handling.CAUGHT)
+            self.note(activity, FailureFate.CAUGHT)
 
     def catch(self, activity: str) -> None:
         """A node starts: it catches the failures that were offered to it."""
         for source in self._offered_to(activity):
-            self.note(source, Handling.CAUGHT)
+            self.note(source, FailureFate.CAUGHT)
 
     def let_escape(self, activity: str) -> None:
         """A node does not run: a failure that was offered to it, and to nobody who still waits, has escaped."""
         for source in self._offered_to(activity):
             waiting = (self._graph.edges[at].target for at in self._graph.outgoing[source] if self._is_offer(at))
             if all(target == activity for target in waiting):
-                self.note(source, Handling.ESCAPED)
+                self.note(source, FailureFate.ESCAPED)
 
-    def note(self, activity: str, how: Handling) -> None:
+    def note(self, activity: str, how: FailureFate) -> None:
         """Say what became of a failure."""
         self.now[activity] = how
-        (self.offered.add if how is Handling.OFFERED else self.offered.discard)(activity)
-        if how is Handling.CAUGHT:
+        (self.offered.add if how is FailureFate.OFFERED else self.offered.discard)(activity)
+        if how is FailureFate.CAUGHT:
             self.caught.add(activity)
 
     def forget(self, activity: str) -> None:
@@ -80,4 +80,4 @@ class Failures:
         """Whether an error edge was taken to a node that still waits."""
         edge = self._graph.edges[at]
         is_taken = edge.is_error_edge and self._edges.states[at] is EdgeState.TAKEN
-        return is_taken and self._digits[self._positions[edge.target]] == _PENDING
+        return is_taken and self._digits[self._positions[edge.target]] == _PENDING_DIGIT

@@ -2,13 +2,13 @@
 
 from typing import Final, Protocol
 
-from holdfast.core.collation.graph import Edge
+from holdfast.core.collation.graph import GraphEdge
 
 
-class Judge(Protocol):
+class Conditions(Protocol):
     """Evaluates conditions, where there are any and it matters."""
 
-    def holds(self, edge: Edge) -> bool:
+    def holds(self, edge: GraphEdge) -> bool:
         """Whether an edge is taken that its source would otherwise take. Asked only of edges that have a condition."""
         ...
 
@@ -17,10 +17,10 @@ class Judge(Protocol):
         ...
 
 
-class Always:
+class AlwaysTrue:
     """Every condition holds."""
 
-    def holds(self, edge: Edge) -> bool:
+    def holds(self, edge: GraphEdge) -> bool:
         del edge
         return True
 
@@ -29,4 +29,4 @@ class Always:
         return True
 
 
-ALWAYS: Final = Always()
+ALWAYS: Final = AlwaysTrue()

@@ -6,12 +6,12 @@ from enum import Enum, StrEnum
 from typing import Final, TypeAlias, assert_never
 
 from holdfast.core.collation.digits import Move
-from holdfast.core.collation.graph import Edge, Join
+from holdfast.core.collation.graph import GraphEdge, Join
 
 TIMED_OUT_TYPES: Final = ("TimeoutError", "OSError", "Exception")
 
 
-class Policy(StrEnum):
+class FailurePolicy(StrEnum):
     """What an uncaught failure does to the rest of the flow (K4)."""
 
     DRAIN = "drain"
@@ -54,7 +54,7 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class Errored:
     """The activity failed (8 -> 7). `error_types`: the names of its type and of those it derives from."""
 
     error_types: tuple[str, ...]
@@ -69,23 +69,23 @@ class TimedOut:
 
 COMPLETED: Final = Completed()
 RELEASED: Final = Released()
-Outcome: TypeAlias = Completed | Released | Failed | TimedOut
+NodeOutcome: TypeAlias = Completed | Released | Errored | TimedOut
 
-MOVE_OF: Final[Mapping[type[Outcome], Move]] = {
+MOVE_OF: Final[Mapping[type[NodeOutcome], Move]] = {
     Completed: Move.COMPLETE,
     Released: Move.RELEASE,
-    Failed: Move.FAIL,
+    Errored: Move.FAIL,
     TimedOut: Move.TIME_OUT,
 }
 """How the digit of the activity moves."""
 
 
-def undecided_edge(edge: Edge, outcome: Outcome) -> EdgeState:
+def undecided_edge(edge: GraphEdge, outcome: NodeOutcome) -> EdgeState:
     """K3, K4: what the outcome of its source makes of an edge, if its condition allows. Not TAKEN: it is not asked."""
     match outcome:
         case Completed() | Released():
             return EdgeState.DEAD if edge.is_error_edge else EdgeState.TAKEN
-        case Failed(error_types) | TimedOut(error_types):
+        case Errored(error_types) | TimedOut(error_types):
             if edge.catches is None:
                 return EdgeState.FAILED
             return EdgeState.TAKEN if any(name in edge.catches for name in error_types) else EdgeState.DEAD

@@ -16,19 +16,19 @@ import msgspec
 
 from holdfast.core.collation.digits import FINISHED, LEGAL_MOVES, MEANING, OPEN, Digit, Move
 from holdfast.core.collation.graph import Graph, Join
-from holdfast.core.collation.key import Roster
-from holdfast.core.flow.edges import Edges
+from holdfast.core.collation.key import ActivityOrder
+from holdfast.core.flow.edges import EdgeStates
 from holdfast.core.flow.events import FlowAdvanced
-from holdfast.core.flow.failures import Failures, Handling
-from holdfast.core.flow.judge import ALWAYS, Judge
+from holdfast.core.flow.failures import FailureFate, FailureRouting
+from holdfast.core.flow.judge import ALWAYS, Conditions
 from holdfast.core.flow.outcomes import (
     MOVE_OF,
     Completed,
     EdgeState,
+    FailurePolicy,
     FlowOutcome,
     JoinVerdict,
-    Outcome,
-    Policy,
+    NodeOutcome,
     Released,
     undecided_edge,
 )
@@ -48,7 +48,7 @@ _STARTED: Final = _CODE[Digit.STARTED]
 _OPEN: Final = frozenset(_CODE[digit] for digit in OPEN)
 _STARTED_TEXT: Final = Digit.STARTED.character
 _RUN, _SKIP = JoinVerdict.RUN, JoinVerdict.SKIP
-_DRAIN: Final = Policy.DRAIN
+_DRAIN: Final = FailurePolicy.DRAIN
 _UNDECIDED, _TAKEN, _DEAD, _FAILED = EdgeState.UNDECIDED, EdgeState.TAKEN, EdgeState.DEAD, EdgeState.FAILED
 
 
@@ -60,7 +60,7 @@ class Settlement(msgspec.Struct, frozen=True):
     cancelled: Sequence[str] = ()
 
 
-class Progress:
+class FlowScheduler:
     """How far one flow is. `rounds` has, for each activity that a cycle ran again, how often that was."""
 
     __slots__ = (
@@ -77,17 +77,17 @@ class Progress:
         "rounds",
     )
 
-    def __init__(self, graph: Graph, roster: Roster | None = None) -> None:
+    def __init__(self, graph: Graph, roster: ActivityOrder | None = None) -> None:
         self.graph = graph
-        self.roster = roster = Roster.of(graph.joins) if roster is None else roster
+        self.roster = roster = ActivityOrder.of(graph.joins) if roster is None else roster
         self._positions = roster.positions
         self._padding = roster.padding
         self.open = count = len(roster.activities)
         """How many activities are pending, started or paused."""
         self._digits = bytearray(_PENDING_BYTE * count)
-        self._edges = Edges(graph)
+        self._edges = EdgeStates(graph)
         self._changed: dict[str, str] = {}
-        self.failures = Failures(graph, self._edges, self._digits, self._positions)
+        self.failures = FailureRouting(graph, self._edges, self._digits, self._positions)
         self.rounds: dict[str, int] = {}
         self.lasting: frozenset[int] = frozenset()
         """Edges into the reach of a cycle from outside (K8): what they say counts again in every round."""
@@ -129,7 +129,7 @@ class Progress:
 
     # ------------------------------------------------------------ what happens
 
-    def trigger(self, judge: Judge = ALWAYS) -> Settlement:
+    def trigger(self, judge: Conditions = ALWAYS) -> Settlement:
         """The flow begins: the trigger passes through (9 -> 6) and what it leads to starts."""
         self.move(self.graph.trigger, Move.PASS_THROUGH)
         return self._follow(self.graph.trigger, Completed(), judge)
@@ -141,10 +141,10 @@ class Progress:
     def finish(
         self,
         activity: str,
-        outcome: Outcome,
+        outcome: NodeOutcome,
         *,
-        judge: Judge = ALWAYS,
-        policy: Policy | str = Policy.DRAIN,
+        judge: Conditions = ALWAYS,
+        policy: FailurePolicy | str = FailurePolicy.DRAIN,
         waiting: Collection[str] = (),
     ) -> Settlement:
         """One activity is decided: move its digit, decide its edges, and follow what they lead to.
@@ -158,15 +158,15 @@ class Progress:
         if after is None:
             raise _illegal(activity, before, MOVE_OF[kind])
         self._set(activity, after)
-        if type(policy) is not Policy:
-            policy = word(Policy, policy, "policy of a flow")
+        if type(policy) is not FailurePolicy:
+            policy = word(FailurePolicy, policy, "policy of a flow")
         targets = self._decide_edges(activity, outcome, judge)
         if policy is _DRAIN:
             return self._settle(targets, judge)
         if kind is not Completed and kind is not Released and activity not in self.failures.now:
             return self.cancel(waiting)
         settled = self._settle(targets, judge)
-        has_escaped = Handling.ESCAPED in self.failures.now.values()
+        has_escaped = FailureFate.ESCAPED in self.failures.now.values()
         return self.cancel((*waiting, *settled.started)) if has_escaped else settled
 
     def cancel(self, waiting: Collection[str] = ()) -> Settlement:
@@ -188,7 +188,7 @@ class Progress:
         active = (Digit.STARTED, Digit.PAUSED)
         return any(self.digit(each) in active for each in self.graph.reachable(target) if each not in besides)
 
-    def restart(self, target: str, *, judge: Judge = ALWAYS) -> Settlement:
+    def restart(self, target: str, *, judge: Conditions = ALWAYS) -> Settlement:
         """K8: run `target` and everything behind it again, in the next dimension."""
         if target == self.graph.trigger or self.digit(target) is Digit.PENDING:
             raise IllegalMove(f"{target!r} has not run yet, so a cycle cannot run it again")
@@ -251,9 +251,9 @@ class Progress:
             taken=_once(taken),
             dead=_once(dead),
             failed=_once(failed),
-            offered=tuple(each for each, how in handled.items() if how is Handling.OFFERED),
-            caught=tuple(each for each, how in handled.items() if how is Handling.CAUGHT),
-            escaped=tuple(each for each, how in handled.items() if how is Handling.ESCAPED),
+            offered=tuple(each for each, how in handled.items() if how is FailureFate.OFFERED),
+            caught=tuple(each for each, how in handled.items() if how is FailureFate.CAUGHT),
+            escaped=tuple(each for each, how in handled.items() if how is FailureFate.ESCAPED),
         )
 
     def restore(self, changes: FlowAdvanced) -> None:
@@ -264,9 +264,9 @@ class Progress:
             for at in states:
                 self._edges.decide(at, now)
         for activities, how in (
-            (changes.offered, Handling.OFFERED),
-            (changes.caught, Handling.CAUGHT),
-            (changes.escaped, Handling.ESCAPED),
+            (changes.offered, FailureFate.OFFERED),
+            (changes.caught, FailureFate.CAUGHT),
+            (changes.escaped, FailureFate.ESCAPED),
         ):
             for activity in activities:
                 self.failures.note(activity, how)
@@ -288,10 +288,10 @@ class Progress:
         self._digits[at] = code
         self._changed[activity] = chr(code)
 
-    def _follow(self, activity: str, outcome: Outcome, judge: Judge) -> Settlement:
+    def _follow(self, activity: str, outcome: NodeOutcome, judge: Conditions) -> Settlement:
         return self._settle(self._decide_edges(activity, outcome, judge), judge)
 
-    def _decide_edges(self, activity: str, outcome: Outcome, judge: Judge) -> list[str]:
+    def _decide_edges(self, activity: str, outcome: NodeOutcome, judge: Conditions) -> list[str]:
         """Decide what leaves an activity that has finished; a default branch last, by what became of the others.
 
         Where they lead to, in the order of the edges.
@@ -324,7 +324,7 @@ class Progress:
             self._edges.decide(at, _DEAD if chosen else _TAKEN)
         return targets
 
-    def _settle(self, candidates: list[str], judge: Judge) -> Settlement:
+    def _settle(self, candidates: list[str], judge: Conditions) -> Settlement:
         """Follow decided edges to the nodes they start or skip, until nothing more follows. Each node moves once."""
         started: list[str] = []
         skipped: list[str] = []

@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping
 from holdfast.core.collation.graph import Graph
 from holdfast.core.events import ActivityScheduled, ChildScheduled, EventAwaited, HistoryEvent, Started, TimerStarted
 from holdfast.core.flow import events as fe
-from holdfast.core.flow.book import NO_ITEM, Book, Place, read
+from holdfast.core.flow.book import NO_ITEM, FlowState, NodePlace, read
 from holdfast.core.flow.definition import FlowDefinition, Node, graph_of, nodes_by_id
-from holdfast.core.steps import Step, read_steps
+from holdfast.core.steps import RecordedStep, read_steps
 
 
-class NodeReading:
+class NodeSnapshot:
     """One node. `steps` are its activities, timers, waits and children, of all rounds, in their order."""
 
     __slots__ = ("caught", "count", "digit", "dimension", "failure", "node", "output", "rounds", "said", "steps")
 
-    def __init__(self, node: Node, book: Book) -> None:
+    def __init__(self, node: Node, book: FlowState) -> None:
         self.node = node
         self.digit = book.progress.digit(node.id)
-        self.dimension = book.dimension(Place(node.id))
+        self.dimension = book.dimension(NodePlace(node.id))
         """The round in which it is (K8)."""
         failures = book.progress.failures
         self.caught = node.id in failures.caught or node.id in failures.offered
@@ -34,21 +34,21 @@ class NodeReading:
         """Of a cycle: how often it went round."""
         self.said: frozenset[type[HistoryEvent]] = frozenset()
         """Which kinds of events of its own it has in this round: that it completed, failed, began its items."""
-        self.steps: list[Step] = []
+        self.steps: list[RecordedStep] = []
 
     @property
-    def current(self) -> list[Step]:
+    def current(self) -> list[RecordedStep]:
         """What it did in this round."""
         return [step for step in self.steps if is_in(step.dimension, self.dimension)]
 
 
-class FlowReading:
+class FlowSnapshot:
     """What a history says about the instance of a flow."""
 
     def __init__(self, definition: FlowDefinition, events: Iterable[HistoryEvent]) -> None:
         self.definition = definition
         self.graph = graph = graph_of(definition)
-        self.book = book = Book(graph)
+        self.book = book = FlowState(graph)
         events = list(events)
         places: dict[tuple[str, int], tuple[str, int, str]] = {}
         said: dict[str, dict[type[HistoryEvent], HistoryEvent]] = {name: {} for name in graph.joins}
@@ -57,18 +57,18 @@ class FlowReading:
             if isinstance(event, fe.CycleRestarted):
                 for behind in graph.reachable(event.target):
                     said[behind].clear()
-            elif isinstance(event, fe.FanOutBegan | fe.NodeCompleted | fe.NodeFailed):
+            elif isinstance(event, fe.FanOutStarted | fe.NodeCompleted | fe.NodeFailed):
                 said[event.node][type(event)] = event
             elif (found := _begun(event)) is not None:
                 kind, number, place = found
                 places[kind, number] = (place.node, place.item, book.dimension(place))
-        self.nodes: Mapping[str, NodeReading] = {
-            name: NodeReading(node, book) for name, node in nodes_by_id(definition).items()
+        self.nodes: Mapping[str, NodeSnapshot] = {
+            name: NodeSnapshot(node, book) for name, node in nodes_by_id(definition).items()
         }
         """By id, in the order of the key."""
         for name, own in said.items():
             self.nodes[name].said = frozenset(own)
-            if isinstance(began := own.get(fe.FanOutBegan), fe.FanOutBegan):
+            if isinstance(began := own.get(fe.FanOutStarted), fe.FanOutStarted):
                 self.nodes[name].count = began.count
         self.steps = read_steps(events)
         for step in self.steps:
@@ -81,7 +81,7 @@ class FlowReading:
         """The collation key that the history adds up to (K1)."""
         return self.book.progress.key
 
-    def in_order(self) -> list[NodeReading]:
+    def in_order(self) -> list[NodeSnapshot]:
         """The nodes as the graph runs: none before those it comes after, else as they were written."""
         return [self.nodes[name] for name in in_order(self.graph, self.definition)]
 
@@ -115,15 +115,15 @@ def in_order(graph: Graph, definition: FlowDefinition) -> list[str]:
     return ordered
 
 
-def _begun(event: HistoryEvent) -> tuple[str, int, Place] | None:
+def _begun(event: HistoryEvent) -> tuple[str, int, NodePlace] | None:
     match event:
         case ActivityScheduled():
-            return "activity", event.activity, Place(event.node, event.item)
+            return "activity", event.activity, NodePlace(event.node, event.item)
         case ChildScheduled():
-            return "child", event.child, Place(event.node, event.item)
+            return "child", event.child, NodePlace(event.node, event.item)
         case TimerStarted():
-            return "timer", event.timer, Place(event.node)
+            return "timer", event.timer, NodePlace(event.node)
         case EventAwaited():
-            return "event", event.wait, Place(event.node, NO_ITEM)
+            return "event", event.wait, NodePlace(event.node, NO_ITEM)
         case _:
             return None

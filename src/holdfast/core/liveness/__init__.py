@@ -1,8 +1,8 @@
 """Worker liveness by leases (W1-W9): `lease` is what the store decides, `client` what the worker knows and does."""
 
 from holdfast.core.liveness.client import (
-    ClientAction,
-    LeaseClient,
+    LeaseAction,
+    LeaseState,
     bind,
     lose_reply,
     may_act,
@@ -14,8 +14,8 @@ from holdfast.core.liveness.lease import (
     LOSS_EVENT,
     AttemptId,
     Heartbeat,
+    HeartbeatReply,
     Renewed,
-    Reply,
     TokenMismatch,
     Verification,
     WorkerInactive,
@@ -35,11 +35,11 @@ from holdfast.core.liveness.lease import (
 __all__ = [
     "LOSS_EVENT",
     "AttemptId",
-    "ClientAction",
     "Heartbeat",
-    "LeaseClient",
+    "HeartbeatReply",
+    "LeaseAction",
+    "LeaseState",
     "Renewed",
-    "Reply",
     "TokenMismatch",
     "Verification",
     "WorkerInactive",

@@ -13,20 +13,28 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.core.liveness.lease import AttemptId, Heartbeat, Renewed, Reply, TokenMismatch, WorkerInactive, WorkerKey
+from holdfast.core.liveness.lease import (
+    AttemptId,
+    Heartbeat,
+    HeartbeatReply,
+    Renewed,
+    TokenMismatch,
+    WorkerInactive,
+    WorkerKey,
+)
 from holdfast.errors import LeaseError
 
 Attempts = frozenset[AttemptId]
 
 
-class InFlight(msgspec.Struct, frozen=True):
+class HeartbeatInFlight(msgspec.Struct, frozen=True):
     """The heartbeat whose reply is awaited: when it was sent, and what the worker held then."""
 
     sent_at_ms: int
     held: Attempts
 
 
-class LeaseClient(msgspec.Struct, frozen=True):
+class LeaseState(msgspec.Struct, frozen=True):
     """What a worker knows of its own lease."""
 
     key: WorkerKey
@@ -35,30 +43,30 @@ class LeaseClient(msgspec.Struct, frozen=True):
     held: Attempts = frozenset()
     store_surely_has: Attempts = frozenset()
     store_possibly_has: Attempts = frozenset()
-    in_flight: InFlight | None = None
+    in_flight: HeartbeatInFlight | None = None
     reply_was_lost: bool = False
     fenced_at_ms: int | None = None
     """When this worker must stop acting, or None before its first accepted heartbeat."""
 
 
-class ClientAction(Enum):
+class LeaseAction(Enum):
     """What the reply asks of the worker."""
 
     GO_ON = "go on"
     TAKE_NEW_KEY = "take a new key"
 
 
-def bind(client: LeaseClient, attempt: AttemptId) -> LeaseClient:
+def bind(client: LeaseState, attempt: AttemptId) -> LeaseState:
     """The worker has this attempt now; the next heartbeat says so."""
     return replace(client, held=client.held | {attempt})
 
 
-def unbind(client: LeaseClient, attempt: AttemptId) -> LeaseClient:
+def unbind(client: LeaseState, attempt: AttemptId) -> LeaseState:
     """The worker is done with this attempt; the next heartbeat says so."""
     return replace(client, held=client.held - {attempt})
 
 
-def send(client: LeaseClient, *, now_ms: int) -> tuple[LeaseClient, Heartbeat]:
+def send(client: LeaseState, *, now_ms: int) -> tuple[LeaseState, Heartbeat]:
     """The next heartbeat. A second one before the reply, or `lose_reply`, is an error (W9)."""
     if client.in_flight is not None:
         raise LeaseError(f"worker {client.key} waits for the reply to a heartbeat; it sends one at a time")
@@ -69,10 +77,10 @@ def send(client: LeaseClient, *, now_ms: int) -> tuple[LeaseClient, Heartbeat]:
         bind=tuple(sorted(client.held - client.store_surely_has)),
         unbind=tuple(sorted(client.store_possibly_has - client.held)),
     )
-    return replace(client, in_flight=InFlight(now_ms, client.held)), beat
+    return replace(client, in_flight=HeartbeatInFlight(now_ms, client.held)), beat
 
 
-def lose_reply(client: LeaseClient) -> LeaseClient:
+def lose_reply(client: LeaseState) -> LeaseState:
     """No reply will come; the store may or may not have taken the beat."""
     sent = _in_flight(client)
     return replace(
@@ -84,30 +92,30 @@ def lose_reply(client: LeaseClient) -> LeaseClient:
     )
 
 
-def receive(client: LeaseClient, reply: Reply) -> tuple[LeaseClient, ClientAction]:
+def receive(client: LeaseState, reply: HeartbeatReply) -> tuple[LeaseState, LeaseAction]:
     """Take in the reply to the heartbeat in flight."""
     sent = _in_flight(client)
     answered = replace(client, in_flight=None)
     match reply:
         case Renewed():
-            return _renewed(answered, sent, reply), ClientAction.GO_ON
+            return _renewed(answered, sent, reply), LeaseAction.GO_ON
         case TokenMismatch(current_token):
             # A lost reply explains exactly one step of the token. Anything else: someone else has the key (W4).
             if not client.reply_was_lost or current_token != (client.token or 0) + 1:
-                return answered, ClientAction.TAKE_NEW_KEY
-            return replace(answered, token=current_token, reply_was_lost=False), ClientAction.GO_ON
+                return answered, LeaseAction.TAKE_NEW_KEY
+            return replace(answered, token=current_token, reply_was_lost=False), LeaseAction.GO_ON
         case WorkerInactive():
-            return answered, ClientAction.TAKE_NEW_KEY
+            return answered, LeaseAction.TAKE_NEW_KEY
         case _:
             assert_never(reply)
 
 
-def may_act(client: LeaseClient, *, now_ms: int) -> bool:
+def may_act(client: LeaseState, *, now_ms: int) -> bool:
     """W7: whether the worker may still act in its name, by its own clock."""
     return client.fenced_at_ms is not None and now_ms < client.fenced_at_ms
 
 
-def _renewed(client: LeaseClient, sent: InFlight, reply: Renewed) -> LeaseClient:
+def _renewed(client: LeaseState, sent: HeartbeatInFlight, reply: Renewed) -> LeaseState:
     accepted = sent.held.difference(reply.rejected)
     return replace(
         client,
@@ -120,7 +128,7 @@ def _renewed(client: LeaseClient, sent: InFlight, reply: Renewed) -> LeaseClient
     )
 
 
-def _in_flight(client: LeaseClient) -> InFlight:
+def _in_flight(client: LeaseState) -> HeartbeatInFlight:
     if client.in_flight is None:
         raise LeaseError(f"worker {client.key} has no heartbeat in flight")
     return client.in_flight

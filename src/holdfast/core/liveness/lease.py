@@ -82,7 +82,7 @@ class WorkerInactive(msgspec.Struct, frozen=True):
     """The key is dead, or never was: take a new one (W5)."""
 
 
-Reply = Renewed | TokenMismatch | WorkerInactive
+HeartbeatReply = Renewed | TokenMismatch | WorkerInactive
 
 
 def heartbeat(
@@ -91,7 +91,7 @@ def heartbeat(
     *,
     now_ms: int,
     owned_elsewhere: Collection[AttemptId] = (),
-) -> tuple[WorkerRecord | None, Reply]:
+) -> tuple[WorkerRecord | None, HeartbeatReply]:
     """Judge one heartbeat. State is checked first, then the token, then what it asks for (W2)."""
     if record is None:
         if beat.token is not None:

@@ -27,17 +27,17 @@ from holdfast.payloads.failures import failure_of, qualified_name
 from holdfast.runtime.importing import StartedByImport, importing
 from holdfast.runtime.processes.messages import (
     LENGTH_BYTES,
-    Beat,
     Begin,
-    Raised,
+    BodyError,
+    BodyHeartbeat,
+    BodyResult,
+    BodyTask,
     Ready,
-    Result,
-    Task,
     ToChild,
     decode_to_child,
     framed,
 )
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.providers import SystemClockAndIds
 
 DIE_WITH_PARENT: Final = 1
 """PR_SET_PDEATHSIG of Linux; elsewhere the closed socket has to do."""
@@ -48,7 +48,7 @@ MAIN_MODULE: Final = "__mp_main__"
 class ChildContext:
     """What `hf.heartbeat` and the like work on, in the child. The body may have threads of its own."""
 
-    def __init__(self, task: Task, line: socket.socket) -> None:
+    def __init__(self, task: BodyTask, line: socket.socket) -> None:
         self._line = line
         self._is_cancelled = False
         self._one_at_a_time = threading.Lock()
@@ -57,7 +57,7 @@ class ChildContext:
 
     def begin(self) -> None:
         """W7: ask the worker for the permission to begin. If its lease is over, it kills this process instead."""
-        elapsed_ms = SystemProviders().elapsed_ms
+        elapsed_ms = SystemClockAndIds().elapsed_ms
         while True:
             self._line.sendall(framed(Ready()))
             answer = _read(self._line)
@@ -79,7 +79,7 @@ class ChildContext:
         return self._info._replace(is_cancelled=self._has_to_stop())
 
     def heartbeat(self, details: Any) -> None:
-        beat = framed(Beat(msgspec.Raw(encode(details, what="the details of a heartbeat"))))
+        beat = framed(BodyHeartbeat(msgspec.Raw(encode(details, what="the details of a heartbeat"))))
         if self._has_to_stop():
             raise self._cancelled()
         with self._one_at_a_time:
@@ -106,7 +106,7 @@ def main(descriptor: int) -> None:
     records.install()
     line = socket.socket(fileno=descriptor)
     while (message := _read(line)) is not None:
-        if isinstance(message, Task):
+        if isinstance(message, BodyTask):
             line.sendall(framed(_run(message, line)))
         # else it was meant for a body that has ended meanwhile
 
@@ -140,7 +140,7 @@ def _exactly(line: socket.socket, count: int) -> bytes | None:
     return bytes(data)
 
 
-def _run(task: Task, line: socket.socket) -> Result | Raised:
+def _run(task: BodyTask, line: socket.socket) -> BodyResult | BodyError:
     context = ChildContext(task, line)
     token = current_activity.set(context)
     retryable: bool | None = False if task.path else None  # a main program that cannot be imported never can
@@ -151,16 +151,16 @@ def _run(task: Task, line: socket.socket) -> Result | Raised:
         context.begin()
         value = activity.fn(*args, **kwargs)
         retryable = False  # a result that cannot be stored: the next attempt would return the same
-        return Result(msgspec.Raw(activity.signature.encode_result(value)))
+        return BodyResult(msgspec.Raw(activity.signature.encode_result(value)))
     except BaseException as error:  # noqa: BLE001 - sys.exit ends the attempt, not this process
         types = tuple(qualified_name(cls) for cls in type(error).__mro__)
         failure = msgspec.Raw(msgspec.json.encode(failure_of(error, retryable=retryable)))
-        return Raised(failure, types, is_cancelled=isinstance(error, asyncio.CancelledError))
+        return BodyError(failure, types, is_cancelled=isinstance(error, asyncio.CancelledError))
     finally:
         current_activity.reset(token)
 
 
-def _find(task: Task) -> Activity[..., Any]:
+def _find(task: BodyTask) -> Activity[..., Any]:
     """The activity, from the module that the parent's registry named."""
     module = _main_program(task.path) if task.path else importlib.import_module(task.module)
     for value in vars(module).values():

@@ -14,7 +14,7 @@ LENGTH_BYTES: Final = 4
 LONGEST_MESSAGE: Final = MOST_PAYLOAD_LIMIT_BYTES + MEBIBYTE
 
 
-class Task(msgspec.Struct, frozen=True, tag="task"):
+class BodyTask(msgspec.Struct, frozen=True, tag="task"):
     """Run this body."""
 
     module: str
@@ -40,19 +40,19 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """The body can begin."""
 
 
-class Beat(msgspec.Struct, frozen=True, tag="beat"):
+class BodyHeartbeat(msgspec.Struct, frozen=True, tag="beat"):
     """A heartbeat of the body."""
 
     details: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Result(msgspec.Struct, frozen=True, tag="result"):
+class BodyResult(msgspec.Struct, frozen=True, tag="result"):
     """The body returned; the data is encoded already."""
 
     data: msgspec.Raw
 
 
-class Raised(msgspec.Struct, frozen=True, tag="raised"):
+class BodyError(msgspec.Struct, frozen=True, tag="raised"):
     """The body raised: the failure, and the names of its type and of those it derives from."""
 
     failure: msgspec.Raw
@@ -61,8 +61,8 @@ class Raised(msgspec.Struct, frozen=True, tag="raised"):
     """It raised `asyncio.CancelledError`, or `hf.Cancelled`, which derives from it."""
 
 
-ToChild = Task | Begin | Cancel
-FromChild = Ready | Beat | Result | Raised
+ToChild = BodyTask | Begin | Cancel
+FromChild = Ready | BodyHeartbeat | BodyResult | BodyError
 
 _encoder: Final = msgspec.json.Encoder()
 _to_child: Final[msgspec.json.Decoder[ToChild]] = msgspec.json.Decoder(ToChild)

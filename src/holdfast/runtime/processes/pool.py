@@ -17,16 +17,16 @@ from holdfast.runtime.processes.messages import (
     LENGTH_BYTES,
     LONGEST_MESSAGE,
     Begin,
+    BodyError,
+    BodyResult,
+    BodyTask,
     Cancel,
-    Raised,
     Ready,
-    Result,
-    Task,
     ToChild,
     decode_from_child,
     framed,
 )
-from holdfast.runtime.providers import SystemProviders
+from holdfast.runtime.providers import SystemClockAndIds
 
 MOST_IDLE: Final = 4
 """Children that wait for the next body. More than these are let go when they have finished."""
@@ -52,7 +52,7 @@ class FailedInProcess(Exception):
         self.types = types
 
 
-class Child:
+class ChildProcess:
     """One child process, and the connection to it."""
 
     def __init__(
@@ -83,8 +83,8 @@ class ProcessPool:
     """Runs bodies in children. Cancelling a call kills its child; `Body.send_cancel` asks the body to stop."""
 
     def __init__(self) -> None:
-        self._idle: list[Child] = []
-        self._ending: list[Child] = []
+        self._idle: list[ChildProcess] = []
+        self._ending: list[ChildProcess] = []
 
     async def run(self, activity: Activity[..., Any], encoded: bytes, body: Body) -> bytes:
         """The encoded result of a body; what it raised is a `FailedInProcess`."""
@@ -102,7 +102,7 @@ class ProcessPool:
         finally:
             body.send_cancel = None
             self._put_back(child, finished)
-        if isinstance(answer, Raised):
+        if isinstance(answer, BodyError):
             failure = msgspec.json.decode(answer.failure, type=Failure)
             if answer.is_cancelled:
                 raise Cancelled(failure.message)
@@ -115,7 +115,7 @@ class ProcessPool:
         for child in children:
             await child.end()
 
-    def _put_back(self, child: Child, finished: bool) -> None:
+    def _put_back(self, child: ChildProcess, finished: bool) -> None:
         if finished and len(self._idle) < MOST_IDLE:
             self._idle.append(child)
         else:
@@ -124,7 +124,7 @@ class ProcessPool:
             self._ending.append(child)
 
 
-async def _spawn() -> Child:
+async def _spawn() -> ChildProcess:
     ours, theirs = socket.socketpair()
     with theirs:
         process = await asyncio.create_subprocess_exec(
@@ -137,13 +137,13 @@ async def _spawn() -> Child:
             stdin=asyncio.subprocess.DEVNULL,
         )
     reader, writer = await asyncio.open_connection(sock=ours)
-    return Child(process, reader, writer)
+    return ChildProcess(process, reader, writer)
 
 
-def _task_of(activity: Activity[..., Any], encoded: bytes, context: ActivityContext) -> Task:
+def _task_of(activity: Activity[..., Any], encoded: bytes, context: ActivityContext) -> BodyTask:
     module = activity.fn.__module__
     path = str(getattr(sys.modules.get(MAIN), "__file__", "")) if module == MAIN else ""
-    return Task(
+    return BodyTask(
         module=module,
         path=path,
         name=activity.name,
@@ -153,16 +153,16 @@ def _task_of(activity: Activity[..., Any], encoded: bytes, context: ActivityCont
     )
 
 
-async def _answer(child: Child, body: Body) -> Result | Raised:
+async def _answer(child: ChildProcess, body: Body) -> BodyResult | BodyError:
     while True:
         length = int.from_bytes(await child.reader.readexactly(LENGTH_BYTES), "big")
         if length > LONGEST_MESSAGE:
             raise ProcessDied(f"the process sent a message of {length} bytes; the most are {LONGEST_MESSAGE}")
         message = decode_from_child(await child.reader.readexactly(length))
-        if isinstance(message, Result | Raised):
+        if isinstance(message, BodyResult | BodyError):
             return message
         if isinstance(message, Ready):
             body.begin()
-            child.send(Begin(SystemProviders().elapsed_ms() + body.lease_left_ms()))
+            child.send(Begin(SystemClockAndIds().elapsed_ms() + body.lease_left_ms()))
         else:
             body.beat(msgspec.json.decode(message.details))

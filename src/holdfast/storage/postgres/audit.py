@@ -8,7 +8,7 @@ import psycopg
 
 from holdfast.errors import StoreError
 from holdfast.storage.postgres.address import Address, parse
-from holdfast.storage.postgres.connecting import Reconnecting
+from holdfast.storage.postgres.connecting import ReconnectingConnection
 from holdfast.storage.postgres.schema import version
 from holdfast.storage.postgres.statements import statements_of
 from holdfast.storage.postgres.transaction import ask_all
@@ -25,7 +25,7 @@ class PostgresTables(RawTables):
     def __init__(self, address: str | Address) -> None:
         self._address = parse(address) if isinstance(address, str) else address
         self.sql = statements_of(self._address.schema)
-        self._connections = Reconnecting(self._address)
+        self._connections = ReconnectingConnection(self._address)
         self._connection = self._connections.get()
         self._are_there = version(self._connection, self._address) > 0
         self._cursors = count(1)

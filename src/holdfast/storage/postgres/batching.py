@@ -55,7 +55,7 @@ BATCHED: Final = (
 """The statements of the function, those that are used most first."""
 
 
-class Change(NamedTuple):
+class BatchedStatement(NamedTuple):
     """One statement with its values. `one`: it has to meet exactly one row."""
 
     statement: str
@@ -70,7 +70,7 @@ def kinds_of(schema: str) -> dict[str, int]:
     return {getattr(sql, name): place for place, name in enumerate(BATCHED, 1)}
 
 
-def call_of(schema: str, changes: Sequence[Change]) -> tuple[str, str, str]:
+def call_of(schema: str, changes: Sequence[BatchedStatement]) -> tuple[str, str, str]:
     """The statement that makes changes, all of them known to the function, with its two lists."""
     kinds = kinds_of(schema)
     numbers = [str(kinds[change.statement] if change.one else -kinds[change.statement]) for change in changes]

@@ -16,7 +16,7 @@ MOST_AHEAD_MS: Final = 50
 """What this machine said between two transactions may be so far ahead of the server, and is not taken back."""
 
 
-class StoreClock:
+class ServerClock:
     """One for each store; its connections read and set it from their threads."""
 
     def __init__(self, given: Callable[[], int] | None, elapsed_ms: Callable[[], float]) -> None:

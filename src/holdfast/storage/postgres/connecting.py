@@ -21,11 +21,11 @@ from psycopg.waiting import Ready, Wait
 
 from holdfast.errors import StoreError
 from holdfast.storage.postgres.address import Address
-from holdfast.storage.postgres.faults import Fault, NotPrimary, classify
+from holdfast.storage.postgres.faults import ErrorClass, NotPrimary, classify
 
 logger = logging.getLogger("holdfast")
 
-Connection = psycopg.Connection[tuple[object, ...]]
+PostgresConnection = psycopg.Connection[tuple[object, ...]]
 
 OLDEST_SERVER: Final = 14
 VERSION_STEP: Final = 10_000
@@ -69,11 +69,11 @@ def settings(address: Address) -> dict[str, str]:
     return {**DEFAULTS, **several, **given}
 
 
-def connect(address: Address) -> Connection:
+def connect(address: Address) -> PostgresConnection:
     """One try to connect. What comes back is the primary, of a release that is known to work."""
     options = settings(address)
     connection = cast(
-        Connection,
+        PostgresConnection,
         psycopg.connect("", autocommit=True, prepare_threshold=None, **options),  # type: ignore[arg-type]
     )
     try:
@@ -84,7 +84,7 @@ def connect(address: Address) -> Connection:
     return connection
 
 
-def _check(connection: Connection, address: Address) -> None:
+def _check(connection: PostgresConnection, address: Address) -> None:
     version = connection.info.server_version
     if version < OLDEST_SERVER * VERSION_STEP:
         found = f"{version // VERSION_STEP}.{version % VERSION_STEP}"
@@ -148,7 +148,7 @@ def outage_of(address: Address) -> Outage:
     return Outage(address)
 
 
-class Reconnecting:
+class ReconnectingConnection:
     """A connection that is made when it is needed, and again after it was lost. For one thread at a time."""
 
     def __init__(
@@ -157,7 +157,7 @@ class Reconnecting:
         *,
         tries: int = MOST_TRIES,
         chance: Callable[[], float] = spread,
-        open_one: Callable[[Address], Connection] = connect,
+        open_one: Callable[[Address], PostgresConnection] = connect,
     ) -> None:
         self._address = address
         self._tries = tries
@@ -165,24 +165,24 @@ class Reconnecting:
         self._open_one = open_one
         self._outage = outage_of(address)
         self._closed = threading.Event()
-        self._connection: Connection | None = None
+        self._connection: PostgresConnection | None = None
         self._made_after = 0
 
-    def get(self) -> Connection:
+    def get(self) -> PostgresConnection:
         """The connection. Made with a few tries, longer and longer apart; then the trouble is raised."""
         if self._connection is not None and not self._connection.closed:
             return self._connection
         self._connection = connection = self._open()
         return connection
 
-    def _open(self) -> Connection:
+    def _open(self) -> PostgresConnection:
         for failures in range(1, self._tries + 1):
             if self._closed.is_set():
                 break
             try:
                 connection = self._open_one(self._address)
             except (psycopg.Error, OSError) as error:
-                if classify(error) is Fault.BROKEN:
+                if classify(error) is ErrorClass.BROKEN:
                     raise StoreError(f"{self._address} cannot be used: {_line(error)}") from error
                 self._outage.failed(error)
                 if failures == self._tries:
@@ -220,7 +220,7 @@ def _line(error: BaseException) -> str:
 
 
 @contextmanager
-def one_round_trip(connection: Connection) -> Generator[None]:
+def one_round_trip(connection: PostgresConnection) -> Generator[None]:
     """Statements that are sent together and answered together. Answers may be looked at afterwards only.
 
     psycopg sends each statement when it is said. A process that is stopped between two of them would leave the server

@@ -12,7 +12,7 @@ import psycopg
 from holdfast.errors import StoreError
 
 
-class Fault(Enum):
+class ErrorClass(Enum):
     """What to do now."""
 
     TRY_AGAIN = "nothing was wrong but the moment: the same group may pass"
@@ -26,31 +26,31 @@ class NotPrimary(psycopg.OperationalError):
 
 
 CODES: Final = {
-    "25006": Fault.CONNECTION_LOST,  # read-only transaction: a standby, or a primary that is not one any more
-    "25P03": Fault.CONNECTION_LOST,  # idle in a transaction for too long
-    "25P04": Fault.TRY_AGAIN,  # transaction_timeout
-    "40003": Fault.CONNECTION_LOST,  # statement completion unknown
-    "53100": Fault.BROKEN,  # disk full
-    "53200": Fault.MEMBER,  # out of memory, or of room for locks: a smaller group may pass
-    "53300": Fault.CONNECTION_LOST,  # too many connections
-    "55006": Fault.TRY_AGAIN,  # object in use
-    "55P03": Fault.TRY_AGAIN,  # lock not available in time
-    "57014": Fault.TRY_AGAIN,  # statement_timeout, or somebody cancelled it
-    "57P01": Fault.CONNECTION_LOST,  # admin shutdown
-    "57P02": Fault.CONNECTION_LOST,  # crash of another backend
-    "57P03": Fault.CONNECTION_LOST,  # cannot connect now: starting or stopping
-    "57P05": Fault.CONNECTION_LOST,  # idle for too long
+    "25006": ErrorClass.CONNECTION_LOST,  # read-only transaction: a standby, or a primary that is not one any more
+    "25P03": ErrorClass.CONNECTION_LOST,  # idle in a transaction for too long
+    "25P04": ErrorClass.TRY_AGAIN,  # transaction_timeout
+    "40003": ErrorClass.CONNECTION_LOST,  # statement completion unknown
+    "53100": ErrorClass.BROKEN,  # disk full
+    "53200": ErrorClass.MEMBER,  # out of memory, or of room for locks: a smaller group may pass
+    "53300": ErrorClass.CONNECTION_LOST,  # too many connections
+    "55006": ErrorClass.TRY_AGAIN,  # object in use
+    "55P03": ErrorClass.TRY_AGAIN,  # lock not available in time
+    "57014": ErrorClass.TRY_AGAIN,  # statement_timeout, or somebody cancelled it
+    "57P01": ErrorClass.CONNECTION_LOST,  # admin shutdown
+    "57P02": ErrorClass.CONNECTION_LOST,  # crash of another backend
+    "57P03": ErrorClass.CONNECTION_LOST,  # cannot connect now: starting or stopping
+    "57P05": ErrorClass.CONNECTION_LOST,  # idle for too long
 }
 CLASSES: Final = {
-    "08": Fault.CONNECTION_LOST,
-    "21": Fault.MEMBER,  # cardinality
-    "22": Fault.MEMBER,  # data
-    "23": Fault.MEMBER,  # constraints
-    "27": Fault.MEMBER,  # triggered data change
-    "40": Fault.TRY_AGAIN,  # serialization failure, deadlock
-    "44": Fault.MEMBER,  # check option
-    "54": Fault.MEMBER,  # too large for an index, too many columns
-    "P0": Fault.MEMBER,  # raised by a function
+    "08": ErrorClass.CONNECTION_LOST,
+    "21": ErrorClass.MEMBER,  # cardinality
+    "22": ErrorClass.MEMBER,  # data
+    "23": ErrorClass.MEMBER,  # constraints
+    "27": ErrorClass.MEMBER,  # triggered data change
+    "40": ErrorClass.TRY_AGAIN,  # serialization failure, deadlock
+    "44": ErrorClass.MEMBER,  # check option
+    "54": ErrorClass.MEMBER,  # too large for an index, too many columns
+    "P0": ErrorClass.MEMBER,  # raised by a function
 }
 CLASS_LENGTH: Final = 2
 REFUSALS: Final = (
@@ -71,21 +71,21 @@ REFUSALS: Final = (
 another one than English we only try a few times more."""
 
 
-def classify(error: BaseException) -> Fault:
+def classify(error: BaseException) -> ErrorClass:
     """What an error means. One that is not PostgreSQL's is about a value that could not be sent."""
     if isinstance(error, StoreError):
-        return Fault.BROKEN
+        return ErrorClass.BROKEN
     if isinstance(error, psycopg.Error):
         return _by_state(error.sqlstate) if error.sqlstate else _without_state(error)
-    return Fault.CONNECTION_LOST if isinstance(error, OSError) else Fault.MEMBER
+    return ErrorClass.CONNECTION_LOST if isinstance(error, OSError) else ErrorClass.MEMBER
 
 
-def _by_state(state: str) -> Fault:
-    return CODES.get(state) or CLASSES.get(state[:CLASS_LENGTH], Fault.BROKEN)
+def _by_state(state: str) -> ErrorClass:
+    return CODES.get(state) or CLASSES.get(state[:CLASS_LENGTH], ErrorClass.BROKEN)
 
 
-def _without_state(error: psycopg.Error) -> Fault:
+def _without_state(error: psycopg.Error) -> ErrorClass:
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         text = str(error)
-        return Fault.BROKEN if any(refusal in text for refusal in REFUSALS) else Fault.CONNECTION_LOST
-    return Fault.MEMBER
+        return ErrorClass.BROKEN if any(refusal in text for refusal in REFUSALS) else ErrorClass.CONNECTION_LOST
+    return ErrorClass.MEMBER

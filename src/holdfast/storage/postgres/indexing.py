@@ -9,9 +9,9 @@ import re
 from typing import Final, NamedTuple
 
 from holdfast.core.require import require
-from holdfast.storage.postgres.connecting import Connection
+from holdfast.storage.postgres.connecting import PostgresConnection
 
-LOCK_TIMEOUT: Final = "2s"
+INDEX_LOCK_TIMEOUT: Final = "2s"
 """For a lock that keeps no reader and no writer out, only those who build, drop or vacuum."""
 STATE: Final = """
     SELECT indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
@@ -21,7 +21,7 @@ _BUILD: Final = re.compile(r"CREATE (?:UNIQUE )?INDEX CONCURRENTLY (\w+) ON (\w+
 _COMMENT: Final = re.compile(r"--[^\n]*")
 
 
-class Build(NamedTuple):
+class IndexBuild(NamedTuple):
     """One index to be built."""
 
     name: str
@@ -32,9 +32,9 @@ class Build(NamedTuple):
         return f'DROP INDEX CONCURRENTLY IF EXISTS "{schema}".{self.name}'
 
 
-def builds(script: str, schema: str) -> list[Build]:
+def builds(script: str, schema: str) -> list[IndexBuild]:
     """The statements of a migration that runs outside of a transaction; all are of this kind, and name no schema."""
-    found: list[Build] = []
+    found: list[IndexBuild] = []
     for text in _COMMENT.sub("", script).split(";"):
         statement = " ".join(text.split())
         if not statement:
@@ -43,11 +43,11 @@ def builds(script: str, schema: str) -> list[Build]:
         require(match is not None, f"outside of a transaction only indexes are built, and not by: {statement[:60]}")
         name, table = match.groups() if match else ("", "")
         qualified = statement.replace(f" ON {table}", f' ON "{schema}".{table}', 1)
-        found.append(Build(name, table, qualified))
+        found.append(IndexBuild(name, table, qualified))
     return found
 
 
-def build(connection: Connection, schema: str, wanted: Build) -> None:
+def build(connection: PostgresConnection, schema: str, wanted: IndexBuild) -> None:
     """Build an index, unless it is there. The connection has no transaction."""
     state = _state(connection, schema, wanted)
     if state is False:
@@ -56,10 +56,10 @@ def build(connection: Connection, schema: str, wanted: Build) -> None:
         connection.execute(wanted.statement.encode())
 
 
-def _state(connection: Connection, schema: str, wanted: Build) -> bool | None:
+def _state(connection: PostgresConnection, schema: str, wanted: IndexBuild) -> bool | None:
     """Whether the index is valid; None: there is none. Nobody is building it at this moment."""
     with connection.transaction():
-        connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'".encode())
+        connection.execute(f"SET LOCAL lock_timeout = '{INDEX_LOCK_TIMEOUT}'".encode())
         connection.execute(f'LOCK TABLE "{schema}".{wanted.table} IN SHARE UPDATE EXCLUSIVE MODE'.encode())
         rows = connection.execute(STATE, (schema, wanted.name)).fetchall()
     return bool(rows[0][0]) if rows else None

@@ -9,25 +9,25 @@ from psycopg.pq import TransactionStatus
 
 from holdfast.errors import StoreError
 from holdfast.storage.postgres.address import Address
-from holdfast.storage.postgres.connecting import Connection, Reconnecting, pause_seconds, spread
-from holdfast.storage.postgres.faults import Fault, classify
-from holdfast.storage.relational.transaction import Moved
+from holdfast.storage.postgres.connecting import PostgresConnection, ReconnectingConnection, pause_seconds, spread
+from holdfast.storage.postgres.faults import ErrorClass, classify
+from holdfast.storage.relational.transaction import ConcurrentChange
 
 Value = TypeVar("Value")
 
-MOST_TRIES: Final = 20
+MAX_TRIES: Final = 20
 """Of what met another transaction: longer than one that stopped in the middle can be in the way."""
 MOST_LOSSES: Final = 3
 """Connections that one action may lose."""
 
 
-class Insisting:
+class RetryingConnection:
     """One connection, for one thread at a time."""
 
     def __init__(self, address: Address, *, losses: int = MOST_LOSSES) -> None:
         self._address = address
         self._losses = losses
-        self._connections = Reconnecting(address)
+        self._connections = ReconnectingConnection(address)
         self._closed = threading.Event()
 
     def stop(self) -> None:
@@ -48,7 +48,7 @@ class Insisting:
         """The action found out that its connection is dead, and goes on with another one."""
         self._connections.lost(error)
 
-    def run(self, action: Callable[[Connection], Value]) -> Value:
+    def run(self, action: Callable[[PostgresConnection], Value]) -> Value:
         """Do something in a transaction of its own. It is done again where nothing of it can have been kept.
 
         What is one member's fault is raised as it is; all else that lasts is a `StoreError`.
@@ -58,26 +58,26 @@ class Insisting:
             connection = self._connections.get()
             try:
                 return action(connection)
-            except Moved as error:
-                fault, trouble = Fault.TRY_AGAIN, str(error)
+            except ConcurrentChange as error:
+                fault, trouble = ErrorClass.TRY_AGAIN, str(error)
             except (psycopg.Error, OSError) as error:
                 fault, trouble = classify(error), " ".join(str(error).split())
                 if connection.closed or connection.broken:
-                    fault = Fault.CONNECTION_LOST
-                if fault is Fault.CONNECTION_LOST:
+                    fault = ErrorClass.CONNECTION_LOST
+                if fault is ErrorClass.CONNECTION_LOST:
                     self._connections.lost(error)
-                if fault is Fault.MEMBER:
+                if fault is ErrorClass.MEMBER:
                     raise
             finally:
                 self._roll_back(connection)
             tries += 1
-            losses += fault is Fault.CONNECTION_LOST
-            if self._closed.is_set() or fault is Fault.BROKEN or tries >= MOST_TRIES or losses >= self._losses:
+            losses += fault is ErrorClass.CONNECTION_LOST
+            if self._closed.is_set() or fault is ErrorClass.BROKEN or tries >= MAX_TRIES or losses >= self._losses:
                 raise StoreError(f"{self._address} could not be written: {trouble}")
-            if fault is Fault.TRY_AGAIN:
+            if fault is ErrorClass.TRY_AGAIN:
                 self._closed.wait(pause_seconds(tries, spread()))
 
-    def _roll_back(self, connection: Connection) -> None:
+    def _roll_back(self, connection: PostgresConnection) -> None:
         """Whatever is left of a transaction goes. A connection that cannot even do that is given up."""
         if connection.closed or connection.info.transaction_status == TransactionStatus.IDLE:
             return

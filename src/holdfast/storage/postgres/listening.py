@@ -21,7 +21,7 @@ from psycopg.sql import SQL, Identifier
 from holdfast.background import BackgroundThread, Duty
 from holdfast.errors import StoreError
 from holdfast.storage.postgres.address import Address
-from holdfast.storage.postgres.connecting import LONGEST_PAUSE_SECONDS, Connection, Reconnecting
+from holdfast.storage.postgres.connecting import LONGEST_PAUSE_SECONDS, PostgresConnection, ReconnectingConnection
 
 logger = logging.getLogger("holdfast")
 
@@ -43,7 +43,7 @@ class Bell(Protocol):
 
 def make_bell(address: Address, name: str, heard: Callable[[], None]) -> Bell:
     """The way of waking that the address asks for. `name` is this process's, which does not wake itself."""
-    return Listening(address, name, heard) if address.notify else Polling(address.poll_seconds, heard)
+    return ListenNotifier(address, name, heard) if address.notify else PollNotifier(address.poll_seconds, heard)
 
 
 class _Heard:
@@ -70,7 +70,7 @@ class _Heard:
             self._heard()
 
 
-class Listening:
+class ListenNotifier:
     """Hears what is said on the channel of a store."""
 
     def __init__(
@@ -79,12 +79,12 @@ class Listening:
         name: str,
         heard: Callable[[], None],
         *,
-        keeper: Reconnecting | None = None,
+        keeper: ReconnectingConnection | None = None,
     ) -> None:
         self._address = address
         self._name = name
         self._callback = heard
-        self._keeper = keeper or Reconnecting(address)
+        self._keeper = keeper or ReconnectingConnection(address)
         self._thread: BackgroundThread | None = None
         self._stopped = threading.Event()
         self._is_to_say = self._was_called = False
@@ -136,7 +136,7 @@ class Listening:
         os.close(mouth)
         os.close(self._ear)
 
-    def _listen(self, connection: Connection, heard: _Heard) -> None:
+    def _listen(self, connection: PostgresConnection, heard: _Heard) -> None:
         """Until it is stopped, or the connection is lost."""
         connection.add_notify_handler(self._note)  # for what comes with the answer to a statement
         connection.execute(SQL("LISTEN {}").format(Identifier(self._address.channel)))
@@ -156,7 +156,7 @@ class Listening:
                 self._was_called = False
                 heard.tell()
 
-    def _take(self, connection: Connection) -> None:
+    def _take(self, connection: PostgresConnection) -> None:
         """All that came by itself."""
         connection.pgconn.consume_input()
         while (message := connection.pgconn.notifies()) is not None:
@@ -166,7 +166,7 @@ class Listening:
         self._was_called |= message.payload != self._name
 
 
-class Polling:
+class PollNotifier:
     """Wakes every so many seconds."""
 
     def __init__(self, seconds: float, heard: Callable[[], None]) -> None:

@@ -18,15 +18,15 @@ from holdfast.storage.contract import (
     CloseChildren,
     Completion,
     Deliver,
-    Disown,
     Expire,
-    Lose,
+    MarkWorkerLost,
     Member,
+    OpenNextAttempt,
     Release,
-    Responses,
-    Retry,
+    ReleaseUnknown,
     SetDeadline,
     Start,
+    StreamValues,
     Terminate,
     Turn,
 )
@@ -34,7 +34,7 @@ from holdfast.storage.relational.members import actor_of
 
 
 @dataclass(slots=True)
-class Named:
+class LockSet:
     """What the members of a group name."""
 
     numbers: set[int] = field(default_factory=set[int])
@@ -47,9 +47,9 @@ class Named:
     """Workers in whose name the group acts, if it ends the lease of another one."""
 
 
-def named_by(members: Sequence[Member]) -> Named:
+def named_by(members: Sequence[Member]) -> LockSet:
     """Go through a group."""
-    named = Named()
+    named = LockSet()
     for member in members:
         _note(named, member)
     if named.lost:
@@ -70,7 +70,7 @@ def order_of(members: Sequence[Member]) -> list[int]:
     return [*starts, *(at for at, member in enumerate(members) if not isinstance(member, Start))]
 
 
-def _note(named: Named, member: Member) -> None:
+def _note(named: LockSet, member: Member) -> None:
     match member:
         case Turn():
             named.numbers.add(member.number)
@@ -79,9 +79,9 @@ def _note(named: Named, member: Member) -> None:
             named.ids.add(member.id)
             if member.first is not None:
                 _note_turn(named, member.first)
-        case Completion() | Responses():
+        case Completion() | StreamValues():
             named.numbers.add(member.key.number)
-        case Retry():
+        case OpenNextAttempt():
             named.numbers.add(member.ended.key.number)
         case Release() | Block() | SetDeadline():
             named.numbers.add(member.number)
@@ -91,38 +91,38 @@ def _note(named: Named, member: Member) -> None:
             _note_target(named, member.id, member.number, may_end=True)
         case Deliver():
             _note_message(named, member)
-        case Lose():
+        case MarkWorkerLost():
             _note_loss(named, member)
-        case Disown():
+        case ReleaseUnknown():
             named.numbers.update(held.number for held in member.instances)
             named.numbers.update(held.key.number for held in member.attempts)
         case _:
             pass
 
 
-def _note_loss(named: Named, lose: Lose) -> None:
+def _note_loss(named: LockSet, lose: MarkWorkerLost) -> None:
     named.lost[lose.key] = lose.limit
     if lose.culprit is not None:
         named.numbers.add(lose.culprit)
 
 
-def _note_turn(named: Named, turn: Turn) -> None:
+def _note_turn(named: LockSet, turn: Turn) -> None:
     if turn.family and turn.number:
         named.ending.add(turn.number)
     _note_messages(named, turn.sent)
 
 
-def _note_messages(named: Named, messages: Iterable[Deliver]) -> None:
+def _note_messages(named: LockSet, messages: Iterable[Deliver]) -> None:
     for message in messages:
         _note_message(named, message)
 
 
-def _note_message(named: Named, message: Deliver) -> None:
+def _note_message(named: LockSet, message: Deliver) -> None:
     """An event ends nobody; a request to end ends what has not begun."""
     _note_target(named, message.id, message.number, may_end=not isinstance(message.event, EventReceived))
 
 
-def _note_target(named: Named, instance_id: str, number: int | None, *, may_end: bool) -> None:
+def _note_target(named: LockSet, instance_id: str, number: int | None, *, may_end: bool) -> None:
     if number is None:
         named.ids.add(instance_id)
     else:

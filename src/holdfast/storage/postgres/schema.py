@@ -15,7 +15,7 @@ from psycopg import errors
 
 from holdfast.errors import StoreError
 from holdfast.storage.postgres.address import Address
-from holdfast.storage.postgres.connecting import Connection, connect, pause_seconds, spread
+from holdfast.storage.postgres.connecting import PostgresConnection, connect, pause_seconds, spread
 from holdfast.storage.postgres.indexing import build, builds
 from holdfast.storage.postgres.statements import migrations
 from holdfast.storage.relational.migrations import Migration, check_release
@@ -92,14 +92,14 @@ def printed(schema: str, after: int = 0, known: Sequence[Migration] | None = Non
     return "\n".join([head, *(steps or ["-- There is nothing to do."])])
 
 
-def make_tables(connection: Connection, schema: str) -> None:
+def make_tables(connection: PostgresConnection, schema: str) -> None:
     """The first migration alone: what the others are written for."""
     connection.execute(_MAKE_SCHEMA.format(schema=schema).encode())
     connection.execute(f'SET search_path = "{schema}"'.encode())
     connection.execute(migrations()[0].script.encode())
 
 
-def version(connection: Connection, address: Address, known: Sequence[Migration] | None = None) -> int:
+def version(connection: PostgresConnection, address: Address, known: Sequence[Migration] | None = None) -> int:
     """The number of the schema; 0 if there is none. One that this release is too old for is refused."""
     newest = (known or migrations())[-1].number
     asked = f'SELECT max(number), max(oldest) FROM "{address.schema}".migrations'  # noqa: S608 - a name that was checked
@@ -112,7 +112,7 @@ def version(connection: Connection, address: Address, known: Sequence[Migration]
     return found
 
 
-def require_current(connection: Connection, address: Address) -> None:
+def require_current(connection: PostgresConnection, address: Address) -> None:
     """For those who only look: a store that is there, with everything that this release reads."""
     newest = migrations()[-1].number
     found = version(connection, address)
@@ -122,7 +122,9 @@ def require_current(connection: Connection, address: Address) -> None:
         raise StoreError(f"{address} has schema {found} and this release reads {newest}: open it with a worker first")
 
 
-def migrate(connection: Connection, address: Address, pause: Pause, known: Sequence[Migration] | None = None) -> None:
+def migrate(
+    connection: PostgresConnection, address: Address, pause: Pause, known: Sequence[Migration] | None = None
+) -> None:
     """Bring the schema up to this release. Where it is already, nobody has to wait, or to have the right to create."""
     known = known or migrations()
     newest = known[-1].number
@@ -159,7 +161,7 @@ def _tell(address: Address, found: int, tries: int, error: errors.Error) -> None
         )
 
 
-def _next(connection: Connection, address: Address, known: Sequence[Migration]) -> None:
+def _next(connection: PostgresConnection, address: Address, known: Sequence[Migration]) -> None:
     """One migration. From the lock on nobody else changes the schema: what is there then decides which."""
     schema = address.schema
     try:
@@ -183,7 +185,7 @@ def _next(connection: Connection, address: Address, known: Sequence[Migration]) 
         raise
 
 
-def _apply(connection: Connection, address: Address, migration: Migration) -> None:
+def _apply(connection: PostgresConnection, address: Address, migration: Migration) -> None:
     """Run a script. One that the store can do without is left out where the database does not know how."""
     if not migration.is_optional:
         connection.execute(migration.script.encode())
@@ -201,7 +203,7 @@ def _apply(connection: Connection, address: Address, migration: Migration) -> No
         )
 
 
-def _prepare(connection: Connection, schema: str) -> None:
+def _prepare(connection: PostgresConnection, schema: str) -> None:
     """Make what is missing, then lock. A role that may not make schemas can still fill one that was made for it."""
     if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchall():
         connection.execute(_MAKE_SCHEMA.format(schema=schema).encode())

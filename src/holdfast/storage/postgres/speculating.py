@@ -13,12 +13,21 @@ from typing import Any, Final
 
 from holdfast.core.events import EventReceived
 from holdfast.core.gates import IdPolicy
-from holdfast.storage.contract import Completion, Deliver, HeartbeatAttempt, Member, Release, Retry, Start, Turn
-from holdfast.storage.postgres.batching import Change, call_of, kinds_of
-from holdfast.storage.postgres.connecting import Connection
+from holdfast.storage.contract import (
+    Completion,
+    Deliver,
+    HeartbeatAttempt,
+    Member,
+    OpenNextAttempt,
+    Release,
+    Start,
+    Turn,
+)
+from holdfast.storage.postgres.batching import BatchedStatement, call_of, kinds_of
+from holdfast.storage.postgres.connecting import PostgresConnection
 from holdfast.storage.postgres.statements import statements_of
 from holdfast.storage.postgres.transaction import ask_all
-from holdfast.storage.relational.reading import Ask
+from holdfast.storage.relational.reading import BoundStatement
 from holdfast.storage.relational.transaction import Row
 
 FRESH_MS: Final = 1_000
@@ -26,11 +35,11 @@ FRESH_MS: Final = 1_000
 FEWEST_NUMBERS: Final = 4
 
 
-class Mistaken(Exception):
+class MissedRow(Exception):
     """A change outside of the function did not meet its one row."""
 
 
-class Numbers:
+class InstanceNumbers:
     """Numbers for instances that are yet to be started, fetched with the groups before."""
 
     def __init__(self) -> None:
@@ -74,48 +83,56 @@ def _is_likely(member: Member) -> bool:
             return member.policy is IdPolicy.IDEMPOTENT and (member.first is None or not member.first.family)
         case Deliver():
             return isinstance(member.event, EventReceived)
-        case Completion() | Retry() | Release() | HeartbeatAttempt():
+        case Completion() | OpenNextAttempt() | Release() | HeartbeatAttempt():
             return True
         case _:
             return False
 
 
-class SpeculativeTransaction:
+class OptimisticTransaction:
     """Statements of one group. `asked` is what goes before them, the BEGIN first."""
 
     looks_first = False
 
-    def __init__(self, connection: Connection, schema: str, now_ms: int, *, asked: list[Ask], numbers: Numbers) -> None:
+    def __init__(
+        self,
+        connection: PostgresConnection,
+        schema: str,
+        now_ms: int,
+        *,
+        asked: list[BoundStatement],
+        numbers: InstanceNumbers,
+    ) -> None:
         self.sql = self.steps = statements_of(schema)
         self.now_ms = now_ms
         self._connection = connection
         self._schema = schema
         self._asked = asked
         self._numbers = numbers
-        self._queued: list[Change] = []
+        self._queued: list[BatchedStatement] = []
         self.last: list[list[Row]] = []
         """What was answered to what was asked with the COMMIT; nothing if the answer was lost."""
         numbers.begin(now_ms)
 
     def change(self, statement: str, *bindings: Any) -> int:
         """Queue a statement that changes rows; one, as far as anybody can tell now."""
-        self._queued.append(Change(statement, bindings, one=True))
+        self._queued.append(BatchedStatement(statement, bindings, one=True))
         return 1
 
     def do(self, statement: str, *bindings: Any) -> None:
         """Queue a statement of which nobody needs to know how many rows it changes."""
-        self._queued.append(Change(statement, bindings, one=False))
+        self._queued.append(BatchedStatement(statement, bindings, one=False))
 
     def finds(self, statement: str, *bindings: Any) -> bool:
         """Queue a look that nearly always finds its row."""
-        self._queued.append(Change(statement, bindings, one=True))
+        self._queued.append(BatchedStatement(statement, bindings, one=True))
         return True
 
     def create(self, statement: str, *bindings: Any) -> int | None:
         """Queue a new instance, under a number of our own."""
         del statement
         number = self._numbers.take(self._fetch_numbers, self.now_ms)
-        self._queued.append(Change(self.sql.start_numbered, (number, *bindings), one=True))
+        self._queued.append(BatchedStatement(self.sql.start_numbered, (number, *bindings), one=True))
         return number
 
     def rows(self, statement: str, *bindings: Any) -> list[Row]:
@@ -123,19 +140,19 @@ class SpeculativeTransaction:
         *_, rows = self._say((statement, *bindings))
         return rows
 
-    def commit(self, *last: Ask) -> None:
+    def commit(self, *last: BoundStatement) -> None:
         """Say what is queued, ask `last`, and commit. What the function does not know is judged before."""
         kinds = kinds_of(self._schema)
         if any(change.one and change.statement not in kinds for change in self._queued):
             self._say()
         wanted = self._numbers.wanted
-        more: list[Ask] = [(self.sql.next_numbers, wanted)] if wanted else []
+        more: list[BoundStatement] = [(self.sql.next_numbers, wanted)] if wanted else []
         answers = self._say(*more, *last, ("COMMIT",))
         self.last = answers[-1 - len(last) : -1]
         if wanted:
             self._numbers.add(answers[-2 - len(last)], self.now_ms)
 
-    def _say(self, *more: Ask) -> list[list[Row]]:
+    def _say(self, *more: BoundStatement) -> list[list[Row]]:
         """One round trip: what goes before, what is queued, and what is asked."""
         asked, self._asked = self._asked, []
         queued, self._queued = self._queued, []
@@ -144,10 +161,10 @@ class SpeculativeTransaction:
         for (_, change), rows in zip(calls, answers[len(asked) :], strict=False):
             met = rows[0][0] if rows else 0  # a look that finds nothing gives no row
             if change is not None and change.one and met != 1:
-                raise Mistaken(f"{change.statement} met {met} rows")
+                raise MissedRow(f"{change.statement} met {met} rows")
         return answers
 
-    def _calls(self, queued: Sequence[Change]) -> Iterator[tuple[Ask, Change | None]]:
+    def _calls(self, queued: Sequence[BatchedStatement]) -> Iterator[tuple[BoundStatement, BatchedStatement | None]]:
         """Neighbours that the function knows share a call; the others go alone."""
         kinds = kinds_of(self._schema)
         for is_known, changes in groupby(queued, key=lambda change: change.statement in kinds):

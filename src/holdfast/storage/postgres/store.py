@@ -14,22 +14,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from holdfast.core.liveness import Heartbeat, Reply, WorkerKey
+from holdfast.core.liveness import Heartbeat, HeartbeatReply, WorkerKey
 from holdfast.errors import ClientClosed, StoreError
 from holdfast.storage.contract import CommitId, InboxRow, Member, Outcome, Registration
 from holdfast.storage.forks import generation
-from holdfast.storage.places import Bell
+from holdfast.storage.places import Notifier
 from holdfast.storage.postgres.address import Address, parse
-from holdfast.storage.postgres.beating import PostgresBeater
-from holdfast.storage.postgres.clock import StoreClock
-from holdfast.storage.postgres.insisting import Insisting
+from holdfast.storage.postgres.beating import HeartbeatWriter
+from holdfast.storage.postgres.clock import ServerClock
+from holdfast.storage.postgres.insisting import RetryingConnection
 from holdfast.storage.postgres.listening import make_bell
 from holdfast.storage.postgres.schema import migrate, require_current
 from holdfast.storage.postgres.statements import statements_of
 from holdfast.storage.postgres.transaction import BEGIN, ask_all
 from holdfast.storage.postgres.writer import PostgresWriter
 from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
-from holdfast.storage.relational.reading import Ask, RelationalReads
+from holdfast.storage.relational.reading import BoundStatement, RelationalReads
 from holdfast.storage.relational.rows import inbox_of
 from holdfast.storage.relational.transaction import Row
 
@@ -50,10 +50,10 @@ _LEFT_TO_THE_PARENT: list[object] = []
 """Connections of a process that was forked. They are not even closed in the child: they are not its own."""
 
 
-class CarriedBell:
+class CommitNotifier:
     """A bell that is rung by the commits themselves."""
 
-    def __init__(self, bell: Bell) -> None:
+    def __init__(self, bell: Notifier) -> None:
         self.open = bell.open
         self.close = bell.close
 
@@ -74,13 +74,13 @@ class PostgresStore(RelationalReads):
     ) -> None:
         self.address = parse(address) if isinstance(address, str) else address
         self.sql = statements_of(self.address.schema)
-        self._clock = StoreClock(clock, elapsed_ms)
+        self._clock = ServerClock(clock, elapsed_ms)
         self._durability = durability
         self._writing = ThreadPoolExecutor(1, "holdfast-writer")
         self._reading = ThreadPoolExecutor(READERS, "holdfast-reader")
         self._writer: PostgresWriter | None = None
-        self._beater: PostgresBeater | None = None
-        self._readers: list[Insisting] = []
+        self._beater: HeartbeatWriter | None = None
+        self._readers: list[RetryingConnection] = []
         self._of_thread = threading.local()
         self._name = ""
         self._horizons: dict[WorkerKey, str] = {}
@@ -94,11 +94,11 @@ class PostgresStore(RelationalReads):
         self.sql.load()
         self._is_open = True
         self._writer = PostgresWriter(self.address, self._clock, durability=self._durability)
-        self._beater = PostgresBeater(self.address, self._clock)
+        self._beater = HeartbeatWriter(self.address, self._clock)
         [(server_ms, mark_ms)] = await self._on_a_reader(self._migrate)
         self._clock.read(server_ms, mark_ms)
 
-    def _migrate(self, reader: Insisting) -> list[Row]:
+    def _migrate(self, reader: RetryingConnection) -> list[Row]:
         """Bring the schema up to this release, and read the clock. Whoever cannot leaves no connection behind."""
         try:
             reader.run(lambda connection: migrate(connection, self.address, reader.pause))
@@ -114,7 +114,7 @@ class PostgresStore(RelationalReads):
     def open_for_reading(self) -> None:
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
         self.sql.load()
-        looking = Insisting(self.address)
+        looking = RetryingConnection(self.address)
         try:
             looking.run(lambda connection: require_current(connection, self.address))
             [[(server_ms, mark_ms)]] = looking.run(lambda connection: ask_all(connection, (self.sql.server_time,)))
@@ -134,10 +134,10 @@ class PostgresStore(RelationalReads):
         """One for all stores of a user: a worker's key is found there, by whatever URL its store is named."""
         return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-turns"
 
-    def make_bell(self, name: str, heard: Callable[[], None]) -> Bell:
+    def make_bell(self, name: str, heard: Callable[[], None]) -> Notifier:
         """What a group has for others is said in its commit; here it is heard."""
         self._name = name
-        return CarriedBell(make_bell(self.address, name, heard))
+        return CommitNotifier(make_bell(self.address, name, heard))
 
     async def check_files(self) -> None:
         """There are no files: the server has them."""
@@ -157,7 +157,7 @@ class PostgresStore(RelationalReads):
             await self._on_writer_thread(lambda: self._let_go(parts))
             self._writing.shutdown()
 
-    def _let_go(self, parts: Sequence[PostgresWriter | PostgresBeater | Insisting]) -> None:
+    def _let_go(self, parts: Sequence[PostgresWriter | HeartbeatWriter | RetryingConnection]) -> None:
         """Nobody may be using a connection that is closed; so those who read have to be done."""
         self._reading.shutdown()
         for part in parts:
@@ -187,7 +187,7 @@ class PostgresStore(RelationalReads):
         )
         return bool(PIECE in (commits, workers))
 
-    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         return self._open(self._beater).heartbeat(beat, registration)
 
     def commit_apart(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
@@ -220,18 +220,18 @@ class PostgresStore(RelationalReads):
         [rows] = await self._read_all((statement, *bindings))
         return rows
 
-    async def _read_all(self, *asked: Ask) -> list[list[Row]]:
+    async def _read_all(self, *asked: BoundStatement) -> list[list[Row]]:
         return await self._on_a_reader(lambda reader: reader.run(lambda connection: ask_all(connection, *asked)))
 
-    async def _on_a_reader(self, work: Callable[[Insisting], Value]) -> Value:
+    async def _on_a_reader(self, work: Callable[[RetryingConnection], Value]) -> Value:
         self._check_open()
         return await asyncio.get_running_loop().run_in_executor(self._reading, lambda: work(self._reader()))
 
-    def _reader(self) -> Insisting:
+    def _reader(self) -> RetryingConnection:
         """The connection of this thread."""
-        reader: Insisting | None = getattr(self._of_thread, "reader", None)
+        reader: RetryingConnection | None = getattr(self._of_thread, "reader", None)
         if reader is None:
-            reader = self._of_thread.reader = Insisting(self.address)
+            reader = self._of_thread.reader = RetryingConnection(self.address)
             self._readers.append(reader)
         return reader
 

@@ -4,16 +4,16 @@ from typing import Any, Final
 
 from psycopg import RawCursor
 
-from holdfast.storage.postgres.connecting import Connection, one_round_trip
-from holdfast.storage.relational.reading import Ask
+from holdfast.storage.postgres.connecting import PostgresConnection, one_round_trip
+from holdfast.storage.relational.reading import BoundStatement
 from holdfast.storage.relational.statements import Statements
 from holdfast.storage.relational.transaction import Row
 
-BEGIN: Final[Ask] = ("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",)
+BEGIN: Final[BoundStatement] = ("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",)
 """Whatever the role or the database prefers: a statement sees what was committed while the one before waited."""
 
 
-def ask_all(connection: Connection, *asked: Ask) -> list[list[Row]]:
+def ask_all(connection: PostgresConnection, *asked: BoundStatement) -> list[list[Row]]:
     """Run statements in one round trip. One that gives no rows is answered by how many it changed."""
     cursors: list[Any] = []
     with one_round_trip(connection):
@@ -29,7 +29,7 @@ class PostgresTransaction:
     __slots__ = ("_cursor", "now_ms", "sql", "steps")
     looks_first = True
 
-    def __init__(self, connection: Connection, sql: Statements, now_ms: int) -> None:
+    def __init__(self, connection: PostgresConnection, sql: Statements, now_ms: int) -> None:
         self._cursor: Any = RawCursor(connection)
         self.sql = self.steps = sql
         self.now_ms = now_ms

@@ -17,19 +17,19 @@ from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Rejecte
 from holdfast.storage.news import is_for_others
 from holdfast.storage.postgres.address import Address
 from holdfast.storage.postgres.batching import MISSED
-from holdfast.storage.postgres.clock import StoreClock
-from holdfast.storage.postgres.connecting import Connection
-from holdfast.storage.postgres.faults import Fault, classify
-from holdfast.storage.postgres.insisting import Insisting
+from holdfast.storage.postgres.clock import ServerClock
+from holdfast.storage.postgres.connecting import PostgresConnection
+from holdfast.storage.postgres.faults import ErrorClass, classify
+from holdfast.storage.postgres.insisting import RetryingConnection
 from holdfast.storage.postgres.locking import named_by, order_of
-from holdfast.storage.postgres.speculating import Mistaken, Numbers, SpeculativeTransaction, is_likely
+from holdfast.storage.postgres.speculating import InstanceNumbers, MissedRow, OptimisticTransaction, is_likely
 from holdfast.storage.postgres.statements import statements_of
 from holdfast.storage.postgres.transaction import BEGIN, PostgresTransaction, ask_all
 from holdfast.storage.relational.members import apply_members
-from holdfast.storage.relational.transaction import Moved
+from holdfast.storage.relational.transaction import ConcurrentChange
 
 if TYPE_CHECKING:
-    from holdfast.storage.relational.reading import Ask
+    from holdfast.storage.relational.reading import BoundStatement
 
 NO_FUNCTION: Final = "42883"
 RELAXED: Final = "relaxed"
@@ -48,17 +48,17 @@ class NotCommitted(Exception):
 class PostgresWriter:
     """Used from one thread at a time."""
 
-    def __init__(self, address: Address, clock: StoreClock, *, durability: str = "full") -> None:
+    def __init__(self, address: Address, clock: ServerClock, *, durability: str = "full") -> None:
         self._address = address
         self._clock = clock
         self._sql = statements_of(address.schema)
-        self._insisting = Insisting(address)
-        self._begin_group: Ask = (self._sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT)
+        self._insisting = RetryingConnection(address)
+        self._begin_group: BoundStatement = (self._sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT)
         if durability == RELAXED:
             self._begin_group = (self._sql.begin_relaxed, LOCK_TIMEOUT, IDLE_TIMEOUT)
-        self._news: Ask | None = None
+        self._news: BoundStatement | None = None
         self._part = 0
-        self._numbers = Numbers()
+        self._numbers = InstanceNumbers()
         self._is_mistaken = False
         self._has_function = True
         """Where the function was not made, which is found out by the first group, each answer is waited for."""
@@ -109,13 +109,13 @@ class PostgresWriter:
         raise StoreError(f"{self._address} lost every connection at the commit")
 
     def _group(
-        self, connection: Connection, commit_id: CommitId, members: Sequence[Member], is_whole: bool
+        self, connection: PostgresConnection, commit_id: CommitId, members: Sequence[Member], is_whole: bool
     ) -> list[Outcome]:
         """One transaction. Each has a number of its own under the group's id: any of them says "on disk"."""
         if is_whole and self._has_function and not self._is_mistaken and is_likely(members):
             try:
                 return self._speculate(connection, commit_id, members)
-            except (psycopg.Error, Mistaken) as error:
+            except (psycopg.Error, MissedRow) as error:
                 if isinstance(error, psycopg.Error) and error.sqlstate not in (MISSED, NO_FUNCTION):
                     raise
                 self._is_mistaken = True
@@ -132,34 +132,36 @@ class PostgresWriter:
         self._settled(connection, commit_id, part, lambda: self._commit(connection))
         return outcomes
 
-    def _speculate(self, connection: Connection, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+    def _speculate(
+        self, connection: PostgresConnection, commit_id: CommitId, members: Sequence[Member]
+    ) -> list[Outcome]:
         """The same in one round trip, if everything goes as it nearly always does."""
         part, self._part = self._part, self._part + 1
         sql, named, now_ms = self._sql, named_by(members), self._clock.now_ms()
-        asked: list[Ask] = [
+        asked: list[BoundStatement] = [
             BEGIN,
             self._begin_group,
             (sql.lock_named, sorted(named.numbers), sorted(named.ids)),
         ]
-        transaction = SpeculativeTransaction(
+        transaction = OptimisticTransaction(
             connection, self._address.schema, now_ms, asked=asked, numbers=self._numbers
         )
         transaction.change(sql.begin_commit, commit_id, part, now_ms)
         outcomes = apply_members(transaction, members)
         if self._clock.marks_every_group:
             transaction.do(sql.advance_clock, now_ms, self._clock.slack_ms)
-        last: list[Ask] = [(sql.server_time,)] if self._news is None else [(sql.server_time,), self._news]
+        last: list[BoundStatement] = [(sql.server_time,)] if self._news is None else [(sql.server_time,), self._news]
         self._settled(connection, commit_id, part, lambda: transaction.commit(*last))
         if transaction.last:
             self._clock.read(*transaction.last[0][0])
         return outcomes
 
     def _begin(
-        self, connection: Connection, commit_id: CommitId, part: int, members: Sequence[Member], is_whole: bool
+        self, connection: PostgresConnection, commit_id: CommitId, part: int, members: Sequence[Member], is_whole: bool
     ) -> PostgresTransaction | None:
         """Begin, and lock what the group names, in one round trip if that is known. None: the id was used before."""
         sql, named = self._sql, named_by(members)
-        asked: list[Ask] = [
+        asked: list[BoundStatement] = [
             BEGIN,
             self._begin_group,
             (sql.server_time,),
@@ -181,27 +183,29 @@ class PostgresWriter:
         if relatives:
             current = {number for number, _ in rest[0]}
             related = {number for rows in rest for row in rows for number in row if number is not None}
-            locks: list[Ask] = [(sql.lock_instances, sorted(named.numbers | related))]
+            locks: list[BoundStatement] = [(sql.lock_instances, sorted(named.numbers | related))]
             if named.lost:
                 locks.append((sql.lock_workers, sorted(named.actors.union(named.lost))))
             locked, *_ = ask_all(connection, *locks)
             if any(number in current and superseded is not None for number, superseded in locked):
-                raise Moved("an id was given to another instance while its row was waited for")
+                raise ConcurrentChange("an id was given to another instance while its row was waited for")
         return PostgresTransaction(connection, sql, now_ms)
 
-    def _commit(self, connection: Connection) -> None:
+    def _commit(self, connection: PostgresConnection) -> None:
         if self._news is None:
             connection.execute("COMMIT")
         else:
             ask_all(connection, self._news, ("COMMIT",))
 
-    def _settled(self, connection: Connection, commit_id: CommitId, part: int, commit: Callable[[], None]) -> None:
+    def _settled(
+        self, connection: PostgresConnection, commit_id: CommitId, part: int, commit: Callable[[], None]
+    ) -> None:
         """Commit, and know what came of it."""
         self._in_doubt[commit_id] = part
         try:
             commit()
         except (psycopg.Error, OSError) as error:
-            if not connection.closed and classify(error) is not Fault.CONNECTION_LOST:
+            if not connection.closed and classify(error) is not ErrorClass.CONNECTION_LOST:
                 del self._in_doubt[commit_id]  # the server has refused it
                 raise
             self._insisting.lost(error)
@@ -216,7 +220,7 @@ class PostgresWriter:
     def _settle(self, commit_id: CommitId, part: int) -> bool:
         """Find out what came of a commit: it is on disk, or it never will be."""
         sql = self._sql
-        asked: tuple[Ask, ...] = (
+        asked: tuple[BoundStatement, ...] = (
             BEGIN,
             (sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
             (sql.void_commit, commit_id, part, self._clock.now_ms()),

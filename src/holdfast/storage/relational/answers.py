@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.core.children import answer_of
 from holdfast.core.events import ChildAnswer, Payload, encode_event
-from holdfast.core.gates import Delivery, MessageKind, deliver
+from holdfast.core.gates import DeliveryVerdict, MessageKind, deliver
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.contract import InstanceNumber
 from holdfast.storage.relational.transaction import Transaction
@@ -29,7 +29,7 @@ def answer_parent(transaction: Transaction, number: InstanceNumber, state: Insta
             addressed_to=addressed_to,
             execution=execution,
         )
-        if verdict is not Delivery.DROP:
+        if verdict is not DeliveryVerdict.DROP:
             payload = _payload.decode(outcome)
             for data in (
                 transaction.rows(transaction.sql.read_payload, number, payload.reference) if payload.reference else ()

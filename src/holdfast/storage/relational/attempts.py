@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.core.events import ActivityCompleted, ActivityFailed, encode_event
-from holdfast.core.gates import Delivery, MessageKind, deliver, stamp_ms
+from holdfast.core.gates import DeliveryVerdict, MessageKind, deliver, stamp_ms
 from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
 from holdfast.core.options import decode_options
@@ -25,9 +25,9 @@ from holdfast.storage.contract import (
     InstanceNumber,
     LargePayload,
     NewAttempt,
+    OpenNextAttempt,
     Outcome,
     Rejected,
-    Retry,
     Transition,
 )
 from holdfast.storage.endings import end_by_failure
@@ -111,7 +111,7 @@ def _close(transaction: Transaction, completion: Completion, ledger: int, from_s
 def apply_completion(transaction: Transaction, completion: Completion) -> Outcome:
     """A completion alone: the response enters leg 2 and waits in the inbox for its turn (L4, L14, G5)."""
     answer = completion.event
-    if answer is not None and _gate(transaction, completion.key) is Delivery.DROP:
+    if answer is not None and _gate(transaction, completion.key) is DeliveryVerdict.DROP:
         answer = None
     ledger = completion.applied_ledger if answer is None else completion.entered_ledger
     if not close_by_completion(transaction, completion, ledger):
@@ -134,7 +134,7 @@ def keep_in_inbox(transaction: Transaction, key: AttemptKey, answer: ActivityCom
 def reopen_for_inbox(transaction: Transaction, completion: Completion) -> None:
     """A turn that was to apply this completion was rejected: take the exit from leg 2 back, keep the response."""
     key = completion.key
-    if completion.event is None or _gate(transaction, key) is Delivery.DROP:
+    if completion.event is None or _gate(transaction, key) is DeliveryVerdict.DROP:
         return
     move_digits(transaction, key, completion.applied_ledger, completion.entered_ledger)
     keep_in_inbox(transaction, key, completion.event)
@@ -155,7 +155,7 @@ def move_digits(transaction: Transaction, key: AttemptKey, before: int, after: i
     require(changed == 1, f"attempt {key} does not have the ledger {before:015d} that its response needs")
 
 
-def apply_retry(transaction: Transaction, retry: Retry) -> Outcome:
+def apply_retry(transaction: Transaction, retry: OpenNextAttempt) -> Outcome:
     """One attempt ends and the next opens, in one commit (G13)."""
     key = retry.ended.key
     overdue_at_ms = None if retry.by_owner else transaction.now_ms
@@ -164,7 +164,7 @@ def apply_retry(transaction: Transaction, retry: Retry) -> Outcome:
         if retry.ended.from_state is AttemptState.RUNNING and move_attempt(transaction, asked_to_stop, overdue_at_ms):
             return Applied()  # nobody waits for it any more, so it is not tried again
         return Rejected(reason="the attempt is closed, or somebody else's")
-    if _gate(transaction, key) is not Delivery.DROP:
+    if _gate(transaction, key) is not DeliveryVerdict.DROP:
         insert_attempt(transaction, key.number, key.execution, retry.next)
     return Applied()
 
@@ -307,11 +307,11 @@ def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome
     return Rejected(reason=CANCEL_REQUESTED) if rows[0][0] == AttemptState.CANCELLED_RUNNING else Applied()
 
 
-def _gate(transaction: Transaction, key: AttemptKey) -> Delivery:
+def _gate(transaction: Transaction, key: AttemptKey) -> DeliveryVerdict:
     """G4, G5: does the instance still want the answer of this attempt?"""
     rows = transaction.rows(transaction.sql.instance_gate, key.number)
     if not rows:
-        return Delivery.DROP
+        return DeliveryVerdict.DROP
     state, execution, owner = rows[0]
     return deliver(
         MessageKind.COMPLETION,

@@ -140,7 +140,7 @@ class Unreadable(msgspec.Struct, frozen=True):
     reason: str
 
 
-Kind = TypeVar("Kind", bound=Raw)
+RawKind = TypeVar("RawKind", bound=Raw)
 
 
 class RawTables(ABC):
@@ -237,7 +237,7 @@ class RawTables(ABC):
             if not isinstance(row, Unreadable):
                 yield row[0], row[1], row[2]
 
-    def _read(self, table: str, kind: type[Kind], statement: str) -> Iterator[Kind | Unreadable]:
+    def _read(self, table: str, kind: type[RawKind], statement: str) -> Iterator[RawKind | Unreadable]:
         convert = msgspec.convert
         for row in self._stream(statement, table):
             if isinstance(row, Unreadable):

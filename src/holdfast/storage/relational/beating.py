@@ -1,12 +1,12 @@
 """What a heartbeat changes: the worker is registered, or its lease is renewed, or nothing (W1-W5)."""
 
-from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey, WorkerRecord, WorkerState, heartbeat
+from holdfast.core.liveness import Heartbeat, HeartbeatReply, Renewed, WorkerKey, WorkerRecord, WorkerState, heartbeat
 from holdfast.storage.contract import Registration
 from holdfast.storage.relational.rows import worker_of
 from holdfast.storage.relational.transaction import Transaction
 
 
-def apply_beat(transaction: Transaction, beat: Heartbeat, registration: Registration) -> Reply:
+def apply_beat(transaction: Transaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
     """Judge a heartbeat by the worker's row, and record what follows."""
     sql = transaction.sql
     rows = transaction.rows(sql.read_worker, beat.key)

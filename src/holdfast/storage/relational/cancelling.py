@@ -8,32 +8,32 @@ from holdfast.core.events import CancelRequested, EventReceived, InstanceCancell
 from holdfast.core.gates import EventVerdict, stamp_ms
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
 from holdfast.core.require import require
-from holdfast.storage.contract import Addressee, InstanceRecord, LargePayload
+from holdfast.storage.contract import InstanceRecord, LargePayload, TargetInstance
 from holdfast.storage.large import offload
 from holdfast.storage.relational.attempts import insert_payloads
 from holdfast.storage.relational.closing import end_from_outside
 from holdfast.storage.relational.transaction import Transaction
 
 
-class Cancelled(NamedTuple):
+class CancelResult(NamedTuple):
     """What came of a request, and whether the instance has ended by it already."""
 
     verdict: EventVerdict
     at_once: bool = False
 
 
-def cancel(transaction: Transaction, found: InstanceRecord, event: CancelRequested) -> Cancelled:
+def cancel(transaction: Transaction, found: InstanceRecord, event: CancelRequested) -> CancelResult:
     """Ask an instance to end that was read in this transaction."""
     if found.state in INSTANCE_FINAL:
-        return Cancelled(EventVerdict.CLOSED)
+        return CancelResult(EventVerdict.CLOSED)
     if found.state is InstanceState.CANCEL_REQUESTED:
-        return Cancelled(EventVerdict.DUPLICATE)
+        return CancelResult(EventVerdict.DUPLICATE)
     if found.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
         ended = InstanceCancelled(time_ms=stamp_ms(found.stamp_ms, transaction.now_ms), reason=event.reason)
         end_from_outside(transaction, found, ended, next_state(found.state, InstanceEvent.CANCEL))
-        return Cancelled(EventVerdict.DELIVER, at_once=True)
+        return CancelResult(EventVerdict.DELIVER, at_once=True)
     ask_to_end(transaction, found, event)
-    return Cancelled(EventVerdict.DELIVER)
+    return CancelResult(EventVerdict.DELIVER)
 
 
 def ask_to_end(transaction: Transaction, found: InstanceRecord, event: CancelRequested) -> None:
@@ -47,7 +47,7 @@ def ask_to_end(transaction: Transaction, found: InstanceRecord, event: CancelReq
 
 def put(
     transaction: Transaction,
-    found: InstanceRecord | Addressee,
+    found: InstanceRecord | TargetInstance,
     event: EventReceived | CancelRequested | UpdateAccepted,
     name: str | None,
 ) -> None:

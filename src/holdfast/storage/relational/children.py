@@ -3,7 +3,7 @@
 from holdfast.core.children import ParentEnd
 from holdfast.core.events import CancelRequested, ChildRefused, ChildStarted
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.storage.contract import Close, EndedInstance, InstanceNumber, NewChild, Turn
+from holdfast.storage.contract import EndedInstance, InstanceEnd, InstanceNumber, NewChild, Turn
 from holdfast.storage.large import large_payload, marked
 from holdfast.storage.relational.answers import answer_parent, tell_parent
 from holdfast.storage.relational.attempts import insert_payloads
@@ -31,7 +31,7 @@ def write_children(transaction: Transaction, turn: Turn, number: InstanceNumber)
 
 def end_family(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
     """An execution with relatives has ended, by its own turn: its parent is told, its children learn it."""
-    if isinstance(turn.close, Close):
+    if isinstance(turn.close, InstanceEnd):
         answer_parent(transaction, number, turn.close.state, turn.close.outcome)
     transaction.change(transaction.sql.note_closing, number, turn.execution, ParentEnd.BY_ITSELF)
     return close_children(transaction, number, turn.execution)

@@ -10,12 +10,12 @@ import msgspec
 from holdfast.core.children import ParentEnd
 from holdfast.core.events import (
     DeadlinePassed,
-    FromOutside,
+    ExternalEnd,
     HistoryEvent,
     InstanceCancelled,
+    InstanceTerminated,
     Payload,
     Started,
-    WorkflowTerminated,
     decode_event,
     encode_events,
 )
@@ -51,11 +51,11 @@ def leave_nothing_pending(transaction: Transaction, number: InstanceNumber) -> N
 
 def terminate(transaction: Transaction, found: InstanceRecord, reason: str) -> None:
     """End an instance that was read in this transaction and is open."""
-    ended = WorkflowTerminated(time_ms=stamp_ms(found.stamp_ms, transaction.now_ms), reason=reason)
+    ended = InstanceTerminated(time_ms=stamp_ms(found.stamp_ms, transaction.now_ms), reason=reason)
     end_from_outside(transaction, found, ended, next_state(found.state, InstanceEvent.TERMINATE))
 
 
-def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: FromOutside, state: InstanceState) -> None:
+def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: ExternalEnd, state: InstanceState) -> None:
     """Close an instance of which no code is asked: the end is the last event of its history. Its parent is told.
 
     What it means for its children is noted, and is up to the caller, or else to whoever finds the note (C1).

@@ -8,13 +8,13 @@ from holdfast.core.events import EventReceived, UpdateAccepted
 from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventVerdict, decide_event
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.contract import (
-    Addressee,
     Deliver,
     Delivered,
     InstanceNumber,
     InstanceRecord,
     Outcome,
     Rejected,
+    TargetInstance,
     Turn,
 )
 from holdfast.storage.relational.cancelling import cancel, put
@@ -94,7 +94,7 @@ REFUSED = frozenset(
 
 def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message_id: str) -> Delivered:
     number, state, execution, waits, kept, policy, limit = mailbox
-    found = Addressee(number=number, state=InstanceState(state), execution=execution)
+    found = TargetInstance(number=number, state=InstanceState(state), execution=execution)
     verdict = decide_event(
         found.state,
         seen_before=bool(message_id) and bool(transaction.rows(transaction.sql.was_received, number, message_id)),

@@ -5,7 +5,15 @@ from typing import Final
 
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
 from holdfast.core.liveness import LOSS_EVENT, WorkerKey, WorkerState
-from holdfast.storage.contract import Applied, AttemptRecord, Disown, Lose, Outcome, Rejected, Retry
+from holdfast.storage.contract import (
+    Applied,
+    AttemptRecord,
+    MarkWorkerLost,
+    OpenNextAttempt,
+    Outcome,
+    Rejected,
+    ReleaseUnknown,
+)
 from holdfast.storage.endings import end_by_loss, transition
 from holdfast.storage.relational import attempts
 from holdfast.storage.relational.rows import attempt_of
@@ -20,7 +28,7 @@ def is_active(transaction: Transaction, key: WorkerKey) -> bool:
     return transaction.finds(transaction.sql.active_worker, key)
 
 
-class Loss(StrEnum):
+class LossVerdict(StrEnum):
     """What is judged of the loss of a worker, once and for everything that it had (G12)."""
 
     CLEAN = "clean"
@@ -31,7 +39,7 @@ class Loss(StrEnum):
     """Nobody knows what it was running: the loss is counted for every instance that it had."""
 
 
-def apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
+def apply_lose(transaction: Transaction, lose: MarkWorkerLost) -> Outcome:
     """W6: flip the worker, then move a batch of what it had. Repeated until nothing is left, maybe by several at once.
 
     Who flips it judges the loss. The others may know less or more of it, and go by that verdict.
@@ -48,16 +56,16 @@ def apply_lose(transaction: Transaction, lose: Lose) -> Outcome:
         [(state, judged)] = found
         if state == WorkerState.ACTIVE:
             return Rejected(reason=f"worker {lose.key} has renewed its lease")
-        loss = Loss(judged) if judged is not None else loss
-    is_unexplained = int(loss is Loss.UNEXPLAINED)
+        loss = LossVerdict(judged) if judged is not None else loss
+    is_unexplained = int(loss is LossVerdict.UNEXPLAINED)
     moved = transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, is_unexplained)
     for row in transaction.rows(transaction.sql.held_attempts, lose.key, lose.limit):
         moved += 1
-        _move_on(transaction, attempt_of(row), is_clean=loss is Loss.CLEAN)
+        _move_on(transaction, attempt_of(row), is_clean=loss is LossVerdict.CLEAN)
     return Applied(changed=moved)
 
 
-def _release_instances(transaction: Transaction, lose: Lose, *, is_active: bool) -> Outcome:
+def _release_instances(transaction: Transaction, lose: MarkWorkerLost, *, is_active: bool) -> Outcome:
     """W1: a batch of the instances of a worker that stays."""
     if not is_active:
         return Rejected(reason=f"worker {lose.key} is not active")
@@ -66,13 +74,13 @@ def _release_instances(transaction: Transaction, lose: Lose, *, is_active: bool)
     return Applied(changed=transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, 0))
 
 
-def _judged_by(lose: Lose) -> Loss:
+def _judged_by(lose: MarkWorkerLost) -> LossVerdict:
     if lose.is_clean:
-        return Loss.CLEAN
-    return Loss.UNEXPLAINED if lose.unexplained else Loss.EXPLAINED
+        return LossVerdict.CLEAN
+    return LossVerdict.UNEXPLAINED if lose.unexplained else LossVerdict.EXPLAINED
 
 
-def apply_disown(transaction: Transaction, disown: Disown) -> Outcome:
+def apply_disown(transaction: Transaction, disown: ReleaseUnknown) -> Outcome:
     """W3: what is as its owner saw it and did not know it moves on, as if its worker were lost."""
     moved = sum(
         transaction.change(transaction.sql.release_instance, held.number, held.fence, disown.owner)
@@ -92,7 +100,7 @@ def _move_on(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool
     event = LOSS_EVENT[attempt.state]
     if attempt.state is AttemptState.RUNNING:
         ended = end_by_loss(attempt, now_ms=transaction.now_ms, is_clean=is_clean)
-        if isinstance(ended, Retry):
+        if isinstance(ended, OpenNextAttempt):
             attempts.apply_retry(transaction, ended)
         else:
             attempts.apply_completion(transaction, ended)

@@ -10,43 +10,43 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core.gates import MAX_LOST_OWNERS, Existing, StartIdentity, StartVerdict, decide_start
+from holdfast.core.gates import MAX_LOST_OWNERS, ExistingInstance, StartIdentity, StartVerdict, decide_start
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.liveness import WorkerKey
 from holdfast.core.require import require
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.contract import (
-    AnswerQuestion,
+    AnswerQuery,
     Applied,
-    Ask,
+    AskQuery,
     Block,
     ClaimAttempts,
     ClaimedInstances,
     ClaimInstances,
+    ClaimQueries,
     CloseChildren,
     Completion,
+    DeleteQueries,
     Deliver,
     Delivered,
-    Disown,
     EndedInstance,
     Expire,
     Fence,
-    Forget,
     HeartbeatAttempt,
     InstanceNumber,
     InstanceRecord,
-    Lose,
+    MarkWorkerLost,
     Member,
+    OpenNextAttempt,
     Outcome,
     Rejected,
     Release,
-    Responses,
-    Retry,
+    ReleaseUnknown,
     SaveFlow,
     SetDeadline,
     Start,
     StartedInstance,
-    TakeQuestions,
+    StreamValues,
     Terminate,
     Turn,
 )
@@ -63,7 +63,7 @@ from holdfast.storage.relational.losing import apply_disown, apply_lose, is_acti
 from holdfast.storage.relational.questions import apply_answer, apply_ask, apply_forget, apply_take
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.streams import apply_responses, enter_with_turn, exit_pending, take_back
-from holdfast.storage.relational.transaction import Moved, Transaction
+from holdfast.storage.relational.transaction import ConcurrentChange, Transaction
 from holdfast.storage.relational.updates import write_answers
 
 APPLIED: Final = Applied()
@@ -91,9 +91,18 @@ def actor_of(member: Member) -> WorkerKey | None:
             return member.owner
         case Start():
             return member.first.owner if member.first else None
-        case Lose() | Terminate() | Deliver() | Expire() | CloseChildren() | Ask() | Forget() | SaveFlow():
+        case (
+            MarkWorkerLost()
+            | Terminate()
+            | Deliver()
+            | Expire()
+            | CloseChildren()
+            | AskQuery()
+            | DeleteQueries()
+            | SaveFlow()
+        ):
             return None
-        case Retry():
+        case OpenNextAttempt():
             return member.ended.owner if member.by_owner else None
         case Completion():
             return member.owner if member.by_owner else None
@@ -241,11 +250,11 @@ def _start_again(transaction: Transaction, start: Start) -> Outcome:
     """The id is taken. What makes room for a new instance is in the transaction that creates it."""
     rows = transaction.rows(transaction.sql.hold_instance, start.id)
     if not rows:
-        raise Moved(f"the id {start.id!r} was taken a moment ago, and is not any more")
+        raise ConcurrentChange(f"the id {start.id!r} was taken a moment ago, and is not any more")
     existing = instance_of(rows[0])
     verdict = decide_start(
         StartIdentity(start.workflow, start.input_hash),
-        Existing(StartIdentity(existing.workflow, existing.input_hash), existing.state),
+        ExistingInstance(StartIdentity(existing.workflow, existing.input_hash), existing.state),
         start.policy,
     )
     ended: tuple[EndedInstance, ...] = ()
@@ -361,23 +370,23 @@ HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
     Start: _apply_start,
     Completion: attempts.apply_completion,
     Terminate: apply_terminate,
-    Retry: attempts.apply_retry,
+    OpenNextAttempt: attempts.apply_retry,
     ClaimAttempts: attempts.claim_attempts,
     ClaimInstances: _claim_instances,
     Release: _apply_release,
     Block: _apply_block,
     HeartbeatAttempt: attempts.apply_heartbeat,
-    Lose: apply_lose,
-    Disown: apply_disown,
+    MarkWorkerLost: apply_lose,
+    ReleaseUnknown: apply_disown,
     Deliver: apply_deliver,
-    Responses: apply_responses,
+    StreamValues: apply_responses,
     SetDeadline: apply_set_deadline,
     Expire: apply_expire,
     CloseChildren: apply_close_children,
     SaveFlow: _save_flow,
-    Ask: apply_ask,
-    TakeQuestions: apply_take,
-    AnswerQuestion: apply_answer,
-    Forget: apply_forget,
+    AskQuery: apply_ask,
+    ClaimQueries: apply_take,
+    AnswerQuery: apply_answer,
+    DeleteQueries: apply_forget,
 }
 """How each kind of member is applied. A test compares it with the members there are."""

@@ -4,20 +4,20 @@ import json
 
 from holdfast.core.answers import MAX_QUESTIONS
 from holdfast.storage.contract import (
-    AnswerQuestion,
+    AnswerQuery,
     Applied,
-    Ask,
-    Forget,
+    AskQuery,
+    ClaimedQueries,
+    ClaimQueries,
+    DeleteQueries,
     Outcome,
-    Question,
+    QueryRow,
     Rejected,
-    TakenQuestions,
-    TakeQuestions,
 )
 from holdfast.storage.relational.transaction import Transaction
 
 
-def apply_ask(transaction: Transaction, ask: Ask) -> Outcome:
+def apply_ask(transaction: Transaction, ask: AskQuery) -> Outcome:
     """Put a question, unless there are too many."""
     asked = ask.question
     values = (asked.id, asked.number, asked.name, asked.input, ask.expires_at_ms)
@@ -26,22 +26,22 @@ def apply_ask(transaction: Transaction, ask: Ask) -> Outcome:
     return Rejected(reason=f"{MAX_QUESTIONS} questions wait for their answers already, or this one was put before")
 
 
-def apply_take(transaction: Transaction, take: TakeQuestions) -> Outcome:
+def apply_take(transaction: Transaction, take: ClaimQueries) -> Outcome:
     """Take what is for this worker."""
     workflows = json.dumps(take.workflows)
     rows = transaction.rows(transaction.sql.take_questions, take.owner, transaction.now_ms, workflows, take.limit)
-    return TakenQuestions(
-        questions=[Question(id=row[0], number=row[1], name=row[2], input=row[3]) for row in rows],
+    return ClaimedQueries(
+        questions=[QueryRow(id=row[0], number=row[1], name=row[2], input=row[3]) for row in rows],
     )
 
 
-def apply_answer(transaction: Transaction, answer: AnswerQuestion) -> Outcome:
+def apply_answer(transaction: Transaction, answer: AnswerQuery) -> Outcome:
     """Answer what was taken, if anybody still waits for it."""
     changed = transaction.change(transaction.sql.answer_question, answer.id, answer.owner, answer.answer)
     return Applied() if changed else Rejected(reason=f"nobody waits for the answer to question {answer.id!r}")
 
 
-def apply_forget(transaction: Transaction, forget: Forget) -> Outcome:
+def apply_forget(transaction: Transaction, forget: DeleteQueries) -> Outcome:
     """Remove a question, or all that have outlived their time, with the rejections of updates that have."""
     if forget.question is not None:
         return Applied(changed=transaction.change(transaction.sql.forget_question, forget.question))

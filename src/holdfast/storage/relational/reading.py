@@ -11,17 +11,17 @@ from holdfast.core.liveness import WorkerKey
 from holdfast.storage.contract import (
     AttemptRecord,
     DeadlineRecord,
-    Family,
-    Held,
     HistoryRow,
     InboxRow,
     InstanceId,
     InstanceNumber,
     InstanceRecord,
-    Loaded,
+    LoadedInstance,
+    OwnedRows,
+    ParentAndChildren,
+    PendingQueries,
     QueueRow,
     UpdateRow,
-    Waiting,
     WorkerLoad,
     WorkerRow,
 )
@@ -42,7 +42,7 @@ from holdfast.storage.relational.statements import Statements
 from holdfast.storage.relational.transaction import Row
 from holdfast.storage.relational.updates import update_of
 
-Ask: TypeAlias = tuple[Any, ...]
+BoundStatement: TypeAlias = tuple[Any, ...]
 """A statement and what it is asked with."""
 SET_ASIDE: Final = f'"{EventSetAside.__struct_config__.tag}"'.encode()
 """What the stored events of a turn contain if it set an event aside."""
@@ -62,7 +62,7 @@ class RelationalReads(ABC):
         """The rows of one statement."""
 
     @abstractmethod
-    async def _read_all(self, *asked: Ask) -> list[list[Row]]:
+    async def _read_all(self, *asked: BoundStatement) -> list[list[Row]]:
         """The rows of several statements, in their order; where it costs something to ask, they are asked together."""
 
     async def find(self, instance_id: InstanceId) -> InstanceRecord | None:
@@ -77,7 +77,7 @@ class RelationalReads(ABC):
         count: int = (await self._read(self.sql.count_earlier, instance_id))[0][0]
         return count
 
-    async def load(self, number: InstanceNumber, execution: int) -> Loaded:
+    async def load(self, number: InstanceNumber, execution: int) -> LoadedInstance:
         sql = self.sql
         turns, messages, timers, attempts = await self._read_all(
             (sql.read_history, number, execution),
@@ -88,7 +88,7 @@ class RelationalReads(ABC):
         history = [history_of(row) for row in turns]
         inbox = [inbox_of(row) for row in messages]
         named = references_in([*(row.events for row in history), *(row.event for row in inbox)])
-        return Loaded(
+        return LoadedInstance(
             history=history,
             inbox=inbox,
             timers=[timer_of(row) for row in timers],
@@ -149,9 +149,9 @@ class RelationalReads(ABC):
         rows = await self._read(self.sql.glance, number)
         return (instance_of(rows[0][:-1]), rows[0][-1]) if rows else None
 
-    async def questions_waiting(self) -> Waiting:
+    async def questions_waiting(self) -> PendingQueries:
         has_questions, has_expired = (await self._read(self.sql.questions_waiting, self.now_ms()))[0]
-        return Waiting(has_questions=bool(has_questions), has_expired=bool(has_expired))
+        return PendingQueries(has_questions=bool(has_questions), has_expired=bool(has_expired))
 
     async def read_answer(self, question_id: str) -> bytes | None:
         rows = await self._read(self.sql.read_answer, question_id)
@@ -160,7 +160,7 @@ class RelationalReads(ABC):
     async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         return [inbox_of(row) for row in await self._read(self.sql.read_inbox_of_owner, owner, after_row)]
 
-    async def held_by(self, owner: WorkerKey) -> Held:
+    async def held_by(self, owner: WorkerKey) -> OwnedRows:
         attempts, instances = await self._read_all((self.sql.held_keys, owner), (self.sql.held_instances, owner))
         return held_of(attempts, instances)
 
@@ -181,7 +181,7 @@ class RelationalReads(ABC):
     async def next_wake_ms(
         self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
     ) -> int | None:
-        asked: list[Ask] = [(self.sql.next_expiry, after_ms)]
+        asked: list[BoundStatement] = [(self.sql.next_expiry, after_ms)]
         if workflows:
             asked.append((self.sql.next_claimable, json.dumps(workflows), after_ms))
         if names:
@@ -202,14 +202,14 @@ class RelationalReads(ABC):
         workflow: str | None = None,
         parent: InstanceNumber | None = None,
     ) -> list[InstanceRecord]:
-        asked: Ask = (before, None if state is None else state.value, workflow, limit)
+        asked: BoundStatement = (before, None if state is None else state.value, workflow, limit)
         if parent is None:
             rows = await self._read(self.sql.list_instances, *asked)
         else:
             rows = await self._read(self.sql.list_children, *asked, parent)
         return [instance_of(row) for row in rows]
 
-    async def read_family(self, number: InstanceNumber) -> Family:
+    async def read_family(self, number: InstanceNumber) -> ParentAndChildren:
         return family_of(*await self._read_all((self.sql.read_parent, number), (self.sql.count_children, number)))
 
     async def unfinished_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:

@@ -8,14 +8,14 @@ from holdfast.storage.contract import (
     AttemptKey,
     AttemptRecord,
     DeadlineRecord,
-    Family,
-    Held,
-    HeldAttempt,
-    HeldInstance,
     HistoryRow,
     InboxRow,
     InstanceRecord,
+    OwnedAttempt,
+    OwnedInstance,
+    OwnedRows,
     Parent,
+    ParentAndChildren,
     QueueRow,
     TimerRow,
     WorkerRow,
@@ -96,21 +96,21 @@ def attempt_of(row: Row) -> AttemptRecord:
     )
 
 
-def held_of(attempts: list[Row], instances: list[Row]) -> Held:
-    return Held(
+def held_of(attempts: list[Row], instances: list[Row]) -> OwnedRows:
+    return OwnedRows(
         attempts=[
-            HeldAttempt(key=AttemptKey(*key), state=AttemptState(state), ledger=ledger)
+            OwnedAttempt(key=AttemptKey(*key), state=AttemptState(state), ledger=ledger)
             for *key, state, ledger in attempts
         ],
-        instances=[HeldInstance(number=number, fence=fence) for number, fence in instances],
+        instances=[OwnedInstance(number=number, fence=fence) for number, fence in instances],
     )
 
 
-def family_of(parents: list[Row], counts: list[Row]) -> Family:
+def family_of(parents: list[Row], counts: list[Row]) -> ParentAndChildren:
     parent = None
     for above, number, execution, child in parents:
         parent = Parent(id=above, number=number, execution=execution, child=child)
-    return Family(parent=parent, children={word_of(InstanceState, state): count for state, count in counts})
+    return ParentAndChildren(parent=parent, children={word_of(InstanceState, state): count for state, count in counts})
 
 
 def inbox_of(row: Row) -> InboxRow:

@@ -12,13 +12,13 @@ from holdfast.core.gates import stamp_ms
 from holdfast.core.ledger import RESPONSE_ENTRY
 from holdfast.core.require import require
 from holdfast.core.streams import enter_pending, pass_pending
-from holdfast.storage.contract import Applied, LargePayload, Outcome, PendingExit, Rejected, Responses
+from holdfast.storage.contract import Applied, AppliedValues, LargePayload, Outcome, Rejected, StreamValues
 from holdfast.storage.large import offload
 from holdfast.storage.relational.attempts import insert_payloads
 from holdfast.storage.relational.transaction import Transaction
 
 
-def apply_responses(transaction: Transaction, responses: Responses) -> Outcome:
+def apply_responses(transaction: Transaction, responses: StreamValues) -> Outcome:
     """Alone: all of them or none, into the inbox. The same ones again change nothing (L11)."""
     key, now_ms, count = responses.key, transaction.now_ms, len(responses.event.numbers)
     entered = enter_pending(responses.from_ledger, count)
@@ -36,7 +36,7 @@ def apply_responses(transaction: Transaction, responses: Responses) -> Outcome:
     return Applied(changed=count)
 
 
-def enter_with_turn(transaction: Transaction, entries: Sequence[Responses]) -> bool:
+def enter_with_turn(transaction: Transaction, entries: Sequence[StreamValues]) -> bool:
     """Values enter and leave leg 2 with the turn that applied them (L4, L5): all, or none if one of them is stale."""
     for at, responses in enumerate(entries):
         if not _move(transaction, responses, responses.from_ledger, _passed(responses)):
@@ -45,29 +45,29 @@ def enter_with_turn(transaction: Transaction, entries: Sequence[Responses]) -> b
     return True
 
 
-def take_back(transaction: Transaction, entries: Sequence[Responses]) -> None:
+def take_back(transaction: Transaction, entries: Sequence[StreamValues]) -> None:
     """The turn of these values is not written after all."""
     for responses in reversed(entries):
         moved = _move(transaction, responses, _passed(responses), responses.from_ledger)
         require(moved, f"attempt {responses.key} lost the responses that this transaction added to it")
 
 
-def _passed(responses: Responses) -> int:
+def _passed(responses: StreamValues) -> int:
     return pass_pending(responses.from_ledger, len(responses.event.numbers))
 
 
-def _move(transaction: Transaction, responses: Responses, before: int, after: int) -> bool:
+def _move(transaction: Transaction, responses: StreamValues, before: int, after: int) -> bool:
     """Conditional on all digits but those that count exits, which belong to the instance's turns (decision 14)."""
     bindings = (after - before, transaction.now_ms, responses.expires_at_ms, *_guard(responses))
     return bool(transaction.change(transaction.sql.enter_responses, *bindings, before // RESPONSE_ENTRY))
 
 
-def _guard(responses: Responses) -> tuple[int | str, ...]:
+def _guard(responses: StreamValues) -> tuple[int | str, ...]:
     key = responses.key
     return key.number, key.execution, key.activity, key.dimension, key.attempt, responses.owner
 
 
-def exit_pending(transaction: Transaction, left: PendingExit) -> None:
+def exit_pending(transaction: Transaction, left: AppliedValues) -> None:
     """L5: the turn that is being written has applied so many pending responses of an attempt."""
     key = left.key
     changed = transaction.change(

@@ -7,7 +7,7 @@ from holdfast.storage.relational.statements import Statements, StepStatements
 Row = tuple[Any, ...]
 
 
-class Moved(Exception):
+class ConcurrentChange(Exception):
     """Another transaction changed a row between two looks at it. Nothing is wrong; the group has to be tried again."""
 
 

@@ -14,7 +14,7 @@ import apsw
 from holdfast.errors import StoreError
 from holdfast.storage.relational.migrations import check_release
 from holdfast.storage.sqlite.statements import migrations
-from holdfast.storage.sqlite.transaction import Connection
+from holdfast.storage.sqlite.transaction import SqliteConnection
 
 OLDEST_SQLITE: Final = (3, 51, 3)
 """Versions before this one can corrupt a database when two connections reset the WAL at once."""
@@ -40,7 +40,7 @@ def check_library() -> None:
         )
 
 
-def open_writer(path: Path, *, durability: str) -> Connection:
+def open_writer(path: Path, *, durability: str) -> SqliteConnection:
     """A connection that writes. Creates the file if it is not there."""
     check_library()
     create(path)
@@ -52,7 +52,7 @@ def open_writer(path: Path, *, durability: str) -> Connection:
     return connection
 
 
-def open_reader(path: Path) -> Connection:
+def open_reader(path: Path) -> SqliteConnection:
     """A connection that sees committed data and can change none."""
     try:
         connection = _connect(path, apsw.SQLITE_OPEN_READWRITE)
@@ -62,7 +62,7 @@ def open_reader(path: Path) -> Connection:
     return connection
 
 
-def open_read_only(path: Path, *, may_be_empty: bool = False) -> Connection:
+def open_read_only(path: Path, *, may_be_empty: bool = False) -> SqliteConnection:
     """A connection to a store that is there, of this release, and that neither creates nor changes anything.
 
     A process that died between making the file and its tables leaves one that is empty.
@@ -83,13 +83,13 @@ def open_read_only(path: Path, *, may_be_empty: bool = False) -> Connection:
     return connection
 
 
-def is_current(connection: Connection, path: Path) -> bool:
+def is_current(connection: SqliteConnection, path: Path) -> bool:
     """Whether the schema has everything that this release knows; it may have more."""
     version, newest = _check_schema(connection, path)
     return version >= newest
 
 
-def migrate(connection: Connection, path: Path) -> None:
+def migrate(connection: SqliteConnection, path: Path) -> None:
     """Bring the schema up to this release. The caller holds the write lock."""
     version, _ = _check_schema(connection, path)
     for migration in migrations():
@@ -107,13 +107,13 @@ def migrate(connection: Connection, path: Path) -> None:
                 raise
 
 
-def _connect(path: Path, flags: int) -> Connection:
+def _connect(path: Path, flags: int) -> SqliteConnection:
     connection = apsw.Connection(str(path), flags=flags, statementcachesize=STATEMENT_CACHE)
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-    return cast(Connection, connection)
+    return cast(SqliteConnection, connection)
 
 
-def _configure(connection: Connection, durability: str) -> None:
+def _configure(connection: SqliteConnection, durability: str) -> None:
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchall()[0][0]
     if mode != "wal":
         raise StoreError(f"the file system does not support SQLite's WAL mode (it chose {mode!r})")
@@ -146,7 +146,7 @@ def _check_existing(path: Path) -> None:
         raise StoreError(f"{path} cannot be opened for writing: permission denied")
 
 
-def _check_schema(connection: Connection, path: Path) -> tuple[int, int]:
+def _check_schema(connection: SqliteConnection, path: Path) -> tuple[int, int]:
     """The schema's number and the newest one known. What this release is too old for, or is no store, is refused."""
     newest = migrations()[-1].number
     version = _pragma(connection, "user_version")
@@ -158,7 +158,7 @@ def _check_schema(connection: Connection, path: Path) -> tuple[int, int]:
     return version, newest
 
 
-def _oldest_release(connection: Connection, version: int) -> int:
+def _oldest_release(connection: SqliteConnection, version: int) -> int:
     """The oldest release that works with the schema. Where that is not written down, only the one that made it."""
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall():
         return version
@@ -166,10 +166,10 @@ def _oldest_release(connection: Connection, version: int) -> int:
     return int(str(oldest)) if newest == version else version
 
 
-def _pragma(connection: Connection, name: str) -> int:
+def _pragma(connection: SqliteConnection, name: str) -> int:
     value = connection.execute(f"PRAGMA {name}").fetchall()[0][0]
     return int(str(value))
 
 
-def _has_tables(connection: Connection) -> bool:
+def _has_tables(connection: SqliteConnection) -> bool:
     return bool(connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall())

@@ -25,7 +25,7 @@ SETTLING_SECONDS: Final = 2.0
 clocks of file systems tick, most of them every few milliseconds, some every second."""
 
 
-class WakeUps:
+class SocketNotifier:
     """Sends to all others and hears from them. Sockets of processes that died are cleared away."""
 
     def __init__(self, store: Path, name: str, heard: Callable[[], None]) -> None:

@@ -24,20 +24,20 @@ PID_FIELD: Final = 4
 FILE_FIELD: Final = 5
 
 
-class Wait(NamedTuple):
+class LockWait(NamedTuple):
     """Somebody wants to write, since a tick of the watch."""
 
     lock: Path
     since_tick: int
 
 
-class Watch:
+class LockWaitMonitor:
     """Knows who waits. Beginning and ending a wait cost next to nothing."""
 
     def __init__(self) -> None:
-        self._waits: dict[int, Wait] = {}
+        self._waits: dict[int, LockWait] = {}
         self._tick = 0
-        self._warned: set[Wait] = set()
+        self._warned: set[LockWait] = set()
         self._somebody_waits = threading.Event()
         self._pid = 0
 
@@ -46,7 +46,7 @@ class Watch:
         if self._pid != os.getpid():  # the first wait, or the first after a fork, which leaves threads behind
             self._pid, self._waits, self._somebody_waits = os.getpid(), {}, threading.Event()
             BackgroundThread(Duty.LOCK_WAITS, self._run, is_stopped=lambda: False).start()
-        self._waits[waiter] = Wait(lock, self._tick)
+        self._waits[waiter] = LockWait(lock, self._tick)
         self._somebody_waits.set()
 
     def end(self, waiter: int) -> None:
@@ -107,5 +107,5 @@ def _how_it_is(pid: int) -> str:
     return " and is stopped (kill -CONT lets it go on)" if state in STOPPED_STATES else ""
 
 
-watch: Final = Watch()
+watch: Final = LockWaitMonitor()
 """One for the process: it has one thread, however many stores are open."""

@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import apsw
 
-from holdfast.core.liveness import Heartbeat, Reply
+from holdfast.core.liveness import Heartbeat, HeartbeatReply
 from holdfast.errors import ClientClosed, StoreError, StoreReplaced
 from holdfast.storage.contract import CommitId, Member, Outcome, Registration
 from holdfast.storage.forks import generation
-from holdfast.storage.places import Bell
+from holdfast.storage.places import Notifier
 from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
-from holdfast.storage.relational.reading import Ask, RelationalReads
+from holdfast.storage.relational.reading import BoundStatement, RelationalReads
 from holdfast.storage.relational.transaction import Row
 from holdfast.storage.sqlite.connection import check_library, create, open_read_only, open_reader
 from holdfast.storage.sqlite.files import StoreFiles
-from holdfast.storage.sqlite.notifier import WakeUps
+from holdfast.storage.sqlite.notifier import SocketNotifier
 from holdfast.storage.sqlite.statements import statements
 from holdfast.storage.sqlite.writer import SqliteWriter
 
 if TYPE_CHECKING:
-    from holdfast.storage.sqlite.transaction import Connection
+    from holdfast.storage.sqlite.transaction import SqliteConnection
 
 IN_MEMORY: Final = ":memory:"
 Value = TypeVar("Value")
@@ -76,7 +76,7 @@ class SqliteStore(RelationalReads):
         self._writer: SqliteWriter | None = None
         self._beater: SqliteWriter | None = None
         self._one_beat = threading.Lock()
-        self._reader: Connection | None = None
+        self._reader: SqliteConnection | None = None
         self._files: StoreFiles | None = None
         self._mark_ms = 0
         self._generation = generation()
@@ -92,9 +92,9 @@ class SqliteStore(RelationalReads):
         """The file. Processes that share it share the store."""
         return self._path
 
-    def make_bell(self, name: str, heard: Callable[[], None]) -> Bell:
+    def make_bell(self, name: str, heard: Callable[[], None]) -> Notifier:
         """A notifier that uses sockets beside the file: every process that shares the file is on this machine."""
-        return WakeUps(self._path, name, heard)
+        return SocketNotifier(self._path, name, heard)
 
     @property
     def words(self) -> Path:
@@ -215,7 +215,7 @@ class SqliteStore(RelationalReads):
         if self._files is not None and not self._files.are_in_place():
             await self._apart(writer.check_files)
 
-    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         with self._one_beat:  # a thread that was given up may still be at it
             return self._open_beater().heartbeat(beat, registration)
 
@@ -237,7 +237,7 @@ class SqliteStore(RelationalReads):
         except UnicodeDecodeError as error:
             raise self._not_text(error) from error
 
-    async def _read_all(self, *asked: Ask) -> list[list[Row]]:
+    async def _read_all(self, *asked: BoundStatement) -> list[list[Row]]:
         execute = self._open(self._reader).execute
         try:
             return [execute(ask[0], ask[1:]).fetchall() for ask in asked]

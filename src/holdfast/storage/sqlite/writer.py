@@ -14,7 +14,7 @@ from typing import Final
 
 import apsw
 
-from holdfast.core.liveness import Heartbeat, Reply
+from holdfast.core.liveness import Heartbeat, HeartbeatReply
 from holdfast.errors import StoreError, StoreReplaced
 from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Registration, Rejected
 from holdfast.storage.relational.beating import apply_beat
@@ -121,7 +121,7 @@ class SqliteWriter:
         finally:
             self._lock.release()
 
-    def heartbeat(self, beat: Heartbeat, registration: Registration) -> Reply:
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         """Judge one heartbeat and record the lease (W1-W5)."""
         with self._lock.held():
             self._check_files()
@@ -185,7 +185,7 @@ class SqliteWriter:
         if self._connection.in_transaction:
             self._cursor.execute("ROLLBACK")
 
-    def _judge(self, transaction: SqliteTransaction, beat: Heartbeat, registration: Registration) -> Reply:
+    def _judge(self, transaction: SqliteTransaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         return apply_beat(transaction, beat, registration)
 
     def _count_pages(self, connection: object, database: str, pages: int) -> int:

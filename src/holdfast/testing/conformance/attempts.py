@@ -13,9 +13,9 @@ from holdfast.storage.contract import (
     ClaimInstances,
     HeartbeatAttempt,
     LargePayload,
+    OpenNextAttempt,
     Rejected,
     Release,
-    Retry,
     Transition,
 )
 from holdfast.storage.endings import transition
@@ -113,7 +113,7 @@ class AttemptRules(Rules):
             record = await bench.started("a")
             first = (await bench.store.read_attempts(record.number, 1))[0]
             again = new_attempt(0, attempt=2, failures=1, available_at_ms=bench.clock.now_ms + 100)
-            retry = Retry(ended=transition(first, AttemptEvent.FAIL, failure=b"{}"), next=again)
+            retry = OpenNextAttempt(ended=transition(first, AttemptEvent.FAIL, failure=b"{}"), next=again)
             outcomes = await bench.commit(retry, retry)
             check(applied(outcomes[0]) and isinstance(outcomes[1], Rejected))
             attempts = await bench.store.read_attempts(record.number, 1)
@@ -218,7 +218,7 @@ class AttemptRules(Rules):
             beat = HeartbeatAttempt(key=overdue.key, owner=ANNA, details=None, expires_at_ms=later)
             check(applied(await bench.one(beat)))
             ended = transition(overdue, AttemptEvent.EXPIRE)
-            again = Retry(ended=ended, next=new_attempt(0, attempt=2), by_owner=False)
+            again = OpenNextAttempt(ended=ended, next=new_attempt(0, attempt=2), by_owner=False)
             given_up = completion(record, to_state=AttemptState.TIMED_OUT, by_owner=False)
             for early in (again, given_up):
                 check(isinstance(await bench.one(early), Rejected), "it has said meanwhile that it lives")
@@ -257,7 +257,7 @@ class AttemptRules(Rules):
             record = await bench.started("a", activities=2)
             check(applied(await bench.one(completion(record, 0))))
             failed = (await bench.store.read_attempts(record.number, 1))[1]
-            retry = Retry(ended=transition(failed, AttemptEvent.FAIL), next=new_attempt(1, attempt=2))
+            retry = OpenNextAttempt(ended=transition(failed, AttemptEvent.FAIL), next=new_attempt(1, attempt=2))
             check(applied(await bench.one(retry)))
             check(applied(await bench.one(closing(record))))
             loaded = await bench.store.load(record.number, 1)
@@ -319,7 +319,7 @@ class AttemptRules(Rules):
             record = await bench.started("a", activities=1)
             (running,) = await bench.store.read_attempts(record.number, 1)
             check(applied(await bench.one(turn(record, abandoned=(0,)))))
-            failed = Retry(ended=transition(running, AttemptEvent.FAIL), next=new_attempt(0, attempt=2))
+            failed = OpenNextAttempt(ended=transition(running, AttemptEvent.FAIL), next=new_attempt(0, attempt=2))
             check(applied(await bench.one(failed)))
             attempts = await bench.store.read_attempts(record.number, 1)
             check([str(each.state) for each in attempts] == ["FAILED"])
@@ -328,7 +328,7 @@ class AttemptRules(Rules):
         self.on_bench(case)
 
 
-def _timed_out(attempt: AttemptRecord) -> Retry:
+def _timed_out(attempt: AttemptRecord) -> OpenNextAttempt:
     """What a janitor makes of an attempt beyond its deadline."""
     following = new_attempt(attempt.key.activity, attempt=attempt.key.attempt + 1, failures=1)
-    return Retry(ended=transition(attempt, AttemptEvent.EXPIRE), next=following, by_owner=False)
+    return OpenNextAttempt(ended=transition(attempt, AttemptEvent.EXPIRE), next=following, by_owner=False)

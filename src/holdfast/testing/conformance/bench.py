@@ -11,25 +11,25 @@ import msgspec
 from holdfast.core.events import (
     ActivityCompleted,
     ActivityScheduled,
+    ExecutionCompleted,
     HistoryEvent,
     Payload,
     Started,
-    WorkflowCompleted,
     encode_event,
     encode_events,
 )
 from holdfast.core.ledger import SEED, enter_leg2, exit_leg2
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from holdfast.core.liveness import Heartbeat, Renewed, Reply, WorkerKey
+from holdfast.core.liveness import Heartbeat, HeartbeatReply, Renewed, WorkerKey
 from holdfast.core.options import ActivityOptions, encode_options
 from holdfast.core.require import require
 from holdfast.storage.contract import (
     Applied,
     AttemptKey,
-    Close,
     CommitId,
     Completion,
     Fence,
+    InstanceEnd,
     InstanceId,
     InstanceNumber,
     InstanceRecord,
@@ -78,7 +78,7 @@ class Bench:
     async def one(self, member: Member) -> Outcome:
         return (await self.commit(member))[0]
 
-    def beat(self, key: WorkerKey, *, lease_ms: int = 10_000) -> Reply:
+    def beat(self, key: WorkerKey, *, lease_ms: int = 10_000) -> HeartbeatReply:
         reply = self.store.heartbeat(Heartbeat(key, self.tokens.get(key), lease_ms), HERE)
         if isinstance(reply, Renewed):
             self.tokens[key] = reply.token
@@ -145,8 +145,8 @@ def turn(record: InstanceRecord, **more: Any) -> Turn:
 
 def closing(record: InstanceRecord, **more: Any) -> Turn:
     """The last turn of an instance."""
-    done = WorkflowCompleted(result=Payload(msgspec.Raw(b"1")))
-    close = Close(state=InstanceState.COMPLETED, outcome=b'{"data":1}')
+    done = ExecutionCompleted(result=Payload(msgspec.Raw(b"1")))
+    close = InstanceEnd(state=InstanceState.COMPLETED, outcome=b'{"data":1}')
     return turn(record, events=encode_events([done]), close=close, **more)
 
 

@@ -12,10 +12,10 @@ from holdfast.core.events import (
     ChildRefused,
     ChildStarted,
     ChildStopped,
+    ExecutionFailed,
     HistoryEvent,
     Payload,
     Started,
-    WorkflowFailed,
     decode_event,
     encode_event,
     encode_events,
@@ -24,11 +24,11 @@ from holdfast.core.gates import IdPolicy
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.contract import (
     Applied,
-    AskChild,
-    Close,
+    CancelChild,
     CloseChildren,
     Deliver,
     EndedInstance,
+    InstanceEnd,
     InstanceId,
     InstanceRecord,
     NewChild,
@@ -157,8 +157,8 @@ class ChildRules(Rules):
             last = closing(done, family=True)
             check(applied(await bench.one(last)))
             check(not applied(await bench.one(last)), "twice is refused")
-            raised = WorkflowFailed(failure=Payload(msgspec.Raw(b'{"type":"x","message":"no"}')))
-            close = Close(state=InstanceState.FAILED, outcome=msgspec.json.encode(raised.failure))
+            raised = ExecutionFailed(failure=Payload(msgspec.Raw(b'{"type":"x","message":"no"}')))
+            close = InstanceEnd(state=InstanceState.FAILED, outcome=msgspec.json.encode(raised.failure))
             ended = turn(failed, events=encode_events([raised]), close=close, family=True)
             check(applied(await bench.one(ended)))
             await bench.one(Terminate(id=InstanceId("p/1/2"), reason="enough"))
@@ -178,13 +178,15 @@ class ChildRules(Rules):
             check(len(child.input) < len(LARGE) and LARGE in (await bench.store.read_payloads(child.number)).values())
             child = await begin(bench, "p/1/0")
             reference = next(iter(await bench.store.read_payloads(child.number)))
-            close = Close(state=InstanceState.COMPLETED, outcome=msgspec.json.encode(Payload(reference=reference)))
+            close = InstanceEnd(
+                state=InstanceState.COMPLETED, outcome=msgspec.json.encode(Payload(reference=reference))
+            )
             check(applied(await bench.one(closing_with(child, close))))
             told = (await inbox(bench, parent))[0]
             check(isinstance(told, ChildCompleted) and told.result.reference == reference)
             check((await bench.store.read_payloads(parent.number))[reference] == LARGE)
 
-        def closing_with(record: InstanceRecord, close: Close) -> Turn:
+        def closing_with(record: InstanceRecord, close: InstanceEnd) -> Turn:
             return msgspec.structs.replace(closing(record, family=True), close=close)
 
         self.on_bench(case)
@@ -216,10 +218,10 @@ class ChildRules(Rules):
     def test_A9_a_turn_asks_its_own_child_to_end(self) -> None:
         async def case(bench: Bench) -> None:
             parent = await family(bench, new_child(0, "p/1/0"), new_child(1, "p/1/1"))
-            await bench.one(turn(parent, children_asked=(AskChild(child=1, reason="unbegun"),), family=True))
+            await bench.one(turn(parent, children_asked=(CancelChild(child=1, reason="unbegun"),), family=True))
             check(await states(bench, "p/1/0", "p/1/1") == ["REQUESTED", "CANCELLED"])
             child = await begin(bench, "p/1/0")
-            asks = (AskChild(child=0, reason="enough"), AskChild(child=0, reason="twice"), AskChild(child=7))
+            asks = (CancelChild(child=0, reason="enough"), CancelChild(child=0, reason="twice"), CancelChild(child=7))
             check(applied(await bench.one(turn(await bench.instance("p"), children_asked=asks, family=True))))
             told = await inbox(bench, child)
             check([each.reason for each in told if isinstance(each, CancelRequested)] == ["enough"])
@@ -260,7 +262,7 @@ class ChildRules(Rules):
         async def case(bench: Bench) -> None:
             parent = await family(bench, new_child(0, "p/1/0"))
             await begin(bench, "p/1/0")
-            asked = (AskChild(child=0),)
+            asked = (CancelChild(child=0),)
             check(applied(await bench.one(closing(parent, family=True, children_asked=asked))))
             check(await states(bench, "p", "p/1/0") == ["COMPLETED", "CANCEL_REQUESTED"])
             check(await bench.store.unfinished_closings(10) == [])

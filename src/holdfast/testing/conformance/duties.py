@@ -22,10 +22,10 @@ from holdfast.storage.contract import (
     ClaimInstances,
     CloseChildren,
     CommitId,
+    DeleteQueries,
     Expire,
     Expired,
-    Forget,
-    Lose,
+    MarkWorkerLost,
     Member,
     Outcome,
     Release,
@@ -54,8 +54,8 @@ COUNT = 24
 OTHERS_IDS = 2_000_000
 MOST_PIECES = 100
 LATE = Failure(type="holdfast.errors.ActivityTimedOut", message="too late")
-EXPLAINED = Lose(key=ANNA, at_deadline=False, limit=5)
-UNEXPLAINED = Lose(key=ANNA, at_deadline=False, limit=5, unexplained=True)
+EXPLAINED = MarkWorkerLost(key=ANNA, at_deadline=False, limit=5)
+UNEXPLAINED = MarkWorkerLost(key=ANNA, at_deadline=False, limit=5, unexplained=True)
 Both = Sequence[Bench]
 
 
@@ -93,7 +93,7 @@ class DutyRules(Rules):
 
     def test_A10_what_a_worker_that_left_could_not_move_on_itself_is_no_loss(self) -> None:
         async def case(both: Both) -> None:
-            clean = Lose(key=ANNA, at_deadline=False, limit=1, is_clean=True)
+            clean = MarkWorkerLost(key=ANNA, at_deadline=False, limit=1, is_clean=True)
             losses, of_attempts = await _lost_by(both, WorkerKey("left"), clean, UNEXPLAINED, is_flipped=True)
             check(losses == [0] * COUNT, "instances")
             check(of_attempts == [0] * COUNT, "attempts")
@@ -105,7 +105,7 @@ class DutyRules(Rules):
             here = both[0]
             for number in range(COUNT):
                 await here.started(f"i{number}")
-            check(applied(await here.one(Lose(key=ANNA, at_deadline=False, limit=1))))
+            check(applied(await here.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=1))))
             stranded = await asyncio.gather(*(bench.store.stranded_owners() for bench in both))
             check(stranded == [[ANNA], [ANNA]])
             moved = await asyncio.gather(*(_lose_all(bench) for bench in both))
@@ -202,7 +202,7 @@ class DutyRules(Rules):
             fresh = msgspec.structs.replace(ask(record, "new"), expires_at_ms=LATER_MS + 10_000)
             check(applied(await here.one(fresh)))
             check((await here.store.questions_waiting()).has_expired)
-            await asyncio.gather(*(bench.one(Forget()) for bench in both))
+            await asyncio.gather(*(bench.one(DeleteQueries()) for bench in both))
             waiting = await here.store.questions_waiting()
             check((waiting.has_questions, waiting.has_expired) == (True, False))
 
@@ -229,8 +229,8 @@ class DutyRules(Rules):
         async def case(bench: Bench) -> None:
             await bench.started("a", activities=0)
             await bench.started("b", activities=0)
-            await bench.one(Lose(key=BERT, at_deadline=False, limit=1))
-            await bench.one(Lose(key=ANNA, at_deadline=False, limit=1))  # one of the two is still its own
+            await bench.one(MarkWorkerLost(key=BERT, at_deadline=False, limit=1))
+            await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=1))  # one of the two is still its own
             carl = WorkerKey("carl")
             for late_by_ms, keys in ((0, {ANNA, BERT, carl}), (2 * TOMBSTONES_KEPT_MS, {ANNA, carl})):
                 bench.clock.now_ms += late_by_ms
@@ -263,7 +263,7 @@ class DutyRules(Rules):
 
 
 async def _lost_by(
-    both: Both, key: WorkerKey, first: Lose, second: Lose, *, is_flipped: bool
+    both: Both, key: WorkerKey, first: MarkWorkerLost, second: MarkWorkerLost, *, is_flipped: bool
 ) -> tuple[list[int], list[int]]:
     """What is counted, instance by instance, the one that it was running before the others; and attempt by attempt.
 
@@ -291,7 +291,7 @@ async def _lost_by(
 
 
 async def _lose_all(bench: Bench) -> int:
-    return await _until_nothing_is_left(bench, Lose(key=ANNA, at_deadline=False, limit=5))
+    return await _until_nothing_is_left(bench, MarkWorkerLost(key=ANNA, at_deadline=False, limit=5))
 
 
 async def _until_nothing_is_left(bench: Bench, member: Member) -> int:

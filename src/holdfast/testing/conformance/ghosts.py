@@ -20,16 +20,16 @@ from holdfast.storage.contract import (
     ClaimedInstances,
     ClaimInstances,
     Completion,
-    Disown,
     HeartbeatAttempt,
-    HeldAttempt,
-    HeldInstance,
     InstanceRecord,
-    Lose,
+    MarkWorkerLost,
     Member,
+    OpenNextAttempt,
+    OwnedAttempt,
+    OwnedInstance,
     Rejected,
     Release,
-    Retry,
+    ReleaseUnknown,
 )
 from holdfast.storage.endings import end_by_failure, end_by_loss, transition
 from holdfast.testing.conformance.bench import (
@@ -85,7 +85,7 @@ class GhostRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             (first,) = await bench.store.read_attempts(record.number, 1)
-            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING))))
             check(isinstance(await bench.one(_claim_instance(BERT)), ClaimedInstances))
             check((await bench.instance("a")).owner == BERT)
             for _ in range(2):
@@ -105,7 +105,7 @@ class GhostRules(Rules):
             record = await bench.started("a", activities=2)
             stale = await bench.store.read_attempts(record.number, 1)
             held = await bench.store.held_by(ANNA)
-            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING))))
             check(isinstance(await bench.one(_claim_instance(BERT)), ClaimedInstances))
             check((await bench.instance("a")).owner == BERT)
             taken = await _claim(bench, BERT)
@@ -113,12 +113,12 @@ class GhostRules(Rules):
             before = await _rows(bench, record)
             bench.clock.now_ms += 1
             for at_deadline in (True, False):
-                lose = Lose(key=ANNA, at_deadline=at_deadline, limit=EVERYTHING)
+                lose = MarkWorkerLost(key=ANNA, at_deadline=at_deadline, limit=EVERYTHING)
                 check(await bench.one(lose) == Applied(changed=0), "nothing is in the lost worker's name any more")
             for member in (*(_expiry(bench, each) for each in stale), *(_loss(bench, each) for each in stale)):
                 check(isinstance(await bench.one(member), Rejected), f"{member} was taken")
             for owner in (ANNA, BERT):
-                disown = Disown(owner=owner, attempts=tuple(held.attempts), instances=tuple(held.instances))
+                disown = ReleaseUnknown(owner=owner, attempts=tuple(held.attempts), instances=tuple(held.instances))
                 check(await bench.one(disown) in (Applied(changed=0), _refused(ANNA)))
             check(await _rows(bench, record) == before)
             for each in taken:
@@ -134,16 +134,16 @@ class GhostRules(Rules):
             queued = new_attempt(0, owner=ANNA, state=AttemptState.QUEUED, ledger=ENTERED_LEDGER)
             check(applied(await bench.one(turn(record, attempts=(queued,)))))
             (stale,) = await bench.store.read_attempts(record.number, 1)
-            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING))))
             (again,) = await _claim(bench, BERT)
             check((again.key, again.owner) == (stale.key, BERT))
             before = await _rows(bench, record)
             bench.beat(CARL)
-            held = HeldAttempt(key=stale.key, state=stale.state, ledger=stale.ledger)
+            held = OwnedAttempt(key=stale.key, state=stale.state, ledger=stale.ledger)
             for owner in (ANNA, BERT, CARL):
-                outcome = await bench.one(Disown(owner=owner, attempts=(held,)))
+                outcome = await bench.one(ReleaseUnknown(owner=owner, attempts=(held,)))
                 check(outcome in (Applied(changed=0), _refused(ANNA)))
-            check(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING)) == Applied(changed=0))
+            check(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING)) == Applied(changed=0))
             check(isinstance(await bench.one(_expiry(bench, stale)), Rejected))
             check(isinstance(await bench.one(completion(record, owner=ANNA)), Rejected))
             check(isinstance(await bench.one(completion(record, owner=CARL)), Rejected))
@@ -161,11 +161,11 @@ class GhostRules(Rules):
             check(isinstance(await bench.one(_claim_instance(BERT)), ClaimedInstances))
             check((await bench.instance("a")).owner == BERT)
             before = await bench.instance("a")
-            stale = HeldInstance(number=record.number, fence=record.fence)
+            stale = OwnedInstance(number=record.number, fence=record.fence)
             check(isinstance(await bench.one(turn(record)), Rejected))
             check(isinstance(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence)), Rejected))
             for owner in (ANNA, BERT):
-                check(await bench.one(Disown(owner=owner, instances=(stale,))) == Applied(changed=0))
+                check(await bench.one(ReleaseUnknown(owner=owner, instances=(stale,))) == Applied(changed=0))
             check(await bench.instance("a") == before)
 
         self.on_bench(case)
@@ -199,7 +199,7 @@ def _all_about(record: InstanceRecord, first: AttemptRecord) -> tuple[Member, ..
     return (
         completion(record),
         msgspec.structs.replace(completion(record), to_state=AttemptState.FAILED),
-        Retry(ended=transition(first, AttemptEvent.FAIL), next=new_attempt(0, attempt=2)),
+        OpenNextAttempt(ended=transition(first, AttemptEvent.FAIL), next=new_attempt(0, attempt=2)),
         HeartbeatAttempt(key=first.key, owner=ANNA, details=b"7", expires_at_ms=None),
     )
 

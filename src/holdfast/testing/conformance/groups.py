@@ -12,10 +12,10 @@ from holdfast.storage.contract import (
     Fence,
     InstanceId,
     InstanceNumber,
-    KeptValue,
     LargePayload,
     Rejected,
     StartedInstance,
+    StateValue,
     TimerRow,
 )
 from holdfast.testing.conformance.bench import (
@@ -73,7 +73,7 @@ class GroupRules(Rules):
                 "abandoned": (0,),
                 "timers_started": (TimerRow(timer=1, due_at_ms=5),),
                 "payloads": (LargePayload(reference="hash", data=b"data"),),
-                "kept": (KeptValue(key="k", value=b"1"),),
+                "kept": (StateValue(key="k", value=b"1"),),
                 "sent": (Deliver(id=target.id, event=EventReceived(time_ms=0, name="go", value=NULL), message_id="m"),),
                 "waits": ("go",),
                 "release": True,

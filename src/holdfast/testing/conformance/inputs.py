@@ -13,9 +13,9 @@ from holdfast.storage.contract import (
     ClaimAttempts,
     ClaimedAttempts,
     LargePayload,
-    Lose,
+    MarkWorkerLost,
+    OpenNextAttempt,
     Rejected,
-    Retry,
     Start,
     StartedInstance,
 )
@@ -97,7 +97,7 @@ class InputRules(Rules):
             for given in (first.input, marked(REFERENCE)):  # as its runner has it, and as a janitor reads it
                 number = first.key.attempt + 1
                 ended = transition(first, AttemptEvent.FAIL, failure=b"{}")
-                again = Retry(ended=ended, next=new_attempt(0, attempt=number, input=given))
+                again = OpenNextAttempt(ended=ended, next=new_attempt(0, attempt=number, input=given))
                 check(applied(await bench.one(again)))
                 (first,) = await claim(bench)
                 check((first.key.attempt, first.input) == (number, LARGE))
@@ -110,7 +110,7 @@ class InputRules(Rules):
             record = await bench.started("a", activities=0)
             running = new_attempt(0, owner=ANNA, input=LARGE)
             check(applied(await bench.one(turn(record, attempts=(running,)))))
-            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=9))))
+            check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=9))))
             (second,) = await claim(bench)
             check((second.key.attempt, second.input) == (2, LARGE))
 

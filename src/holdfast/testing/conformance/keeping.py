@@ -1,11 +1,11 @@
 """Key-values: they change with the turn that changes them, or not at all (G11), and belong to the instance (G4)."""
 
-from holdfast.storage.contract import Fence, InstanceNumber, KeptValue, Rejected
+from holdfast.storage.contract import Fence, InstanceNumber, Rejected, StateValue
 from holdfast.testing.conformance.bench import Bench, Rules, applied, check, closing, start, turn
 
 
-def kept(**values: bytes | None) -> tuple[KeptValue, ...]:
-    return tuple(KeptValue(key=key, value=value) for key, value in values.items())
+def kept(**values: bytes | None) -> tuple[StateValue, ...]:
+    return tuple(StateValue(key=key, value=value) for key, value in values.items())
 
 
 class KeepingRules(Rules):
@@ -37,7 +37,7 @@ class KeepingRules(Rules):
     def test_G11_what_the_last_turn_kept_stays_and_the_status_is_listed(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            status = (KeptValue(key="", value=b'"done"'), KeptValue(key="k", value=b"1"))
+            status = (StateValue(key="", value=b'"done"'), StateValue(key="k", value=b"1"))
             check(applied(await bench.one(closing(record, kept=status))))
             check(await bench.store.read_kept(record.number) == {"": b'"done"', "k": b"1"})
             (listed,) = await bench.store.list_instances(before=2**62, limit=10)
@@ -49,7 +49,7 @@ class KeepingRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(await bench.store.glance(InstanceNumber(record.number + 1)) is None)
-            second = turn(record, kept=(KeptValue(key="", value=b'"half"'),))
+            second = turn(record, kept=(StateValue(key="", value=b'"half"'),))
             check(applied(await bench.one(second)))
             found = await bench.store.glance(record.number)
             check(found is not None and found[0].turn == record.turn + 1 and found[0].custom_status == b'"half"')

@@ -1,6 +1,6 @@
 """Policies for ids: what starting an id that is taken does, all of it in one commit (G3)."""
 
-from holdfast.core.events import WorkflowTerminated, decode_events
+from holdfast.core.events import InstanceTerminated, decode_events
 from holdfast.core.gates import IdPolicy
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.contract import (
@@ -112,7 +112,7 @@ class PolicyRules(Rules):
             check(ended.superseded_at_ms is not None and ended.closed_at_ms is not None)
             loaded = await bench.store.load(old.number, 1)
             last = [event for row in loaded.history for event in decode_events(row.events)][-1]
-            check(isinstance(last, WorkflowTerminated) and "terminate_existing" in last.reason)
+            check(isinstance(last, InstanceTerminated) and "terminate_existing" in last.reason)
             check(not loaded.inbox and not loaded.timers)
             states = [attempt.state for attempt in loaded.attempts]
             check(states == ["CANCELLED_RUNNING", "COMPLETED", "CANCELLED"])

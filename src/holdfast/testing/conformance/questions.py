@@ -3,15 +3,15 @@
 from holdfast.core.answers import MAX_QUESTIONS
 from holdfast.core.updates import REJECTION_KEPT_MS, UpdateState
 from holdfast.storage.contract import (
-    AnswerQuestion,
-    Ask,
-    Forget,
+    AnswerQuery,
+    AskQuery,
+    ClaimedQueries,
+    ClaimQueries,
+    DeleteQueries,
     InstanceRecord,
-    Question,
+    QueryRow,
     Rejected,
     Release,
-    TakenQuestions,
-    TakeQuestions,
 )
 from holdfast.testing.conformance.bench import ANNA, BERT, FIRST_TIME_MS, Bench, Rules, applied, check, start, turn
 from holdfast.testing.conformance.updates import answer as answered
@@ -20,17 +20,17 @@ from holdfast.testing.conformance.updates import inbox, state_of, update
 LATER_MS = FIRST_TIME_MS + 10_000
 
 
-def ask(record: InstanceRecord, question_id: str = "q") -> Ask:
+def ask(record: InstanceRecord, question_id: str = "q") -> AskQuery:
     """A question that waits for ten seconds."""
-    question = Question(id=question_id, number=record.number, name="status", input=b"[]")
-    return Ask(question=question, expires_at_ms=LATER_MS)
+    question = QueryRow(id=question_id, number=record.number, name="status", input=b"[]")
+    return AskQuery(question=question, expires_at_ms=LATER_MS)
 
 
 async def taken(bench: Bench, owner: str = ANNA, *workflows: str) -> list[str]:
     """What a worker gets."""
-    take = TakeQuestions(owner=BERT if owner == BERT else ANNA, workflows=workflows or ("flow",), limit=10)
+    take = ClaimQueries(owner=BERT if owner == BERT else ANNA, workflows=workflows or ("flow",), limit=10)
     outcome = await bench.one(take)
-    return [question.id for question in outcome.questions] if isinstance(outcome, TakenQuestions) else []
+    return [question.id for question in outcome.questions] if isinstance(outcome, ClaimedQueries) else []
 
 
 class QuestionRules(Rules):
@@ -71,15 +71,15 @@ class QuestionRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             await bench.one(ask(record))
-            early = await bench.one(AnswerQuestion(id="q", owner=ANNA, answer=b"0"))
+            early = await bench.one(AnswerQuery(id="q", owner=ANNA, answer=b"0"))
             check(isinstance(early, Rejected), "nobody has taken it yet")
             check(await taken(bench) == ["q"])
-            check(isinstance(await bench.one(AnswerQuestion(id="q", owner=BERT, answer=b"1")), Rejected))
+            check(isinstance(await bench.one(AnswerQuery(id="q", owner=BERT, answer=b"1")), Rejected))
             check(await bench.store.read_answer("q") is None)
-            check(applied(await bench.one(AnswerQuestion(id="q", owner=ANNA, answer=b"2"))))
-            check(isinstance(await bench.one(AnswerQuestion(id="q", owner=ANNA, answer=b"3")), Rejected))
+            check(applied(await bench.one(AnswerQuery(id="q", owner=ANNA, answer=b"2"))))
+            check(isinstance(await bench.one(AnswerQuery(id="q", owner=ANNA, answer=b"3")), Rejected))
             check(await bench.store.read_answer("q") == b"2")
-            check(applied(await bench.one(Forget(question="q"))))
+            check(applied(await bench.one(DeleteQueries(question="q"))))
             check(await bench.store.read_answer("q") is None)
 
         self.on_bench(case)
@@ -89,14 +89,14 @@ class QuestionRules(Rules):
             record = await bench.started("a")
             await bench.one(ask(record))
             check(not (await bench.store.questions_waiting()).has_expired)
-            check(applied(await bench.one(Forget())))
+            check(applied(await bench.one(DeleteQueries())))
             check((await bench.store.questions_waiting()).has_questions, "its time is not over")
             bench.clock.now_ms = LATER_MS
             bench.beat(ANNA)
             waiting = await bench.store.questions_waiting()
             check(waiting.has_expired and not waiting.has_questions)
             check(await taken(bench) == [])
-            check(applied(await bench.one(Forget())))
+            check(applied(await bench.one(DeleteQueries())))
             check(not (await bench.store.questions_waiting()).has_expired)
 
         self.on_bench(case)
@@ -111,7 +111,7 @@ class QuestionRules(Rules):
                 check(applied(await bench.one(told)))
             bench.clock.now_ms += REJECTION_KEPT_MS
             check((await bench.store.questions_waiting()).has_expired)
-            check(applied(await bench.one(Forget())))
+            check(applied(await bench.one(DeleteQueries())))
             check(await state_of(bench, record, "no") is None)
             check(await state_of(bench, record, "yes") is UpdateState.DONE)
             check(not (await bench.store.questions_waiting()).has_expired)

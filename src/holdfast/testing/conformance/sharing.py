@@ -11,13 +11,13 @@ from holdfast.storage.contract import (
     CommitId,
     Failed,
     InstanceId,
-    KeptValue,
     LargePayload,
-    Lose,
+    MarkWorkerLost,
     Member,
     Outcome,
     Rejected,
     StartedInstance,
+    StateValue,
     Store,
     TimerRow,
 )
@@ -62,7 +62,7 @@ class SharingRules(Rules):
                 attempts=(new_attempt(2),),
                 timers_started=(TimerRow(timer=1, due_at_ms=bench.clock.now_ms + 5),),
                 payloads=(LargePayload(reference="hash", data=b"data"),),
-                kept=(KeptValue(key="k", value=b"1"),),
+                kept=(StateValue(key="k", value=b"1"),),
             )
             check(applied(await bench.one(whole)))
             check(applied(await bench.one(completion(record, 0))))
@@ -148,7 +148,7 @@ class SharingRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             async with self._another(bench) as other:
-                check(applied(await other.one(Lose(key=ANNA, at_deadline=False, limit=1_000))))
+                check(applied(await other.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=1_000))))
                 late: tuple[Member, ...] = (turn(record), completion(record))
                 for member in late:
                     check(isinstance(await bench.one(member), Rejected))

@@ -7,16 +7,16 @@ from holdfast.core.lifecycle import AttemptState
 from holdfast.errors import InvariantBroken
 from holdfast.storage.contract import (
     Applied,
+    AppliedValues,
     AttemptKey,
     ClaimedInstances,
     ClaimInstances,
     Failed,
     Fence,
     InstanceRecord,
-    PendingExit,
     Rejected,
     Release,
-    Responses,
+    StreamValues,
     Terminate,
 )
 from holdfast.testing.conformance.bench import ANNA, BERT, Bench, Rules, applied, check, completion, turn
@@ -24,10 +24,10 @@ from holdfast.testing.conformance.bench import ANNA, BERT, Bench, Rules, applied
 RUNNING = 889_000_000_000_000
 
 
-def responses(record: InstanceRecord, *numbers: int, entered: int = 0, attempt: int = 1) -> Responses:
+def responses(record: InstanceRecord, *numbers: int, entered: int = 0, attempt: int = 1) -> StreamValues:
     """Values of the attempt that a started instance has, with these numbers."""
     values = tuple(Payload(msgspec.Raw(b"%d" % number)) for number in numbers)
-    return Responses(
+    return StreamValues(
         key=AttemptKey(record.number, 1, 0, attempt),
         owner=ANNA,
         from_ledger=RUNNING + entered * 10**6,
@@ -72,7 +72,7 @@ class StreamRules(Rules):
             check(applied(await bench.one(responses(record, 0, 1))))
             key = AttemptKey(record.number, 1, 0, 1)
             inbox = [row.row for row in (await bench.store.load(record.number, 1)).inbox]
-            taken = turn(record, consumed=tuple(inbox), yields=(PendingExit(key=key, count=2),))
+            taken = turn(record, consumed=tuple(inbox), yields=(AppliedValues(key=key, count=2),))
             outcomes = [await bench.one(responses(record, 2, entered=2)), await bench.one(taken)]
             check(all(applied(outcome) for outcome in outcomes))
             loaded = await bench.store.load(record.number, 1)
@@ -93,7 +93,7 @@ class StreamRules(Rules):
             record = await bench.started("a")
             check(applied(await bench.one(responses(record, 0))))
             key = AttemptKey(record.number, 1, 0, 1)
-            outcome = await bench.one(turn(record, yields=(PendingExit(key=key, count=2),)))
+            outcome = await bench.one(turn(record, yields=(AppliedValues(key=key, count=2),)))
             check(isinstance(outcome, Failed) and isinstance(outcome.error, InvariantBroken))
             check((await bench.store.read_attempts(record.number, 1))[0].ledger == 889_000_001_000_000)
 

@@ -1,6 +1,6 @@
 """Terminations: an instance is ended from outside, in one commit, whoever owns it (A9)."""
 
-from holdfast.core.events import Started, WorkflowTerminated, decode_events
+from holdfast.core.events import InstanceTerminated, Started, decode_events
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.contract import (
     Block,
@@ -55,7 +55,7 @@ class TerminationRules(Rules):
             check(closed.outcome == b'{"data":"no longer wanted"}')
             history = await bench.store.read_history(record.number, 1)
             last = decode_events(history[-1].events)
-            check(last == [WorkflowTerminated(time_ms=bench.clock.now_ms, reason="no longer wanted")])
+            check(last == [InstanceTerminated(time_ms=bench.clock.now_ms, reason="no longer wanted")])
 
         self.on_bench(case)
 
@@ -115,7 +115,7 @@ class TerminationRules(Rules):
             closed = await ended(bench, "a")
             (row,) = await bench.store.read_history(closed.number, 1)
             kinds = [type(event) for event in decode_events(row.events)]
-            check(kinds == [Started, WorkflowTerminated] and closed.turn == 1)
+            check(kinds == [Started, InstanceTerminated] and closed.turn == 1)
 
         self.on_bench(case)
 

@@ -12,13 +12,13 @@ from holdfast.storage.contract import (
     ClaimedInstances,
     ClaimInstances,
     CommitId,
-    Disown,
     HeartbeatAttempt,
     InstanceId,
-    Lose,
+    MarkWorkerLost,
+    OpenNextAttempt,
     Rejected,
     Release,
-    Retry,
+    ReleaseUnknown,
     TimerRow,
 )
 from holdfast.storage.endings import transition
@@ -53,14 +53,14 @@ class WorkerRules(Rules):
             check(bench.store.heartbeat(Heartbeat(key, None, 5_000), HERE) == TokenMismatch(1))
             check(isinstance(bench.store.heartbeat(Heartbeat(key, 1, 5_000), HERE), Renewed))
             check(bench.store.heartbeat(Heartbeat(key, 1, 60_000), HERE) == TokenMismatch(2), "a token counts once")
-            check(applied(await bench.one(Lose(key=key, at_deadline=False, limit=EVERYTHING))))
+            check(applied(await bench.one(MarkWorkerLost(key=key, at_deadline=False, limit=EVERYTHING))))
             check(bench.store.heartbeat(Heartbeat(key, 2, 5_000), HERE) == WorkerInactive())
 
         self.on_bench(case)
 
     def test_W6_expiry_acts_at_the_deadline_and_not_on_a_lease_that_was_renewed(self) -> None:
         async def case(bench: Bench) -> None:
-            lose = Lose(key=ANNA, at_deadline=True, limit=EVERYTHING)
+            lose = MarkWorkerLost(key=ANNA, at_deadline=True, limit=EVERYTHING)
             check(isinstance(await bench.one(lose), Rejected), "its lease was still running")
             bench.clock.now_ms += 9_999
             bench.beat(ANNA)
@@ -73,7 +73,7 @@ class WorkerRules(Rules):
 
     def test_W9_while_a_clock_that_was_set_back_catches_up_no_lease_ends_and_all_are_renewed(self) -> None:
         async def case(bench: Bench) -> None:
-            loses = [Lose(key=key, at_deadline=True, limit=EVERYTHING) for key in (ANNA, BERT)]
+            loses = [MarkWorkerLost(key=key, at_deadline=True, limit=EVERYTHING) for key in (ANNA, BERT)]
             mark_ms = bench.store.now_ms()
             bench.clock.now_ms -= 3_600_000
             for _ in range(3):
@@ -91,7 +91,7 @@ class WorkerRules(Rules):
         async def case(bench: Bench) -> None:
             bench.clock.now_ms += 3_600_000
             check(isinstance(bench.beat(ANNA), Renewed))
-            loses = [Lose(key=key, at_deadline=True, limit=EVERYTHING) for key in (ANNA, BERT)]
+            loses = [MarkWorkerLost(key=key, at_deadline=True, limit=EVERYTHING) for key in (ANNA, BERT)]
             check([applied(await bench.one(lose)) for lose in loses] == [False, True])
             check(isinstance(bench.beat(BERT), WorkerInactive), "it takes a new key")
 
@@ -100,7 +100,7 @@ class WorkerRules(Rules):
     def test_W6_what_a_lost_worker_ran_is_timed_out_and_goes_on_elsewhere(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
-            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING))))
             attempts = await bench.store.read_attempts(record.number, 1)
             states = [(each.key.activity, each.key.attempt, str(each.state), each.losses) for each in attempts]
             check(states == [(0, 1, "TIMED_OUT", 0), (0, 2, "READY", 1), (1, 1, "TIMED_OUT", 0), (1, 2, "READY", 1)])
@@ -114,7 +114,9 @@ class WorkerRules(Rules):
             guilty = await bench.started("a", activities=1)
             await bench.started("b", activities=1)
             await bench.started("c", owner=BERT, activities=1)
-            release = Lose(key=ANNA, at_deadline=False, limit=EVERYTHING, instances_only=True, culprit=guilty.number)
+            release = MarkWorkerLost(
+                key=ANNA, at_deadline=False, limit=EVERYTHING, instances_only=True, culprit=guilty.number
+            )
             [outcome] = bench.store.commit_apart(CommitId(4_711), [release])
             check(outcome == Applied(changed=2))
             check(await bench.one(release) == Applied(changed=0), "the second time there is nothing left")
@@ -136,8 +138,8 @@ class WorkerRules(Rules):
     def test_W1_a_worker_that_is_not_active_releases_nothing(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.started("a", activities=1)
-            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=0))))
-            release = Lose(key=ANNA, at_deadline=False, limit=EVERYTHING, instances_only=True)
+            check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=0))))
+            release = MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING, instances_only=True)
             check(isinstance(await bench.one(release), Rejected))
             [outcome] = bench.store.commit_apart(
                 CommitId(4_711), [msgspec.structs.replace(release, key=WorkerKey("carl"))]
@@ -150,7 +152,9 @@ class WorkerRules(Rules):
     def test_W10_a_clean_stop_moves_everything_on_and_counts_as_no_loss(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=1)
-            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING, is_clean=True))))
+            check(
+                applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING, is_clean=True)))
+            )
             attempts = await bench.store.read_attempts(record.number, 1)
             check([(str(each.state), each.losses) for each in attempts] == [("TIMED_OUT", 0), ("READY", 0)])
 
@@ -162,7 +166,7 @@ class WorkerRules(Rules):
                 await bench.started(f"i{number}", activities=1)
             moved: list[int] = []
             while not moved or moved[-1]:
-                outcome = await bench.one(Lose(key=ANNA, at_deadline=False, limit=2))
+                outcome = await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=2))
                 check(isinstance(outcome, Applied))
                 moved.append(outcome.changed if isinstance(outcome, Applied) else 0)
             check(sum(moved) == 10)
@@ -174,11 +178,11 @@ class WorkerRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             (running,) = await bench.store.read_attempts(record.number, 1)
-            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING))))
             for late in (
                 turn(record, completions=(completion(record),)),
                 completion(record),
-                Retry(ended=transition(running, AttemptEvent.FAIL), next=new_attempt(0, attempt=2)),
+                OpenNextAttempt(ended=transition(running, AttemptEvent.FAIL), next=new_attempt(0, attempt=2)),
                 HeartbeatAttempt(key=running.key, owner=ANNA, details=b"7", expires_at_ms=None),
                 Release(number=record.number, owner=ANNA, fence=record.fence),
                 Block(number=record.number, owner=ANNA, fence=record.fence, reason="why", build="one"),
@@ -201,7 +205,7 @@ class WorkerRules(Rules):
             once = new_attempt(0, owner=ANNA, options=ActivityOptions(rerun_after_loss=False))
             worn = new_attempt(1, owner=ANNA, losses=5)
             check(applied(await bench.one(turn(record, attempts=(once, worn)))))
-            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING))))
             loaded = await bench.store.load(record.number, 1)
             check([str(each.state) for each in loaded.attempts] == ["TIMED_OUT", "TIMED_OUT"])
             check(len(loaded.inbox) == 2)
@@ -236,7 +240,7 @@ class WorkerRules(Rules):
             held = await bench.store.held_by(ANNA)
             lost = tuple(each for each in held.attempts if each.key.number == record.number and each.key.activity != 1)
             mine = tuple(each for each in held.instances if each.number == record.number)
-            check(applied(await bench.one(Disown(owner=ANNA, attempts=lost, instances=mine))))
+            check(applied(await bench.one(ReleaseUnknown(owner=ANNA, attempts=lost, instances=mine))))
             attempts = await bench.store.read_attempts(record.number, 1)
             states = [(each.key.activity, each.key.attempt, str(each.state), each.losses) for each in attempts]
             check(states[:3] == [(0, 1, "TIMED_OUT", 0), (0, 2, "READY", 1), (1, 1, "RUNNING", 0)])
@@ -253,7 +257,7 @@ class WorkerRules(Rules):
             record = await bench.started("a", activities=0)
             check(applied(await bench.one(turn(record, timers_started=(TimerRow(timer=1, due_at_ms=at_ms),)))))
             held = await bench.store.held_by(ANNA)
-            check(applied(await bench.one(Disown(owner=ANNA, instances=tuple(held.instances)))))
+            check(applied(await bench.one(ReleaseUnknown(owner=ANNA, instances=tuple(held.instances)))))
             claim = ClaimInstances(owner=BERT, workflows=("flow",), limit=1)
             check(await bench.one(claim) == ClaimedInstances(instances=[]))
             bench.clock.now_ms += 5
@@ -266,8 +270,8 @@ class WorkerRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
             held = await bench.store.held_by(ANNA)
-            seen = Disown(owner=ANNA, attempts=tuple(held.attempts), instances=tuple(held.instances))
-            strangers = Disown(owner=BERT, attempts=seen.attempts, instances=seen.instances)
+            seen = ReleaseUnknown(owner=ANNA, attempts=tuple(held.attempts), instances=tuple(held.instances))
+            strangers = ReleaseUnknown(owner=BERT, attempts=seen.attempts, instances=seen.instances)
             check(await bench.one(strangers) == Applied(changed=0), "they are not in its name")
             check(applied(await bench.one(completion(record, 0))))
             check(applied(await bench.one(turn(record, abandoned=(1,)))))
@@ -276,7 +280,7 @@ class WorkerRules(Rules):
                 isinstance(await bench.one(ClaimInstances(owner=ANNA, workflows=("flow",), limit=1)), ClaimedInstances)
             )
             check(await bench.one(seen) == Applied(changed=0), "one is closed, one asked to stop, one claimed anew")
-            check(applied(await bench.one(Lose(key=ANNA, at_deadline=False, limit=EVERYTHING))))
+            check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING))))
             check(isinstance(await bench.one(seen), Rejected), "W7: a zombie gives nothing up")
 
         self.on_bench(case)
@@ -289,7 +293,7 @@ class WorkerRules(Rules):
                 await bench.started(f"i{number}")
             await bench.started("b", owner=BERT)
             check(await bench.store.stranded_owners() == [], "both are active")
-            lose = Lose(key=ANNA, at_deadline=False, limit=1)
+            lose = MarkWorkerLost(key=ANNA, at_deadline=False, limit=1)
             check(applied(await bench.one(lose)))
             check(await bench.store.stranded_owners() == [ANNA])
             while await bench.store.stranded_owners():

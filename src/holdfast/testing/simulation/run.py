@@ -20,12 +20,12 @@ from holdfast.client.engine import Engine
 from holdfast.core.gates import IdPolicy
 from holdfast.errors import HistoryMismatch, HoldfastError, WorkflowCancelled, WorkflowFailed
 from holdfast.runtime.faults import FaultPoint, SimulatedCrash
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.surroundings import Platform
 from holdfast.storage.contract import Block, Member
 from holdfast.testing.replayer import Replayer
-from holdfast.testing.simulation.errands import Cancel, Errand, comes, run_errands
+from holdfast.testing.simulation.errands import CancelInstance, ClientAction, comes, run_errands
 from holdfast.testing.simulation.loop import SimulationLoop, ignore_crashes
-from holdfast.testing.simulation.world import Bus, DuplicatingStore, SimulatedProviders, TaskLease
+from holdfast.testing.simulation.world import DuplicatingStore, SimulatedClockAndIds, SimulatedNotifications, TaskLease
 
 LEASE_SECONDS: Final = 2.0
 LONGEST_PAUSE_SECONDS: Final = 3.0
@@ -42,7 +42,7 @@ class Job:
     workflow: Workflow[..., Any]
     arguments: tuple[Any, ...]
     expected: Any
-    errands: tuple[Errand, ...] = ()
+    errands: tuple[ClientAction, ...] = ()
     kept: Callable[[Any, Mapping[str, Any]], bool] | None = None
     """Whether `hf.state` holds what it should after this result, if it matters."""
     creators: tuple[str, ...] = ()
@@ -51,11 +51,11 @@ class Job:
     @property
     def may_be_cancelled(self) -> bool:
         """Whether being cancelled is a good end for it, too."""
-        return any(isinstance(errand, Cancel) for errand in self.errands)
+        return any(isinstance(errand, CancelInstance) for errand in self.errands)
 
 
 @dataclass(slots=True)
-class Report:
+class SimulationReport:
     """What happened in a run."""
 
     seed: int
@@ -104,11 +104,11 @@ class Simulation:
         self._lost_replies = lost_replies
         self._replace_rate = replace_rate
         self._drain_rate = drain_rate
-        self._bus = Bus(self._random)
+        self._bus = SimulatedNotifications(self._random)
         self._finished = False
-        self.report = Report(seed)
+        self.report = SimulationReport(seed)
 
-    def run(self, folder: Path) -> Report:
+    def run(self, folder: Path) -> SimulationReport:
         """Run to the end, and tell what happened."""
         self.report.store = folder / "simulated.db"
         loop = SimulationLoop(self._random)
@@ -255,12 +255,12 @@ class Simulation:
             await die(engine)
 
     def _store(self, name: str, lost_replies: float = 0.0) -> DuplicatingStore:
-        clock = SimulatedProviders(self._random, name).now_ms
+        clock = SimulatedClockAndIds(self._random, name).now_ms
         return DuplicatingStore(self.report.store, clock=clock, random=self._random, lost_replies=lost_replies)
 
-    def _surroundings(self, name: str, hook: Any = None) -> Surroundings:
-        return Surroundings(
-            providers=SimulatedProviders(self._random, name),
+    def _surroundings(self, name: str, hook: Any = None) -> Platform:
+        return Platform(
+            providers=SimulatedClockAndIds(self._random, name),
             make_lease=TaskLease,
             make_bell=self._bus.bell,
             fault_hook=hook,
@@ -284,7 +284,7 @@ async def die(engine: Engine) -> None:
     await engine.abandon()
 
 
-def simulate(seed: int, jobs: Sequence[Job], activities: Sequence[AnyActivity], **options: Any) -> Report:
+def simulate(seed: int, jobs: Sequence[Job], activities: Sequence[AnyActivity], **options: Any) -> SimulationReport:
     """Run one seed in a folder of its own."""
     logger = logging.getLogger("holdfast")
     level = logger.level

@@ -6,19 +6,19 @@ from pathlib import Path
 from random import Random  # noqa: TID251 - made from the seed of the simulation
 from typing import Final, TypeVar
 
-from holdfast.core.liveness import ClientAction, LeaseClient, WorkerKey, may_act, receive, send
+from holdfast.core.liveness import LeaseAction, LeaseState, WorkerKey, may_act, receive, send
 from holdfast.errors import StoreError
 from holdfast.runtime.loop_watch import LoopRules
-from holdfast.runtime.providers import Providers
+from holdfast.runtime.providers import ClockAndIds
 from holdfast.runtime.telling import RepeatedTrouble
 from holdfast.storage.contract import (
     Applied,
     CommitId,
     Completion,
     Member,
+    OpenNextAttempt,
     Outcome,
     Registration,
-    Retry,
     Start,
     Store,
     Turn,
@@ -36,7 +36,7 @@ UNKNOWN: Final = 0.5
 DUPLICATE_ID: Final = 2**40
 
 
-class SimulatedProviders:
+class SimulatedClockAndIds:
     """Everything random grows from one seed; time is the loop's."""
 
     def __init__(self, random: Random, name: str) -> None:
@@ -73,7 +73,7 @@ class TaskLease:
     def __init__(
         self,
         store: Store,
-        providers: Providers,
+        providers: ClockAndIds,
         registration: Callable[[], Registration],
         *,
         lease_ms: int,
@@ -86,7 +86,7 @@ class TaskLease:
         self._store = store
         self._providers = providers
         self._registration = registration
-        self._client = LeaseClient(self.key, lease_ms)
+        self._client = LeaseState(self.key, lease_ms)
         self._pause = lease_ms / BEATS_PER_LEASE / 1000
         self._lost = lost
         self._task: asyncio.Task[None] | None = None
@@ -114,7 +114,7 @@ class TaskLease:
     def _beat(self) -> bool:
         self._client, beat = send(self._client, now_ms=self._providers.elapsed_ms())
         self._client, action = receive(self._client, self._store.heartbeat(beat, self._registration()))
-        return action is ClientAction.GO_ON
+        return action is LeaseAction.GO_ON
 
     async def _run(self) -> None:
         while True:
@@ -124,16 +124,16 @@ class TaskLease:
                 return
 
 
-class Bus:
+class SimulatedNotifications:
     """Carries wake-ups between the processes of a simulation: late, and not always."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._listeners: dict[str, Callable[[], None]] = {}
 
-    def bell(self, path: Path, name: str, heard: Callable[[], None]) -> "SimulatedBell":
+    def bell(self, path: Path, name: str, heard: Callable[[], None]) -> "SimulatedNotifier":
         del path
-        return SimulatedBell(self, name, heard)
+        return SimulatedNotifier(self, name, heard)
 
     def listen(self, name: str, heard: Callable[[], None]) -> None:
         self._listeners[name] = heard
@@ -153,10 +153,10 @@ class Bus:
             heard()
 
 
-class SimulatedBell:
+class SimulatedNotifier:
     """One process's end of the bus."""
 
-    def __init__(self, bus: Bus, name: str, heard: Callable[[], None]) -> None:
+    def __init__(self, bus: SimulatedNotifications, name: str, heard: Callable[[], None]) -> None:
         self._bus = bus
         self._name = name
         self._heard = heard
@@ -195,7 +195,7 @@ class DuplicatingStore(SqliteStore):
         again = [
             member
             for member in members
-            if isinstance(member, Turn | Completion | Retry | Start) and self._random.random() < DUPLICATES
+            if isinstance(member, Turn | Completion | OpenNextAttempt | Start) and self._random.random() < DUPLICATES
         ]
         if again:
             self._duplicates += 1
