@@ -9,7 +9,7 @@ from typing import Final
 from benchmarks.measure import Sample, gather_bounded
 from benchmarks.programs import EVENT, collector, reader, taken, waiter
 from benchmarks.workloads import IN_FLIGHT, groups_of, open_engine
-from holdfast import Handle
+from holdfast.client.handle import Handle
 
 TENTH: Final = 10
 WARM_UP: Final = 50

@@ -18,7 +18,7 @@ import msgspec
 
 from benchmarks.measure import Sample, percentile, processor_seconds
 from benchmarks.programs import sequence, step
-from holdfast.core.events import (
+from holdfast.core.history import (
     ActivityCompleted,
     ActivityScheduled,
     ExecutionCompleted,
@@ -27,10 +27,10 @@ from holdfast.core.events import (
     Started,
     encode_events,
 )
-from holdfast.payloads.canonical import input_hash
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
+from holdfast.payloads.signature import input_hash
 from holdfast.storage.sqlite.connection import migrate, open_writer
-from holdfast.storage.sqlite.statements import statements as sql
+from holdfast.storage.sqlite.connection import statements as sql
 
 OWNER: Final = "0123456789abcdef"
 RUNNING_LEDGER: Final = 889_000_000_000_000

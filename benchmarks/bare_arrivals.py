@@ -15,7 +15,7 @@ from benchmarks.measure import Sample
 from benchmarks.programs import EVENT, WORD, reader, tokens, waiter
 from benchmarks.workloads import IN_FLIGHT
 from holdfast.authoring.workflow import Workflow
-from holdfast.core.events import (
+from holdfast.core.history import (
     ActivityCompleted,
     ActivityScheduled,
     ActivityYielded,
@@ -30,10 +30,10 @@ from holdfast.core.events import (
 )
 from holdfast.core.ledger import RESPONSE_ENTRY, enter_leg2, exit_leg2
 from holdfast.core.streams import pass_pending
-from holdfast.payloads.canonical import input_hash
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
-from holdfast.runtime.streams import MAX_TOGETHER, NO_VALUE
-from holdfast.storage.sqlite.statements import statements as sql
+from holdfast.payloads.signature import input_hash
+from holdfast.runtime.attempts.streams import MAX_TOGETHER, NO_VALUE
+from holdfast.storage.sqlite.connection import statements as sql
 
 ENCODED_WORD: Final = msgspec.json.encode(WORD)
 

@@ -11,22 +11,17 @@ from typing import Final
 import msgspec
 
 from benchmarks.measure import Sample, percentile
-from holdfast import Client, Engine, connect
-from holdfast.core.events import ActivityScheduled, HistoryEvent, Payload, Started, encode_event, encode_events
+from holdfast.client.client import Client
+from holdfast.client.engine import Engine, connect
+from holdfast.core.activity_options import ActivityOptions, encode_options
+from holdfast.core.history import ActivityScheduled, HistoryEvent, Payload, Started, encode_event, encode_events
+from holdfast.core.leases import Heartbeat, WorkerKey
 from holdfast.core.lifecycle import AttemptState
-from holdfast.core.liveness import Heartbeat, WorkerKey
-from holdfast.core.options import ActivityOptions, encode_options
-from holdfast.storage.contract import (
-    CommitId,
-    Fence,
-    InstanceId,
-    InstanceNumber,
-    NewAttempt,
-    Registration,
-    Start,
-    Store,
-    Turn,
-)
+from holdfast.storage.contract import Store
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.turns import Turn
+from holdfast.storage.members.workers import Registration
+from holdfast.storage.records import CommitId, Fence, InstanceId, InstanceNumber, NewAttempt
 
 STORE: Final = "engine.db"
 DEAD: Final = WorkerKey("dead")

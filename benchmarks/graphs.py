@@ -9,7 +9,8 @@ from benchmarks.measure import Sample, gather_bounded, processor_seconds
 from benchmarks.pairs import BATCH, take_turns
 from benchmarks.programs import sequence, step
 from benchmarks.workloads import IN_FLIGHT, STEPS
-from holdfast import Engine, Flow
+from holdfast.client.engine import Engine
+from holdfast.flows.flow import Flow
 
 NODES: Final = 1_000
 WIDTH: Final = 10

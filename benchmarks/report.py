@@ -11,7 +11,7 @@ import apsw
 
 from benchmarks.chart import bar_chart
 from benchmarks.measure import Sample, medians
-from holdfast import __version__
+from holdfast._version import __version__
 
 Results = dict[str, list[Sample]]
 """The samples of each measure, by its name, in the order of the rounds."""

@@ -17,7 +17,7 @@ from benchmarks.programs import (
     step_times,
     timed_sequence,
 )
-from holdfast import Engine
+from holdfast.client.engine import Engine
 
 IN_FLIGHT: Final = 50
 STEPS: Final = 5

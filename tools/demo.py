@@ -20,8 +20,8 @@ from typing import IO, Final
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.audit import audit
-from holdfast.runtime.providers import SystemClockAndIds
+from holdfast.audit.auditor import audit
+from holdfast.runtime.platform import SystemClockAndIds
 
 ROOT: Final = Path(__file__).parents[1]
 EXAMPLE: Final = "examples/trip.py:book_trip"

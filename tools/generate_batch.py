@@ -1,4 +1,4 @@
-"""Writes the migration that makes the function of `holdfast.storage.postgres.batching`. Needs a PostgreSQL.
+"""Writes the migration that makes the function of `storage.postgres.optimistic.batch_function`. Needs a PostgreSQL.
 
 ``python -m tools.generate_batch`` starts one of its own. The server tells the type of every value, because the schema
 has them already; a test compares what is checked in with what would be written.
@@ -10,9 +10,9 @@ from typing import Final
 from tests.postgres.places import begin_run, end_run
 from tests.postgres.server import Place, place, server
 
-from holdfast.storage.postgres.batching import BATCHED, definition
+from holdfast.storage.postgres.optimistic.batch_function import BATCHED, definition
 from holdfast.storage.postgres.schema import make_tables
-from holdfast.storage.postgres.statements import statements_of
+from holdfast.storage.postgres.transaction import statements_of
 
 TARGET: Final = Path("src/holdfast/storage/postgres/migrations/0006_changes.sql")
 HEAD: Final = """-- Written by tools/generate_batch.py from the statements of the store, see `batching.py`.

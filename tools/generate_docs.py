@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from holdfast import errors
-from holdfast.authoring.activity_context import Cancelled
-from holdfast.core.collation.digits import LEGAL_MOVES, MEANING, WORD, Digit
+from holdfast.authoring.activity import Cancelled
+from holdfast.core.collation import LEGAL_MOVES, MEANING, WORD, Digit
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read
 from holdfast.core.lifecycle import ATTEMPT_TABLE, INSTANCE_TABLE
 from holdfast.flows.flow import Flow

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.runtime.providers import SystemClockAndIds
+from holdfast.runtime.platform import SystemClockAndIds
 from tools.mutations import MUTANTS, Mutant
 
 ROOT: Final = Path(__file__).parents[1]

@@ -9,10 +9,10 @@ from typing import Final
 import psycopg
 
 from benchmarks.measure import Sample, percentile
-from holdfast import connect
 from holdfast.client.client import Client
+from holdfast.client.engine import connect
 from holdfast.storage.postgres.address import parse
-from holdfast.storage.postgres.listening import make_bell
+from holdfast.storage.postgres.notifier import make_bell
 
 READY: Final = "ready"
 THERE, BACK = "bench_there", "bench_back"

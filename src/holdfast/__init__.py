@@ -22,28 +22,29 @@ TYPE_CHECKING = False  # as typing has it; importing typing takes longer than ev
 
 if TYPE_CHECKING:
     from holdfast import testing
-    from holdfast.authoring.activity import ActivityLike as Activity
-    from holdfast.authoring.activity import StreamActivity, activity
-    from holdfast.authoring.activity_context import (
+    from holdfast.authoring.activity import (
         ActivityInfo,
         Cancelled,
+        Retry,
+        StreamActivity,
+        activity,
         activity_info,
         heartbeat,
         idempotency_key,
     )
+    from holdfast.authoring.activity import ActivityLike as Activity
     from holdfast.authoring.children import ChildHandle, start
     from holdfast.authoring.events import Event, event, events, raise_event
     from holdfast.authoring.handlers import Query, Update, on_query, on_update, updates_finished
-    from holdfast.authoring.inside import WorkflowInfo, continue_as_new, info, now, random, side_effect, uuid4
     from holdfast.authoring.log import log
-    from holdfast.authoring.retry import Retry
     from holdfast.authoring.state import set_status, state, wait_until
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
+    from holdfast.authoring.workflow_api import WorkflowInfo, continue_as_new, info, now, random, side_effect, uuid4
     from holdfast.client.client import Client
     from holdfast.client.engine import Engine, connect
     from holdfast.client.handle import Handle
-    from holdfast.client.watching import Change
+    from holdfast.client.views.history import Change
     from holdfast.client.worker import Worker
     from holdfast.errors import (
         ActivityTimedOut,
@@ -185,43 +186,43 @@ __all__ = [
 _WHERE = {
     **{name: "errors" for name in __all__ if name not in {"__version__", "testing"}},
     "Activity": "authoring.activity",
-    "ActivityInfo": "authoring.activity_context",
-    "Cancelled": "authoring.activity_context",
+    "ActivityInfo": "authoring.activity",
+    "Cancelled": "authoring.activity",
     "ChildHandle": "authoring.children",
     "Client": "client.client",
     "Engine": "client.engine",
     "Event": "authoring.events",
-    "Change": "client.watching",
+    "Change": "client.views.history",
     "Flow": "flows.flow",
     "Handle": "client.handle",
     "Query": "authoring.handlers",
-    "Retry": "authoring.retry",
+    "Retry": "authoring.activity",
     "StreamActivity": "authoring.activity",
     "Update": "authoring.handlers",
     "Worker": "client.worker",
     "Workflow": "authoring.workflow",
-    "WorkflowInfo": "authoring.inside",
+    "WorkflowInfo": "authoring.workflow_api",
     "activity": "authoring.activity",
-    "activity_info": "authoring.activity_context",
+    "activity_info": "authoring.activity",
     "connect": "client.engine",
-    "continue_as_new": "authoring.inside",
+    "continue_as_new": "authoring.workflow_api",
     "event": "authoring.events",
     "events": "authoring.events",
-    "heartbeat": "authoring.activity_context",
-    "idempotency_key": "authoring.activity_context",
-    "info": "authoring.inside",
+    "heartbeat": "authoring.activity",
+    "idempotency_key": "authoring.activity",
+    "info": "authoring.workflow_api",
     "log": "authoring.log",
-    "now": "authoring.inside",
+    "now": "authoring.workflow_api",
     "on_query": "authoring.handlers",
     "on_update": "authoring.handlers",
     "raise_event": "authoring.events",
-    "random": "authoring.inside",
+    "random": "authoring.workflow_api",
     "set_status": "authoring.state",
-    "side_effect": "authoring.inside",
+    "side_effect": "authoring.workflow_api",
     "start": "authoring.children",
     "state": "authoring.state",
     "updates_finished": "authoring.handlers",
-    "uuid4": "authoring.inside",
+    "uuid4": "authoring.workflow_api",
     "wait_until": "authoring.state",
     "workflow": "authoring.workflow",
 }

@@ -1,5 +1,5 @@
 """``python -m holdfast`` is the ``holdfast`` command."""
 
-from holdfast.cli import main
+from holdfast.cli.main import main
 
 main()

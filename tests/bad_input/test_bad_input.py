@@ -12,7 +12,7 @@ import pytest
 from tests.scenarios.support import engine_of, rows, together
 
 import holdfast as hf
-from holdfast.authoring.names import checked_name
+from holdfast.authoring.validation import checked_name
 from holdfast.errors import AnnotationError, ArgumentError, PayloadTooLarge, UnknownWord
 
 

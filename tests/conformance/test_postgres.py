@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import pytest
 from tests.postgres.server import Place
 
-from holdfast.storage.contract import Member, Store
+from holdfast.storage.contract import Store
+from holdfast.storage.members.member import Member
 from holdfast.storage.postgres import writer
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.testing.conformance import StoreConformance

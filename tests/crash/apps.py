@@ -8,7 +8,7 @@ from typing import Any
 from tests.crash.program import KillAt, ran, run_program
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import Platform
 
 CONTINUED_UNTIL = 3
 

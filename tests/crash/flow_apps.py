@@ -8,7 +8,7 @@ from typing import Any
 from tests.crash.program import BODIES, KillAt, ran, run_program
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import Platform
 
 ORDER = Path(__file__).parents[1] / "unit" / "flows" / "samples" / "order.yaml"
 INPUT = {"order_id": "o-1", "cents": 250_000, "items": ["hat", "coat", "scarf"]}

@@ -13,7 +13,7 @@ from tests.crash.worker import say
 from tests.workers.deadly import deadly, innocent, step
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import Platform
 
 HANGS = "HOLDFAST_TEST_HANGS"
 HANG_SECONDS = 3.0

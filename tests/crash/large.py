@@ -3,7 +3,7 @@
 from tests.crash.program import KillAt, run_program
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import Platform
 
 TEXT = "x" * 50_000
 

@@ -6,7 +6,7 @@ from tests.crash.program import KillAt, run_program
 from tests.scenarios import stores
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import Platform
 
 
 async def finish(store: str, name: str, hook: KillAt | None) -> None:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.runtime.faults import FaultPoint
-from holdfast.storage.contract import Member
+from holdfast.runtime.platform import FaultPoint
+from holdfast.storage.members.member import Member
 
 BODIES = "HOLDFAST_TEST_BODIES"
 

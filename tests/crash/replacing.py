@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import cast
 
 import holdfast as hf
-from holdfast.core.gates import IdPolicy
-from holdfast.runtime.faults import FaultPoint
-from holdfast.runtime.surroundings import Platform
-from holdfast.storage.contract import Member, Start
+from holdfast.core.admission import IdPolicy
+from holdfast.runtime.platform import FaultPoint, Platform
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.member import Member
 
 
 @hf.activity
@@ -47,4 +47,4 @@ async def replace(store: str, policy: IdPolicy, number: int, point: str) -> None
 
 def main() -> None:
     store, policy, number, *point = sys.argv[1:]
-    asyncio.run(replace(store, cast(IdPolicy, policy), int(number), "".join(point)))
+    asyncio.run(replace(store, cast("IdPolicy", policy), int(number), "".join(point)))

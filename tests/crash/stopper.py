@@ -15,8 +15,10 @@ from tests.crash.program import BODIES
 from tests.crash.worker import say
 
 import holdfast as hf
-from holdfast.storage.contract import Member, Outcome, Start
-from holdfast.storage.relational.members import apply_members
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.relational.apply.dispatch import apply_members
 from holdfast.storage.relational.transaction import Transaction
 from holdfast.storage.sqlite import writer
 

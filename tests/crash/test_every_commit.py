@@ -9,9 +9,9 @@ from tests.crash.killed import was_killed
 from tests.crash.program import BODIES
 from tests.scenarios.support import check_tables, history_of, rows, together
 
-from holdfast.audit import audit
-from holdfast.core.events import ActivityCompleted, Started
-from holdfast.runtime.faults import FaultPoint
+from holdfast.audit.auditor import audit
+from holdfast.core.history import ActivityCompleted, Started
+from holdfast.runtime.platform import FaultPoint
 
 APPS = "tests.crash.apps"
 MOST_COMMITS = 60

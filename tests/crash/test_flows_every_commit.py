@@ -15,9 +15,9 @@ from tests.crash.killed import was_killed
 from tests.crash.program import BODIES
 from tests.scenarios.support import check_tables, history_of, rows, together
 
-from holdfast.audit import audit
-from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityScheduled, ChildScheduled
-from holdfast.runtime.faults import FaultPoint
+from holdfast.audit.auditor import audit
+from holdfast.core.history import ActivityCompleted, ActivityFailed, ActivityScheduled, ChildScheduled
+from holdfast.runtime.platform import FaultPoint
 
 MOST_COMMITS = 80
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from tests.scenarios.support import check_tables, rows, together, until
 from tests.workers.deadly import DEADLY_CODE, innocent, step
 
 import holdfast as hf
-from holdfast.core.gates import MAX_LOST_OWNERS
+from holdfast.core.leases import MAX_LOST_OWNERS
 
 PROCESS_SECONDS = 30
 INNOCENT = 8

@@ -7,8 +7,8 @@ from tests.crash.killed import was_killed
 from tests.crash.large import TEXT, finish, measures
 from tests.scenarios.support import check_tables, rows, together
 
-from holdfast.audit import audit
-from holdfast.runtime.faults import FaultPoint
+from holdfast.audit.auditor import audit
+from holdfast.runtime.platform import FaultPoint
 
 MOST_COMMITS = 40
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from tests.crash.losing_files import HARMS, ROUNDS
 from tests.forking.processes import Process, run
 from tests.scenarios.support import rows
 
-from holdfast.audit import audit
+from holdfast.audit.auditor import audit
 
 pytestmark = pytest.mark.slow
 

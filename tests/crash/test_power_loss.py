@@ -19,8 +19,8 @@ from tests.forking.processes import run
 from tests.scenarios.support import history_of, rows, together
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.core.events import ActivityCompleted, TimerFired
+from holdfast.audit.auditor import audit
+from holdfast.core.history import ActivityCompleted, TimerFired
 
 INSTANCES = 8
 IMAGES = max(60, settings().max_examples // 10)

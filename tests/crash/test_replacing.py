@@ -9,8 +9,8 @@ from tests.forking.processes import Process
 from tests.scenarios.support import check_tables, engine_of, rows, together
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.runtime.faults import FaultPoint
+from holdfast.audit.auditor import audit
+from holdfast.runtime.platform import FaultPoint
 
 PROCESSES = 4
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from tests.forking.processes import Process, run
 from tests.scenarios.support import check_tables, rows, together, until
 
 import holdfast as hf
-from holdfast.storage.sqlite import patience
+from holdfast.storage.sqlite import write_lock as patience
 
 LEASE_SECONDS = 1.0
 """Shorter than the stop: the worker that waits has to fence itself, too, and take a new key afterwards."""

@@ -12,7 +12,7 @@ from tests.crash.apps import ACTIVITIES, WORKFLOWS
 from tests.crash.program import BODIES
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import Platform
 
 
 def say(text: str) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import holdfast as hf
 from holdfast.authoring.registry import Registry
-from holdfast.core.events import decode_events
+from holdfast.core.history import decode_events
 from holdfast.replay.calls import ExecutionId
 from holdfast.replay.guard import Unguarded
 from holdfast.replay.run import WorkflowRun
-from holdfast.storage.contract import InstanceId
+from holdfast.storage.records import InstanceId
 
 RECORDED = Path(__file__).parent / "recorded"
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import Platform
 
 EVENTS = 4
 AT_ONCE = 6

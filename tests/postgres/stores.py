@@ -9,13 +9,11 @@ import psycopg
 from psycopg import sql
 from tests.postgres.server import Place
 
-from holdfast.core.events import EventReceived, Payload
-from holdfast.storage.contract import (
-    Deliver,
-    InstanceId,
-    Outcome,
-)
+from holdfast.core.history import EventReceived, Payload
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.records import InstanceId
 
 Kind = TypeVar("Kind")
 NULL = Payload(msgspec.Raw(b"null"))

@@ -10,28 +10,26 @@ import pytest
 from tests.postgres.server import Place
 from tests.postgres.stores import ask, event, of_kind, on_a_store
 
-from holdfast.core.gates import IdPolicy
-from holdfast.core.liveness import Heartbeat, WorkerKey
-from holdfast.storage.contract import (
+from holdfast.core.admission import IdPolicy
+from holdfast.core.leases import Heartbeat, WorkerKey
+from holdfast.storage.members.attempts import ClaimAttempts
+from holdfast.storage.members.instances import ClaimInstances, Terminate
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import (
     Applied,
-    ClaimAttempts,
     ClaimedAttempts,
     ClaimedInstances,
-    ClaimInstances,
-    CommitId,
     Delivered,
-    InstanceId,
-    MarkWorkerLost,
-    Member,
     Outcome,
     Rejected,
     StartedInstance,
-    Terminate,
     TerminatedInstance,
 )
+from holdfast.storage.members.workers import MarkWorkerLost
 from holdfast.storage.postgres import writer as postgres_writer
 from holdfast.storage.postgres.store import PostgresStore
-from holdfast.storage.relational.members import apply_members
+from holdfast.storage.records import CommitId, InstanceId
+from holdfast.storage.relational.apply.dispatch import apply_members
 from holdfast.testing.conformance.bench import (
     ANNA,
     BERT,

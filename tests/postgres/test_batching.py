@@ -13,13 +13,14 @@ from tests.postgres.stores import event, on_a_store
 from tools.generate_batch import TARGET, generate
 
 from holdfast.core.lifecycle import AttemptState
-from holdfast.storage.contract import Applied, CommitId, Rejected, StartedInstance
-from holdfast.storage.postgres import speculating
+from holdfast.storage.members.outcomes import Applied, Rejected, StartedInstance
 from holdfast.storage.postgres import writer as postgres_writer
-from holdfast.storage.postgres.batching import as_text, kinds_of
-from holdfast.storage.postgres.speculating import InstanceNumbers
+from holdfast.storage.postgres.optimistic import transaction as speculating
+from holdfast.storage.postgres.optimistic.batch_function import as_text, kinds_of
+from holdfast.storage.postgres.optimistic.transaction import InstanceNumbers
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.postgres.transaction import ask_all
+from holdfast.storage.records import CommitId
 from holdfast.testing.conformance.bench import ANNA, Bench, ManualClock, closing, first_turn, start, turn
 
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))

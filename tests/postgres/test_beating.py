@@ -3,19 +3,22 @@
 import asyncio
 import queue
 from collections.abc import Awaitable, Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from tests.postgres.cluster import FAST
 from tests.postgres.fixtures import NewCluster
 from tests.postgres.proxy import Fate, Proxy
 
-from holdfast.core.liveness import Heartbeat, HeartbeatReply, Renewed, TokenMismatch
-from holdfast.runtime.lease import LeaseThread
-from holdfast.runtime.providers import SystemClockAndIds
-from holdfast.storage.contract import Registration, ReplyLost, Store
+from holdfast.core.leases import Heartbeat, HeartbeatReply, Renewed, TokenMismatch
+from holdfast.runtime.platform import SystemClockAndIds
+from holdfast.runtime.worker_lease import LeaseThread
+from holdfast.storage.members.workers import Registration, ReplyLost
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.testing.conformance.bench import ANNA, HERE
+
+if TYPE_CHECKING:
+    from holdfast.storage.contract import Store
 
 LEASE_MS = 4_000
 PATIENCE_SECONDS = 20
@@ -98,7 +101,7 @@ def test_W4_a_worker_keeps_its_key_when_the_reply_to_a_beat_is_lost(new_cluster:
     async def case(store: PostgresStore, proxy: Proxy) -> None:
         heard = Heard(store)
         keeper = LeaseThread(
-            cast(Store, heard),
+            cast("Store", heard),
             SystemClockAndIds(),
             lambda: HERE,
             lease_ms=LEASE_MS,

@@ -11,9 +11,10 @@ from tests.postgres.fixtures import NewCluster
 from tests.postgres.server import Place
 
 from holdfast.errors import StoreError
-from holdfast.storage.postgres import connecting
+from holdfast.storage.postgres import connection as connecting
 from holdfast.storage.postgres.address import Address, parse
-from holdfast.storage.postgres.connecting import (
+from holdfast.storage.postgres.connection import (
+    NotPrimary,
     PostgresConnection,
     ReconnectingConnection,
     connect,
@@ -22,7 +23,6 @@ from holdfast.storage.postgres.connecting import (
     settings,
     spread,
 )
-from holdfast.storage.postgres.faults import NotPrimary
 
 
 @pytest.fixture(autouse=True)

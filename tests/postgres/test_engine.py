@@ -13,7 +13,7 @@ from tests.unit.cli.commands import Command
 from tests.unit.cli.conftest import holdfast
 
 import holdfast as hf
-from holdfast.audit import audit
+from holdfast.audit.auditor import audit
 
 __all__ = ["holdfast"]
 PATIENCE_SECONDS = 20

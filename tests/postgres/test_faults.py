@@ -13,7 +13,7 @@ from tests.postgres.cluster import free_port
 from tests.postgres.server import Place
 
 from holdfast.errors import StoreError
-from holdfast.storage.postgres.faults import ErrorClass, NotPrimary, classify
+from holdfast.storage.postgres.connection import ErrorClass, NotPrimary, classify
 
 
 @pytest.fixture

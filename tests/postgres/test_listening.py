@@ -11,8 +11,8 @@ from tests.postgres.fixtures import NewCluster
 from tests.postgres.server import Place
 
 from holdfast.storage.postgres.address import Address, parse
-from holdfast.storage.postgres.connecting import PostgresConnection, ReconnectingConnection, connect
-from holdfast.storage.postgres.listening import NOTIFY, Bell, ListenNotifier, PollNotifier, make_bell
+from holdfast.storage.postgres.connection import PostgresConnection, ReconnectingConnection, connect
+from holdfast.storage.postgres.notifier import NOTIFY, Bell, ListenNotifier, PollNotifier, make_bell
 
 LIMIT_SECONDS = 30
 

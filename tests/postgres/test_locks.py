@@ -12,19 +12,15 @@ from psycopg import RawCursor
 from tests.postgres.server import Place
 from tests.postgres.stores import on_a_store, run
 
-from holdfast.storage.contract import (
-    Applied,
-    CommitId,
-    MarkWorkerLost,
-    Member,
-    Outcome,
-    Release,
-    StartedInstance,
-)
+from holdfast.storage.members.instances import Release
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Applied, Outcome, StartedInstance
+from holdfast.storage.members.workers import MarkWorkerLost
 from holdfast.storage.postgres import writer as postgres_writer
 from holdfast.storage.postgres.store import PostgresStore
 from holdfast.storage.postgres.writer import PostgresWriter
-from holdfast.storage.relational.members import apply_members
+from holdfast.storage.records import CommitId
+from holdfast.storage.relational.apply.dispatch import apply_members
 from holdfast.testing.conformance.bench import ANNA, BERT, Bench, ManualClock, first_turn, start
 
 WORKFLOWS = 10

@@ -23,17 +23,17 @@ from tests.postgres.stores import ask, on_a_store, run
 
 import holdfast as hf
 from holdfast.errors import InvariantBroken
-from holdfast.storage.contract import CommitId, StartedInstance
-from holdfast.storage.postgres import indexing
+from holdfast.storage.members.outcomes import StartedInstance
+from holdfast.storage.postgres import schema as indexing
 from holdfast.storage.postgres.address import parse
-from holdfast.storage.postgres.indexing import builds
-from holdfast.storage.postgres.insisting import RetryingConnection
-from holdfast.storage.postgres.schema import migrate, printed
-from holdfast.storage.postgres.statements import migrations
+from holdfast.storage.postgres.connection import RetryingConnection
+from holdfast.storage.postgres.schema import builds, migrate, printed
 from holdfast.storage.postgres.store import PostgresStore
-from holdfast.storage.relational.migrations import Migration, read
+from holdfast.storage.postgres.transaction import migrations
+from holdfast.storage.records import CommitId
+from holdfast.storage.relational.statements import Migration, read
 from holdfast.storage.sqlite import connection as sqlite_connection
-from holdfast.storage.sqlite.statements import migrations as sqlite_migrations
+from holdfast.storage.sqlite.connection import migrations as sqlite_migrations
 from holdfast.testing.conformance.bench import ManualClock, start
 
 GUIDE = ROOT / "docs" / "guide" / "postgresql.md"

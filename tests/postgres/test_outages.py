@@ -8,8 +8,8 @@ from tests.postgres.fixtures import NewCluster
 from tests.scenarios.support import engine_of, together, until
 
 import holdfast as hf
-from holdfast.runtime import telling
-from holdfast.storage.postgres.connecting import ReconnectingConnection
+from holdfast.runtime import signals as telling
+from holdfast.storage.postgres.connection import ReconnectingConnection
 
 
 @hf.activity

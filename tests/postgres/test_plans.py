@@ -11,10 +11,10 @@ from psycopg import Connection, RawCursor
 from tests.postgres.server import Place, place
 from tests.postgres.stores import run
 
-from holdfast.storage.postgres import statements
-from holdfast.storage.postgres.batching import BATCHED
+from holdfast.storage.postgres import transaction as statements
+from holdfast.storage.postgres.optimistic.batch_function import BATCHED
 from holdfast.storage.postgres.schema import script
-from holdfast.storage.postgres.statements import statements_of
+from holdfast.storage.postgres.transaction import statements_of
 
 MANY = 20_000
 EMPTY, OUTDATED, ANALYSED = "empty", "outdated", "analysed"

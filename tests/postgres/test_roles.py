@@ -18,8 +18,8 @@ from tests.unit.cli.conftest import holdfast
 import holdfast as hf
 from holdfast.storage.postgres.address import parse
 from holdfast.storage.postgres.schema import migrate as migrate_to
-from holdfast.storage.postgres.statements import migrations
-from holdfast.storage.relational.migrations import read
+from holdfast.storage.postgres.transaction import migrations
+from holdfast.storage.relational.statements import read
 
 __all__ = ["holdfast"]
 ROOT = Path(__file__).parents[2]

@@ -10,17 +10,12 @@ from tests.postgres.server import Place
 from tests.postgres.stores import ask, on_a_store, run
 
 import holdfast as hf
-from holdfast.storage.contract import (
-    CommitId,
-)
 from holdfast.storage.postgres import writer as postgres_writer
 from holdfast.storage.postgres.schema import migrate, script
-from holdfast.storage.postgres.statements import TABLES, migrations, statements_of, translate
 from holdfast.storage.postgres.store import PostgresStore
-from holdfast.testing.conformance.bench import (
-    ManualClock,
-    start,
-)
+from holdfast.storage.postgres.transaction import TABLES, migrations, statements_of, translate
+from holdfast.storage.records import CommitId
+from holdfast.testing.conformance.bench import ManualClock, start
 
 SOURCES = Path(postgres_writer.__file__).parents[1]
 

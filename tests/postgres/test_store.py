@@ -9,20 +9,15 @@ import pytest
 from tests.postgres.server import Place
 from tests.postgres.stores import ask, event, on_a_store, run
 
-from holdfast.core.liveness import Heartbeat, Renewed
-from holdfast.storage.contract import (
-    CommitId,
-    InstanceId,
-    Member,
-    Outcome,
-    Rejected,
-    StartedInstance,
-)
+from holdfast.core.leases import Heartbeat, Renewed
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome, Rejected, StartedInstance
 from holdfast.storage.postgres import store as postgres_store
 from holdfast.storage.postgres import writer as postgres_writer
 from holdfast.storage.postgres.store import PostgresStore
+from holdfast.storage.records import CommitId, InstanceId
 from holdfast.storage.relational import statements
-from holdfast.storage.relational.members import apply_members
+from holdfast.storage.relational.apply.dispatch import apply_members
 from holdfast.testing.conformance.bench import ANNA, HERE, Bench, ManualClock, start
 
 STORAGE = Path(statements.__file__).parents[1]

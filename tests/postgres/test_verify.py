@@ -7,8 +7,9 @@ from tests.postgres.server import Place
 from tests.scenarios import stores
 
 import holdfast as hf
-from holdfast.audit import Rule, audit, inspect
-from holdfast.storage.postgres import audit as tables
+from holdfast.audit.auditor import audit, inspect
+from holdfast.audit.problems import Rule
+from holdfast.storage.postgres import store as tables
 
 MADE = """INSERT INTO {schema}.history SELECT 999, 1, number, '\\x5b5d' FROM generate_series(0, 9) AS number"""
 DAMAGE = [

@@ -1,6 +1,6 @@
 """What a store's rows can suffer: a rule, the instance that is blamed, and the statement that does the damage."""
 
-from holdfast.audit import Rule
+from holdfast.audit.problems import Rule
 
 PENDING = "UPDATE attempts SET state = 'STATE' WHERE number = ?1 AND activity = 0"
 DAMAGE = [

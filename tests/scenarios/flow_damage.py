@@ -8,8 +8,8 @@ from pathlib import Path
 from tests.scenarios.flowing import FOX, FOXES, PARENT, ROUNDS, Counter, double, flow_of, gates, twice
 
 import holdfast as hf
-from holdfast.audit import Rule
-from holdfast.client.views import Description
+from holdfast.audit.problems import Rule
+from holdfast.client.views.instances import Description
 
 CATCHING = """
 flow: catching

@@ -12,10 +12,12 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, history_of, path_of, rows, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.core.events import HistoryEvent, Started
-from holdfast.runtime.faults import FaultPoint
-from holdfast.storage.contract import Member, Start, Turn
+from holdfast.audit.auditor import audit
+from holdfast.core.history import HistoryEvent, Started
+from holdfast.runtime.platform import FaultPoint
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.turns import Turn
 
 P = ParamSpec("P")
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])

@@ -5,15 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.client import engine
-from holdfast.runtime.surroundings import Platform
-from holdfast.storage.contract import CommitId, Member, Outcome, Turn
-from holdfast.storage.places import OpenableStore
+from holdfast import compose
+from holdfast.runtime.platform import Platform
+from holdfast.storage.contract import OpenableStore
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.members.turns import Turn
+from holdfast.storage.records import CommitId
 
 
 def store_at(path: Path) -> Any:
     """A store that is not open yet, for an engine or a client. Its methods may be replaced."""
-    store: OpenableStore = engine.open_store(path, "full", Platform())
+    store: OpenableStore = compose.open_store(path, "full", Platform())
     return store
 
 

@@ -17,14 +17,13 @@ import psycopg
 import pytest
 from tests.postgres.server import Place
 
-from holdfast.audit import auditor
-from holdfast.client import engine
-from holdfast.runtime.providers import SystemClockAndIds
-from holdfast.runtime.surroundings import Platform
-from holdfast.storage.places import OpenableStore, is_address
-from holdfast.storage.postgres.audit import PostgresTables
-from holdfast.storage.postgres.statements import translate
-from holdfast.storage.relational.audit import RawTables
+from holdfast import compose
+from holdfast.compose import is_address
+from holdfast.runtime.platform import Platform, SystemClockAndIds
+from holdfast.storage.contract import OpenableStore
+from holdfast.storage.postgres.store import PostgresTables
+from holdfast.storage.postgres.transaction import translate
+from holdfast.storage.relational.raw_tables import RawTables
 from holdfast.storage.sqlite.store import IN_MEMORY
 
 VARIABLE: Final = "HOLDFAST_TEST_STORE"
@@ -79,7 +78,7 @@ def kinds_of(module: str) -> list[str]:
 @contextmanager
 def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     """Whatever names a file gets a schema instead."""
-    open_store, open_tables = engine.open_store, auditor.open_tables
+    open_store, open_tables = compose.open_store, compose.open_tables
 
     def open_there(store: str | Path | OpenableStore, durability: str, surroundings: Platform) -> OpenableStore:
         if isinstance(store, str | Path) and not is_address(store):
@@ -93,8 +92,8 @@ def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
         return open_tables(store) if is_address(store) else PostgresTables(_place(server, str(store)).url)
 
     _server[0] = server
-    monkeypatch.setattr(engine, "open_store", open_there)
-    monkeypatch.setattr(auditor, "open_tables", tables_there)
+    monkeypatch.setattr(compose, "open_store", open_there)
+    monkeypatch.setattr(compose, "open_tables", tables_there)
     try:
         yield
     finally:

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import holdfast as hf
-from holdfast.runtime.faults import FaultPoint
-from holdfast.runtime.surroundings import Platform
-from holdfast.storage.contract import Member, Turn
+from holdfast.runtime.platform import FaultPoint, Platform
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.turns import Turn
 
 LARGE = 200_000
 NEVER = 3_600

@@ -9,7 +9,7 @@ import apsw
 from tests.scenarios.kinds import are_files, rows_of, snapshot_of
 
 import holdfast as hf
-from holdfast.core.events import (
+from holdfast.core.history import (
     FROM_OUTSIDE,
     ActivityCompleted,
     ActivityFailed,
@@ -24,9 +24,8 @@ from holdfast.core.events import (
     decode_events,
 )
 from holdfast.core.lifecycle import ATTEMPT_FINAL, INSTANCE_FINAL, AttemptState, InstanceState, disagreement
-from holdfast.runtime.providers import SystemClockAndIds
-from holdfast.runtime.surroundings import Platform
-from holdfast.testing import Environment
+from holdfast.runtime.platform import Platform, SystemClockAndIds
+from holdfast.testing.environment import Environment
 
 T = TypeVar("T")
 Definition = hf.Workflow[..., Any] | hf.Activity[..., Any]

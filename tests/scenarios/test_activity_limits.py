@@ -13,7 +13,7 @@ from tests.scenarios.support import check_tables, engine_of, finish, path_of, ro
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState
-from holdfast.runtime import attempts as runtime_attempts
+from holdfast.runtime.attempts import runner as runtime_attempts
 
 ONCE = hf.Retry(attempts=1)
 

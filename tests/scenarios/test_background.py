@@ -16,10 +16,12 @@ import holdfast as hf
 from holdfast import background
 from holdfast.background import BackgroundTask, Duty
 from holdfast.runtime.committer import Committer
-from holdfast.storage.contract import DeleteQueries, Failed, Member, Outcome
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.messages import DeleteQueries
+from holdfast.storage.members.outcomes import Failed, Outcome
 from holdfast.storage.sqlite import store as sqlite_store
-from holdfast.storage.sqlite.patience import watch
 from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.sqlite.write_lock import watch
 
 THREADS = (Duty.LEASE, Duty.WATCHDOG, Duty.LISTENER, Duty.LOCK_WAITS)
 TASKS = tuple(duty for duty in Duty if duty not in THREADS)

@@ -9,8 +9,12 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, together
 
 import holdfast as hf
-from holdfast.runtime.providers import SystemClockAndIds
-from holdfast.storage.contract import CommitId, Member, Outcome, Start, Turn
+from holdfast.runtime.platform import SystemClockAndIds
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.members.turns import Turn
+from holdfast.storage.records import CommitId
 from holdfast.storage.sqlite.store import SqliteStore
 
 LONG_ENOUGH = 50

@@ -7,8 +7,8 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, path_of, rows, skipping, together
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.testing import Environment
+from holdfast.audit.auditor import audit
+from holdfast.testing.environment import Environment
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 

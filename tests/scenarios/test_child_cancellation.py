@@ -20,8 +20,8 @@ from tests.scenarios.families import (
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.core.events import ChildCancelRequested, ChildStopped
+from holdfast.audit.auditor import audit
+from holdfast.core.history import ChildCancelRequested, ChildStopped
 
 
 @CACHES

@@ -8,9 +8,9 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
+from holdfast.audit.auditor import audit
 from holdfast.core.children import MOST_PARENTS
-from holdfast.core.events import ChildCompleted, ChildScheduled, Started
+from holdfast.core.history import ChildCompleted, ChildScheduled, Started
 from holdfast.replay.children import default_id
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])

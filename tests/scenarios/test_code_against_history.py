@@ -199,7 +199,8 @@ def test_G12_a_turn_that_never_idles_is_blocked_and_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "holdfast.replay.loop.WorkflowLoop.run_until_idle.__kwdefaults__", {"max_steps": 1000, "deadline": None}
+        "holdfast.replay.loop.event_loop.WorkflowLoop.run_until_idle.__kwdefaults__",
+        {"max_steps": 1000, "deadline": None},
     )
 
     @hf.workflow

@@ -8,7 +8,8 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, finish, path_of, rows, together
 
 import holdfast as hf
-from holdfast.audit import Rule, audit
+from holdfast.audit.auditor import audit
+from holdfast.audit.problems import Rule
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 
 MANY = 40

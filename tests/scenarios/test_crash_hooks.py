@@ -9,9 +9,9 @@ import pytest
 from tests.scenarios.support import check_tables, path_of, skipping
 
 import holdfast as hf
-from holdfast.audit import audit
+from holdfast.audit.auditor import audit
 from holdfast.errors import InvalidOption, InvariantBroken, UsageError
-from holdfast.testing import Environment
+from holdfast.testing.environment import Environment
 
 SOON = dt.timedelta(seconds=5)
 

@@ -9,7 +9,7 @@ from tests.scenarios.support import rows, together
 from tests.workers.support import told
 
 import holdfast as hf
-from holdfast.client.views import LONGEST_VALUE, Description, Excerpt
+from holdfast.client.views.instances import LONGEST_VALUE, Description, Excerpt
 
 LARGE = 200_000
 LONG = LONGEST_VALUE + 1

@@ -11,8 +11,8 @@ from tests.scenarios.support import check_tables, engine_of, path_of, together
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from holdfast.runtime.claims import Claimer
-from holdfast.runtime.instances import TurnTaker
+from holdfast.runtime.duties.claimer import Claimer
+from holdfast.runtime.turns.turn_taker import TurnTaker
 
 
 class Declined(Exception):

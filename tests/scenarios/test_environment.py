@@ -15,7 +15,9 @@ from tests.scenarios.support import together
 
 import holdfast as hf
 from holdfast.errors import InvalidOption, InvariantBroken, MalformedPayload, UsageError
-from holdfast.testing import CrashReport, Environment, Replayer
+from holdfast.testing.environment import Environment
+from holdfast.testing.every_commit import CrashReport
+from holdfast.testing.replayer import Replayer
 
 MONTH = dt.timedelta(days=30)
 PATIENT = hf.Retry(attempts=4, initial=3_600, maximum=86_400, jitter=False)

@@ -12,12 +12,13 @@ from tests.scenarios.support import check_tables, engine_of, history_of, rows, s
 from tests.scenarios.test_store_trouble import FailOnce
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.core.events import EventReceived
+from holdfast.audit.auditor import audit
+from holdfast.core.history import EventReceived
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.runtime.faults import FaultPoint
-from holdfast.storage.contract import Member, Turn
-from holdfast.testing import Environment
+from holdfast.runtime.platform import FaultPoint
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.turns import Turn
+from holdfast.testing.environment import Environment
 
 NUMBER = "number"
 

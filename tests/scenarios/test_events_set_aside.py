@@ -12,9 +12,9 @@ import pytest
 from tests.scenarios.support import engine_of, history_of, rows, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.client import details
-from holdfast.core.events import EventReceived, EventSetAside
+from holdfast.audit.auditor import audit
+from holdfast.client.views import report as details
+from holdfast.core.history import EventReceived, EventSetAside
 from holdfast.core.lifecycle import InstanceState
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])

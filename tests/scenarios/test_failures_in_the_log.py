@@ -11,10 +11,11 @@ import pytest
 from tests.scenarios.support import SleepingMachine, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.core.gates import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
-from holdfast.runtime import attempts as runtime_attempts
-from holdfast.runtime.faults import FaultPoint
-from holdfast.storage.contract import Block, Member
+from holdfast.core.leases import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
+from holdfast.runtime.attempts import runner as runtime_attempts
+from holdfast.runtime.platform import FaultPoint
+from holdfast.storage.members.instances import Block
+from holdfast.storage.members.member import Member
 
 
 @hf.activity(retry=hf.Retry(attempts=2, initial=0.01, jitter=False))

@@ -7,7 +7,7 @@ from tests.scenarios.support import skipping
 from tests.scenarios.test_children import Box, pack, tries, weigh
 
 import holdfast as hf
-from holdfast.testing import Environment
+from holdfast.testing.environment import Environment
 
 
 @hf.workflow

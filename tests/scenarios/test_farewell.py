@@ -10,8 +10,11 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.runtime import attempts as runtime_attempts
-from holdfast.storage.contract import CommitId, Member, Outcome, Turn
+from holdfast.runtime.attempts import runner as runtime_attempts
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.members.turns import Turn
+from holdfast.storage.records import CommitId
 
 runs: list[str] = []
 

@@ -10,7 +10,7 @@ from tests.scenarios.support import engine_of, until
 
 import holdfast as hf
 from holdfast.errors import PayloadError, PayloadTooLarge
-from holdfast.flows.failing import failure_payload, types_in
+from holdfast.flows.run import failure_payload, types_in
 from holdfast.payloads.failures import resolve_builtin
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 

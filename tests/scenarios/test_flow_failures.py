@@ -6,9 +6,9 @@ import pytest
 from tests.scenarios.flow_stage import CACHES, played, staged
 
 import holdfast as hf
-from holdfast.audit import audit
+from holdfast.audit.auditor import audit
 from holdfast.errors import CycleLimitExceeded, ExpressionError, InstanceConflict
-from holdfast.runtime.faults import FaultPoint
+from holdfast.runtime.platform import FaultPoint
 
 
 @CACHES

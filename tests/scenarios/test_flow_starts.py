@@ -9,9 +9,11 @@ from tests.scenarios.flowing import FOX, FOXES, brown, flow_of, jump, nap, see_f
 from tests.scenarios.support import rows, together
 
 import holdfast as hf
-from holdfast.audit import Rule, audit
+from holdfast.audit.auditor import audit
+from holdfast.audit.problems import Rule
 from holdfast.errors import ArgumentError
-from holdfast.testing import Environment, Replayer
+from holdfast.testing.environment import Environment
+from holdfast.testing.replayer import Replayer
 
 OLD = "flow: talk\nactivities:\n  start: {trigger: true}\n  say: {run: nap, after: start}\noutput: say.output\n"
 NEW = OLD.replace("run: nap", "run: jump")

@@ -10,9 +10,9 @@ from tests.scenarios.support import together
 
 import holdfast as hf
 from holdfast.cli.steps import take_picture
-from holdfast.client.views import AttemptView, Description
+from holdfast.client.views.instances import AttemptView, Description
 from holdfast.core.lifecycle import AttemptState
-from holdfast.testing import Environment
+from holdfast.testing.environment import Environment
 
 
 def env_of(*flows: hf.Flow) -> Environment:
@@ -224,7 +224,7 @@ activities:
 
 def test_K6_a_composite_of_too_many_children_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr("holdfast.client.flow_views.MOST_IN_COMPOSITE", 2)
+        monkeypatch.setattr("holdfast.client.views.flows.MOST_IN_COMPOSITE", 2)
         fox, parent = flow_of(FOX), flow_of(PARENT)
         async with env_of(fox, parent) as env:
             handle = await env.start(parent, id="family")

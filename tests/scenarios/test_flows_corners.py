@@ -9,7 +9,7 @@ from tests.scenarios.support import engine_of, path_of, rows, until
 
 import holdfast as hf
 from holdfast.errors import CycleLimitExceeded, ExpressionError
-from holdfast.flows.expressions import compile_expression
+from holdfast.flows.expressions.expression import compile_expression
 
 
 @CACHES

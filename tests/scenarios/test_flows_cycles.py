@@ -6,9 +6,8 @@ import pytest
 from tests.scenarios.flow_stage import CACHES, played, staged
 from tests.scenarios.support import path_of, rows
 
-from holdfast.audit import audit
-from holdfast.core.events import TimerFired
-from holdfast.core.flow.events import CycleRestarted
+from holdfast.audit.auditor import audit
+from holdfast.core.history import CycleRestarted, TimerFired
 from holdfast.errors import CycleLimitExceeded
 
 FIVE = """

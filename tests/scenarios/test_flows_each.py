@@ -7,7 +7,7 @@ from tests.scenarios.flow_stage import CACHES, played, staged
 from tests.scenarios.support import until
 
 import holdfast as hf
-from holdfast.core.events import ChildScheduled
+from holdfast.core.history import ChildScheduled
 from holdfast.errors import ExpressionError
 
 EACH = """

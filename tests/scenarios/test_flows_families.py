@@ -8,7 +8,7 @@ from tests.scenarios.flow_stage import CACHES, Stage, played, staged
 
 import holdfast as hf
 from holdfast.core.collation import compose
-from holdfast.core.events import ChildScheduled
+from holdfast.core.history import ChildScheduled
 
 CHILD = """
 flow: child

@@ -10,8 +10,8 @@ from tests.simulation.flow_plans import CHILD, Plan, plans, work
 from tests.simulation.test_random_flows import check_end, job_of
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.testing.simulation.errands import RaiseEvent
+from holdfast.audit.auditor import audit
+from holdfast.testing.simulation.simulation import RaiseEvent
 
 EXAMPLES = {50: 8, 300: 25}.get(settings().max_examples, 200)
 

@@ -9,7 +9,7 @@ from tests.scenarios.flow_stage import CACHES, flow, played, staged
 from tests.scenarios.support import engine_of, path_of, rows, until
 
 import holdfast as hf
-from holdfast.core.options import decode_options
+from holdfast.core.activity_options import decode_options
 from holdfast.errors import ArgumentError, ExpressionError
 
 OLD = """

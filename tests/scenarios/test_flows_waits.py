@@ -9,7 +9,7 @@ from tests.scenarios.flow_stage import CACHES, played, staged
 from tests.scenarios.support import path_of, rows, until
 
 import holdfast as hf
-from holdfast.core.events import EventReceived, TimerCancelled, TimerFired
+from holdfast.core.history import EventReceived, TimerCancelled, TimerFired
 from holdfast.errors import ExpressionError
 
 PATIENT = """

@@ -11,13 +11,12 @@ import pytest
 import holdfast as hf
 from holdfast.authoring.registry import Registry
 from holdfast.client.client import Client
-from holdfast.runtime.faults import FaultPoint
-from holdfast.runtime.surroundings import Platform
-from holdfast.storage.contract import Member
-from holdfast.storage.relational.reading import BoundStatement
+from holdfast.runtime.platform import FaultPoint, Platform
+from holdfast.storage.members.member import Member
+from holdfast.storage.relational.reads import BoundStatement
 from holdfast.storage.relational.transaction import Row
-from holdfast.testing.simulation.loop import SimulationLoop
-from holdfast.testing.simulation.world import DuplicatingStore, SimulatedClockAndIds, SimulatedNotifications, TaskLease
+from holdfast.testing.duplicating_store import DuplicatingStore
+from holdfast.testing.simulation.platform import SimulatedClockAndIds, SimulatedNotifications, SimulationLoop, TaskLease
 
 IDLE_SECONDS = 60.0
 LOOKS_PER_SECOND = 3

@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.support import engine_of, rows, together
 
 import holdfast as hf
-from holdfast.audit import audit
+from holdfast.audit.auditor import audit
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 
 IMAGE = bytes(range(256)) * 400

@@ -7,7 +7,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
+from holdfast.audit.auditor import audit
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 
 TEXT = "ä" * 100_000

@@ -8,8 +8,8 @@ from tests.scenarios.support import SleepingMachine, check_tables, engine_of, ro
 
 import holdfast as hf
 from holdfast.runtime import worker as worker_module
-from holdfast.storage.contract import MarkWorkerLost
-from holdfast.testing.simulation.run import die
+from holdfast.storage.members.workers import MarkWorkerLost
+from holdfast.testing.simulation.simulation import die
 
 
 @hf.activity
@@ -201,7 +201,7 @@ def test_W8_what_a_janitor_that_died_half_way_left_behind_goes_on(
                 assert await second.get(f"i{number}").result(timeout=10) == 6
         check_tables(path)
 
-    monkeypatch.setattr("holdfast.runtime.janitor.VERIFY_EVERY", 10**9)  # in the first round only
+    monkeypatch.setattr("holdfast.runtime.duties.maintenance.VERIFY_EVERY", 10**9)  # in the first round only
     together(scenario())
 
 

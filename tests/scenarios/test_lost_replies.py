@@ -9,20 +9,14 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, path_of, rows, together, until
 
 import holdfast as hf
-from holdfast.runtime.faults import FaultPoint
-from holdfast.storage.contract import (
-    ClaimAttempts,
-    ClaimInstances,
-    CommitId,
-    Completion,
-    Member,
-    OpenNextAttempt,
-    Outcome,
-    ReleaseUnknown,
-    Start,
-    StartedInstance,
-    Turn,
-)
+from holdfast.runtime.platform import FaultPoint
+from holdfast.storage.members.attempts import ClaimAttempts, Completion, OpenNextAttempt
+from holdfast.storage.members.instances import ClaimInstances, Start
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome, StartedInstance
+from holdfast.storage.members.turns import Turn
+from holdfast.storage.members.workers import ReleaseUnknown
+from holdfast.storage.records import CommitId
 
 KINDS = (Start, Turn, Completion, OpenNextAttempt, ClaimAttempts, ClaimInstances)
 bystanders: list[asyncio.Event] = []

@@ -11,9 +11,13 @@ from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, together, until
 
 import holdfast as hf
-from holdfast.core.events import EventReceived, Payload, UpdateAccepted
-from holdfast.runtime.instances import MAX_REFUSED_ENDS
-from holdfast.storage.contract import CommitId, Deliver, InstanceId, Member, Outcome, Turn
+from holdfast.core.history import EventReceived, Payload, UpdateAccepted
+from holdfast.runtime.turns.turn_taker import MAX_REFUSED_ENDS
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.members.turns import Turn
+from holdfast.storage.records import CommitId, InstanceId
 
 heard: list[str] = []
 

@@ -24,11 +24,12 @@ from tests.scenarios.test_deadlines import (
 )
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.runtime.faults import FaultPoint
-from holdfast.storage.contract import Expire, Member, SetDeadline
-from holdfast.testing import Environment
-from holdfast.testing.simulation.run import die
+from holdfast.audit.auditor import audit
+from holdfast.runtime.platform import FaultPoint
+from holdfast.storage.members.instances import Expire, SetDeadline
+from holdfast.storage.members.member import Member
+from holdfast.testing.environment import Environment
+from holdfast.testing.simulation.simulation import die
 
 
 def test_C1_a_worker_without_the_code_ends_what_nobody_begins(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from tests.scenarios.families import ALL, CACHES, has_many, is_at, says, settled
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.core.events import ChildCompleted, ChildStopped
+from holdfast.audit.auditor import audit
+from holdfast.core.history import ChildCompleted, ChildStopped
 
 POLICIES = [
     (None, False, "TERMINATED"),
@@ -86,7 +86,7 @@ def test_C1_a_large_family_is_closed_a_batch_at_a_time_by_whoever_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit that ends the parent goes through a few children; the janitor's rounds through the rest."""
-    monkeypatch.setattr("holdfast.storage.relational.families.close_children.__defaults__", (3,))
+    monkeypatch.setattr("holdfast.storage.relational.apply.children.close_children.__defaults__", (3,))
 
     async def scenario() -> None:
         path = tmp_path / "shop.db"

@@ -9,8 +9,8 @@ import pytest
 from tests.scenarios.support import engine_of, history_of, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.core.events import EventAwaited, Started
+from holdfast.audit.auditor import audit
+from holdfast.core.history import EventAwaited, Started
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 
 SMALL = 20_000

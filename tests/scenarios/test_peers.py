@@ -12,10 +12,11 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, path_of, rows, skipping, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.storage.contract import AttemptKey, InstanceNumber, Rejected
-from holdfast.testing import Environment
+from holdfast.audit.auditor import audit
+from holdfast.storage.members.outcomes import Rejected
+from holdfast.storage.records import AttemptKey, InstanceNumber
 from holdfast.testing.conformance.bench import ANNA, completion
+from holdfast.testing.environment import Environment
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 HOUR = 3_600

@@ -8,8 +8,8 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.core.gates import IdPolicy, IdPolicyOption
+from holdfast.audit.auditor import audit
+from holdfast.core.admission import IdPolicy, IdPolicyOption
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 

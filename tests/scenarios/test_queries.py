@@ -9,8 +9,11 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, skipping, together, until
 
 import holdfast as hf
-from holdfast.runtime.providers import SystemClockAndIds
-from holdfast.storage.contract import CommitId, Member, Outcome, Turn
+from holdfast.runtime.platform import SystemClockAndIds
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.members.turns import Turn
+from holdfast.storage.records import CommitId
 from holdfast.storage.sqlite.store import SqliteStore
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])

@@ -11,8 +11,8 @@ from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Platform
-from holdfast.storage.contract import InstanceNumber, LoadedInstance
+from holdfast.runtime.platform import Platform
+from holdfast.storage.records import InstanceNumber, LoadedInstance
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 ROUNDS = 15

@@ -13,10 +13,10 @@ from tests.scenarios.support import check_tables, engine_of, path_of, rows, skip
 from tests.scenarios.test_timers import ShiftedClock
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.core.gates import EventPolicy
-from holdfast.runtime.surroundings import Platform
-from holdfast.testing import Environment
+from holdfast.audit.auditor import audit
+from holdfast.core.admission import EventPolicy
+from holdfast.runtime.platform import Platform
+from holdfast.testing.environment import Environment
 
 POLICIES = pytest.mark.parametrize("policy", [EventPolicy.MAILBOX, EventPolicy.DROP_UNSUBSCRIBED], ids=str)
 MINUTE = 60

@@ -9,7 +9,10 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.storage.contract import CommitId, Member, Outcome, Start
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.records import CommitId
 
 
 @hf.activity

@@ -8,8 +8,8 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.client.beside import EmbeddedWorker
-from holdfast.storage.contract import InstanceNumber
+from holdfast.client.embedded_worker import EmbeddedWorker
+from holdfast.storage.records import InstanceNumber
 
 runs: list[int] = []
 

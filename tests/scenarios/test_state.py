@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, finish, path_of, rows, together
 
 import holdfast as hf
-from holdfast.audit import audit
+from holdfast.audit.auditor import audit
 from holdfast.authoring.state import MAX_KEYS
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])

@@ -14,11 +14,11 @@ from tests.scenarios.bodies import calling
 from tests.scenarios.support import SleepingMachine, check_tables, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
+from holdfast.audit.auditor import audit
 from holdfast.core.lifecycle import AttemptState
-from holdfast.runtime import attempts as runtime_attempts
-from holdfast.runtime.streams import LEASE_CHECK_SECONDS
-from holdfast.runtime.threads import DaemonThreads
+from holdfast.runtime.attempts import runner as runtime_attempts
+from holdfast.runtime.attempts.executors import DaemonThreads
+from holdfast.runtime.attempts.streams import LEASE_CHECK_SECONDS
 
 ONCE = hf.Retry(attempts=1)
 LEASE_SECONDS = 30

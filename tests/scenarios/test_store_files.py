@@ -14,7 +14,8 @@ from tests.scenarios.kinds import are_files
 from tests.scenarios.support import engine_of, together, until
 
 import holdfast as hf
-from holdfast.client import changes, waiting
+from holdfast.runtime import signals as changes
+from holdfast.runtime import signals as waiting
 
 SUFFIXES = ("", "-wal", "-shm")
 

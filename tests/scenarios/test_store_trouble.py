@@ -11,9 +11,10 @@ from tests.scenarios.support import check_tables, engine_of, path_of, rows, toge
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from holdfast.runtime import telling
-from holdfast.runtime.faults import FaultPoint
-from holdfast.storage.contract import Member, Start
+from holdfast.runtime import signals as telling
+from holdfast.runtime.platform import FaultPoint
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.member import Member
 from holdfast.storage.sqlite.writer import SqliteWriter
 
 FAILING_COMMITS = range(1, 12)

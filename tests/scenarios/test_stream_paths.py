@@ -12,9 +12,10 @@ from tests.scenarios.support import check_tables, engine_of, finish, rows, toget
 from tests.scenarios.test_store_trouble import FailOnce
 
 import holdfast as hf
-from holdfast.runtime.faults import FaultPoint
-from holdfast.runtime.streams import MAX_AHEAD, MAX_TOGETHER
-from holdfast.storage.contract import Member, StreamValues, Turn
+from holdfast.runtime.attempts.streams import MAX_AHEAD, MAX_TOGETHER
+from holdfast.runtime.platform import FaultPoint
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.turns import StreamValues, Turn
 
 PARTS = 6
 LEDGER = "SELECT sum(ledger / 1000000 % 1000000) FROM attempts"

@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, finish, history_of, rows, together, until
 
 import holdfast as hf
-from holdfast.core.events import ActivityCancelled, ActivityYielded
+from holdfast.core.history import ActivityCancelled, ActivityYielded
 
 NOW = hf.Retry(initial=0.001)
 

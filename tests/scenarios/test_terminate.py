@@ -9,8 +9,8 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, path_of, rows, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.runtime.running_attempt import StopReason
+from holdfast.audit.auditor import audit
+from holdfast.runtime.attempts.running_attempt import StopReason
 
 NEVER = 3_600
 

@@ -10,7 +10,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, finish, history_of, rows, together, until
 
 import holdfast as hf
-from holdfast.runtime.providers import SystemClockAndIds
+from holdfast.runtime.platform import SystemClockAndIds
 
 
 @pytest.fixture(params=[100, 0], ids=["warm", "cache-0"])

@@ -8,7 +8,8 @@ import pytest
 from tests.scenarios.support import engine_of, rows, until
 
 import holdfast as hf
-from holdfast.audit import Rule, audit
+from holdfast.audit.auditor import audit
+from holdfast.audit.problems import Rule
 
 
 @hf.workflow

@@ -8,7 +8,7 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.audit import audit
+from holdfast.audit.auditor import audit
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 

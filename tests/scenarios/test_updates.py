@@ -9,8 +9,8 @@ import pytest
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, skipping, together
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.core.events import UpdateAccepted, UpdateHandlerCompleted, UpdateHandlerFailed
+from holdfast.audit.auditor import audit
+from holdfast.core.history import UpdateAccepted, UpdateHandlerCompleted, UpdateHandlerFailed
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 

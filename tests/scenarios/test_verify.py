@@ -16,7 +16,8 @@ from tests.scenarios.flow_damage import FLOW_DAMAGE
 from tests.unit.cli.commands import sql
 
 import holdfast as hf
-from holdfast.audit import Rule, audit, inspect
+from holdfast.audit.auditor import audit, inspect
+from holdfast.audit.problems import Rule
 
 Events = list[dict[str, Any]]
 

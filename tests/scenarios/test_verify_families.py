@@ -14,7 +14,8 @@ from tests.scenarios.support import engine_of, together, until
 from tests.unit.cli.commands import sql
 
 import holdfast as hf
-from holdfast.audit import Rule, audit
+from holdfast.audit.auditor import audit
+from holdfast.audit.problems import Rule
 
 Events = list[dict[str, Any]]
 

@@ -11,8 +11,9 @@ from tests.scenarios.flow_stage import played, staged
 from tests.unit.cli.commands import sql
 
 import holdfast as hf
-from holdfast.audit import Rule, audit, inspect
-from holdfast.core.collation.digits import STATUS, padded
+from holdfast.audit.auditor import audit, inspect
+from holdfast.audit.problems import Rule
+from holdfast.core.collation import STATUS, padded
 from holdfast.core.flow.definition import decode_definition
 
 

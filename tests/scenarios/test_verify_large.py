@@ -11,8 +11,11 @@ from tests.scenarios import stores
 from tests.scenarios.support import rows
 
 import holdfast as hf
-from holdfast.audit import Rule, auditor, inspect, problems
-from holdfast.storage.relational.audit import RawTables
+from holdfast import compose
+from holdfast.audit import auditor, problems
+from holdfast.audit.auditor import inspect
+from holdfast.audit.problems import Rule
+from holdfast.storage.relational.raw_tables import RawTables
 
 COPIED = ("instances", "history", "attempts")
 
@@ -57,7 +60,7 @@ def multiply(path: Path, count: int) -> None:
 def statements(monkeypatch: pytest.MonkeyPatch, path: Path) -> int:
     """How many statements an audit runs."""
     asked: list[str] = []
-    open_tables = auditor.open_tables
+    open_tables = compose.open_tables
 
     def opened(store: str | Path) -> RawTables:
         tables = open_tables(store)
@@ -73,7 +76,7 @@ def statements(monkeypatch: pytest.MonkeyPatch, path: Path) -> int:
         return noting
 
     with monkeypatch.context() as patch:
-        patch.setattr(auditor, "open_tables", opened)
+        patch.setattr(compose, "open_tables", opened)
         assert inspect(path).problems == ()
     return len(asked)
 

@@ -12,7 +12,8 @@ from tests.scenarios.support import engine_of, rows, until
 from tests.unit.cli.commands import sql
 
 import holdfast as hf
-from holdfast.audit import Rule, audit
+from holdfast.audit.auditor import audit
+from holdfast.audit.problems import Rule
 
 Event = dict[str, Any]
 WORDS = ["one", "two", "three"]

@@ -8,12 +8,11 @@ from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import engine_of, rows, together, until
 
 import holdfast as hf
-from holdfast.core.answers import Reply
-from holdfast.runtime import questions
-from holdfast.runtime.queries import LOOK_SECONDS, Unanswered
-from holdfast.runtime.questions import LONGEST_SECONDS
+from holdfast.core.queries import Reply
+from holdfast.runtime import queries as questions
+from holdfast.runtime.queries import LONGEST_SECONDS, LOOK_SECONDS, Unanswered
 from holdfast.runtime.worker import WorkerRuntime
-from holdfast.storage.contract import InstanceNumber
+from holdfast.storage.records import InstanceNumber
 
 
 def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_asker_has_gone(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class Shown:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        said = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(cast(Any, self)) if self._says(each)]
+        said = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(cast("Any", self)) if self._says(each)]
         return f"{type(self).__name__}({', '.join(said)})"
 
     def _says(self, one: Field[Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.simulation.sample import add, broken, flaky
 
 import holdfast as hf
-from holdfast.testing.simulation.errands import RaiseEvent
+from holdfast.testing.simulation.simulation import RaiseEvent
 
 SOON: Final = hf.Retry(attempts=10, initial=0.05, maximum=0.5)
 OF_A_LIST: Final = 3

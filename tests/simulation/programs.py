@@ -19,8 +19,7 @@ from tests.simulation.leaves import LEAVES, raises_of, sum_of_lists
 from tests.simulation.sample import add
 
 import holdfast as hf
-from holdfast.testing.simulation.errands import CancelInstance, ClientAction
-from holdfast.testing.simulation.run import CANCELLED, Job
+from holdfast.testing.simulation.simulation import CANCELLED, CancelInstance, ClientAction, Job
 
 Node = list[Any]
 LATE: Final = -1_000

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import holdfast as hf
-from holdfast.testing.simulation.run import Job
+from holdfast.testing.simulation.simulation import Job
 
 
 @hf.activity(retry=hf.Retry(attempts=10, initial=0.05, maximum=0.5))

@@ -12,10 +12,8 @@ from tests.simulation.flow_oracle import Foretold, foretell
 from tests.simulation.flow_plans import CHILD, Plan, plans, text_of, work
 
 import holdfast as hf
-from holdfast.core.events import ActivityScheduled, ChildScheduled, HistoryEvent
-from holdfast.core.flow.events import CycleRestarted, FlowAdvanced
-from holdfast.testing.simulation.errands import RaiseEvent
-from holdfast.testing.simulation.run import Job, Simulation
+from holdfast.core.history import ActivityScheduled, ChildScheduled, CycleRestarted, FlowAdvanced, HistoryEvent
+from holdfast.testing.simulation.simulation import Job, RaiseEvent, Simulation
 
 MORE_THAN_ENOUGH = 25
 """How often a wait may begin in a wild flow."""

@@ -8,7 +8,7 @@ from tests.simulation.leaves import LEAVES, STREAMS
 from tests.simulation.programs import jobs_of, named
 from tests.simulation.sample import ACTIVITIES
 
-from holdfast.testing.simulation.run import simulate
+from holdfast.testing.simulation.simulation import simulate
 
 leaves: st.SearchStrategy[list[Any]] = st.tuples(st.sampled_from(sorted(LEAVES)), st.integers(0, 20)).map(list)
 

@@ -9,7 +9,7 @@ from tests.simulation.programs import Node, jobs_of, named
 from tests.simulation.sample import ACTIVITIES, add, jobs
 
 import holdfast as hf
-from holdfast.testing.simulation.run import CANCELLED, Job, SimulationReport, simulate
+from holdfast.testing.simulation.simulation import CANCELLED, Job, SimulationReport, simulate
 
 SEEDS = 200
 BLOCKS = 10

@@ -198,12 +198,12 @@ STARTS_OF_TASKS = ("create_task", "ensure_future", "Thread")
 NOT_IN_THE_BACKGROUND = {
     "background.py",  # where they are started
     "cli/run.py",  # awaited where it is made
-    "cli/waiting.py",  # awaited where it is made
+    "cli/send.py",  # awaited where it is made
     "cli/worker.py",  # awaited where it is made
     "client/worker.py",  # awaited where they are made
-    "runtime/carriers.py",  # bodies of activities
-    "runtime/questions.py",  # in a group that belongs to a background task
-    "runtime/threads.py",  # bodies of activities
+    "runtime/attempts/shared_tasks.py",  # bodies of activities
+    "runtime/queries.py",  # in a group that belongs to a background task
+    "runtime/attempts/executors.py",  # bodies of activities
 }
 
 

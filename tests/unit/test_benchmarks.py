@@ -15,7 +15,7 @@ from benchmarks.report import Found, in_pairs, ratio
 from tests.scenarios.support import rows
 
 import holdfast as hf
-from holdfast.runtime.streams import MAX_TOGETHER
+from holdfast.runtime.attempts.streams import MAX_TOGETHER
 
 ROOT = Path(__file__).parents[2]
 INSTANCES = 3

@@ -31,7 +31,7 @@ def test_importing_loads_neither_engine_nor_command_line() -> None:
 
 def test_asking_for_the_decorator_loads_what_workflow_code_calls() -> None:
     names = loaded("holdfast.workflow", "holdfast.authoring", "holdfast.client", "holdfast.cli")
-    assert "holdfast.authoring.inside" in names
+    assert "holdfast.authoring.workflow_api" in names
     assert not [name for name in names if not name.startswith("holdfast.authoring")]
 
 
@@ -39,9 +39,7 @@ def test_the_engine_loads_no_flows_no_server_no_audit_and_no_command_line() -> N
     unwanted = ("flows", "core.flow", "core.collation", "storage.postgres", "audit", "testing", "cli.")
     prefixes = [f"holdfast.{part}" for part in unwanted]
     names = loaded("holdfast.Engine, holdfast.activity", *prefixes, "yaml", "cel_expr", "psycopg", "click", "rich")
-    assert set(names) <= {"holdfast.core.flow", "holdfast.core.flow.events"}, (
-        "events of flows are stored like all others"
-    )
+    assert set(names) <= {"holdfast.core.flow", "holdfast.core.history"}, "events of flows are stored like all others"
 
 
 def test_the_plugin_of_pytest_loads_nothing_until_a_test_uses_it() -> None:

@@ -17,19 +17,14 @@ from typing import Any
 from tests.workers import app
 
 import holdfast as hf
-from holdfast.core.liveness import Heartbeat, HeartbeatReply, Renewed, WorkerKey
-from holdfast.runtime.providers import SystemClockAndIds
-from holdfast.runtime.surroundings import Platform
-from holdfast.storage.contract import (
-    CommitId,
-    Completion,
-    HeartbeatAttempt,
-    Member,
-    Outcome,
-    OwnedRows,
-    Registration,
-    Turn,
-)
+from holdfast.core.leases import Heartbeat, HeartbeatReply, Renewed, WorkerKey
+from holdfast.runtime.platform import Platform, SystemClockAndIds
+from holdfast.storage.members.attempts import Completion, HeartbeatAttempt
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.members.turns import Turn
+from holdfast.storage.members.workers import Registration
+from holdfast.storage.records import CommitId, OwnedRows
 
 WATCHED = (Turn, Completion, HeartbeatAttempt)
 LONGEST_SECONDS = 20.0

@@ -15,7 +15,7 @@ from typing import IO
 from tests.forking import processes as forking
 from tests.workers.app import FOLDER
 
-from holdfast.storage.places import is_address
+from holdfast.compose import is_address
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from holdfast.cli import main; main()"]

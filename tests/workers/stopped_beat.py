@@ -13,11 +13,11 @@ from pathlib import Path
 from tests.workers import app
 
 import holdfast as hf
-from holdfast.core.liveness import Heartbeat, HeartbeatReply
-from holdfast.runtime.surroundings import Platform
-from holdfast.storage.contract import Registration
-from holdfast.storage.postgres import beating
-from holdfast.storage.relational.beating import apply_beat
+from holdfast.core.leases import Heartbeat, HeartbeatReply
+from holdfast.runtime.platform import Platform
+from holdfast.storage.members.workers import Registration
+from holdfast.storage.postgres import writer as beating
+from holdfast.storage.relational.apply.workers import apply_beat
 from holdfast.storage.relational.transaction import Transaction
 
 

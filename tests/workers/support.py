@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import holdfast as hf
-from holdfast.audit import inspect
-from holdfast.runtime.surroundings import Platform
-from holdfast.storage.contract import AttemptRecord, InstanceId, InstanceRecord
+from holdfast.audit.auditor import inspect
+from holdfast.runtime.platform import Platform
+from holdfast.storage.records import AttemptRecord, InstanceId, InstanceRecord
 
 POLL_SECONDS = 0.005
 

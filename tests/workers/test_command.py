@@ -14,7 +14,7 @@ from tests.workers.support import sound, stored
 
 import holdfast as hf
 from holdfast.authoring.registry import Registry
-from holdfast.cli.stores import shown, store_path
+from holdfast.cli.store_option import shown, store_path
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from tests.workers.processes import await_note, folder_of, notes, open_gate, wor
 from tests.workers.support import by_leases, instance, sound, told
 
 import holdfast as hf
-from holdfast.core.liveness import WorkerKey, WorkerState
-from holdfast.storage.contract import AttemptRecord
+from holdfast.core.leases import WorkerKey, WorkerState
+from holdfast.storage.records import AttemptRecord
 
 pytestmark = pytest.mark.slow
 LEASE = "1"

@@ -15,7 +15,7 @@ from tests.workers.processes import Process, key_in
 from tests.workers.support import instance, sound, told
 
 import holdfast as hf
-from holdfast.core.gates import MAX_LOST_OWNERS, SUSPECT_AFTER
+from holdfast.core.leases import MAX_LOST_OWNERS, SUSPECT_AFTER
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,9 @@ from tests.scenarios.support import together
 from tests.workers.support import by_leases, told
 
 import holdfast as hf
-from holdfast.client.obstacles import waiting_sentence
-from holdfast.core.liveness import Heartbeat, WorkerKey
-from holdfast.storage.contract import Registration
+from holdfast.client.views.obstacles import waiting_sentence
+from holdfast.core.leases import Heartbeat, WorkerKey
+from holdfast.storage.members.workers import Registration
 
 may_end = asyncio.Event()
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 import apsw
 import psycopg
@@ -19,8 +19,10 @@ from tests.scenarios.support import together
 from tests.workers.processes import APP, LONGEST_SECONDS, POLL_SECONDS, ROOT, Process
 
 import holdfast as hf
-from holdfast.audit import audit
-from holdfast.storage.sqlite.transaction import SqliteConnection
+from holdfast.audit.auditor import audit
+
+if TYPE_CHECKING:
+    from holdfast.storage.sqlite.connection import SqliteConnection
 
 pytestmark = pytest.mark.slow
 
@@ -150,7 +152,7 @@ def test_W10_a_worker_that_registers_in_a_locked_database_leaves_at_a_signal(tmp
         await (await hf.connect(store)).close()
 
     together(make())
-    holder = cast(SqliteConnection, apsw.Connection(str(store)))
+    holder = cast("SqliteConnection", apsw.Connection(str(store)))
     holder.execute("BEGIN IMMEDIATE")
     try:
         with (tmp_path / "shop.db-lock").open("w") as lock, starting(str(store)) as process:

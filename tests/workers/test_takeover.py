@@ -14,9 +14,9 @@ from tests.workers.processes import await_note, open_gate, worker
 from tests.workers.support import sound, stored
 
 import holdfast as hf
-from holdfast.core.liveness.lease import WORKER_BEAT_MS, WORKER_LEASE_MS
-from holdfast.runtime.claims import LOOK_SECONDS
-from holdfast.runtime.lease import BEATS_PER_LEASE
+from holdfast.core.leases import WORKER_BEAT_MS, WORKER_LEASE_MS
+from holdfast.runtime.duties.claimer import LOOK_SECONDS
+from holdfast.runtime.worker_lease import BEATS_PER_LEASE
 
 DEFAULT_BOUND_SECONDS = 10.0
 BOUND_SECONDS = 3.0

@@ -9,8 +9,12 @@ from tests.scenarios.support import together, until
 from tests.workers.support import attempts, by_leases, instance, sound, stored, told
 
 import holdfast as hf
-from holdfast.core.liveness import WorkerState
-from holdfast.storage.contract import AskQuery, CommitId, MarkWorkerLost, Member, Outcome
+from holdfast.core.leases import WorkerState
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.messages import AskQuery
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.members.workers import MarkWorkerLost
+from holdfast.storage.records import CommitId
 
 may_end = asyncio.Event()
 runs: list[str] = []

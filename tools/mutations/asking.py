@@ -52,7 +52,7 @@ ASKING: Final = (
     in_python(
         "a live instance answers while messages wait behind its turn",
         "G5",
-        "runtime/live",
+        "runtime/turns/live_instance",
         "if unapplied is not None and unapplied <= row:",
         "if False:",
         f"{REFLECTING}::test_G5_a_query_waits_for_what_arrived_while_a_turn_was_being_written",
@@ -100,7 +100,7 @@ ASKING: Final = (
     in_python(
         "the end of the main function is not deferred for messages",
         "G14",
-        "runtime/live",
+        "runtime/turns/live_instance",
         "last = max((at for at, message in enumerate(messages) if _was_acknowledged(message)), default=0)",
         "last = 0",
         AT_END,
@@ -108,7 +108,7 @@ ASKING: Final = (
     in_python(
         "an instance is closed while messages are unread",
         "G14",
-        "storage/relational/members",
+        "storage/relational/apply/turns",
         "if not stale and entered and has_read_all and _advance(transaction, turn):",
         "if not stale and entered and _advance(transaction, turn):",
         AT_END,
@@ -132,7 +132,7 @@ ASKING: Final = (
     in_python(
         "the event of a start is delivered twice",
         "G14",
-        "storage/relational/members",
+        "storage/relational/apply/instances",
         " or (outcome.created and start.mail_taken)",
         "",
         KIT,
@@ -140,7 +140,7 @@ ASKING: Final = (
     in_python(
         "a start that finds its instance runs the code",
         "G3",
-        "client/beside",
+        "client/embedded_worker",
         "            if (found := await self._find_same(start)) is not None:",
         "            if False:",
         STARTS,
@@ -148,7 +148,7 @@ ASKING: Final = (
     in_python(
         "starts of one id at the same time all run the code",
         "G3",
-        "client/beside",
+        "client/embedded_worker",
         "while (earlier := self._starting.get(start.id)) is not None:",
         "while (earlier := None) is not None:",
         STARTS,
@@ -156,7 +156,7 @@ ASKING: Final = (
     in_python(
         "a first turn that failed is run again",
         "G12",
-        "runtime/instances",
+        "runtime/turns/turn_taker",
         "if failure is not None and (record.execution, record.turn) == (1, 0):",
         "if False:",
         STARTS,
@@ -180,7 +180,7 @@ ASKING: Final = (
     in_python(
         "generated code belongs to the program",
         "G12",
-        "replay/guard_rules",
+        "replay/guard",
         "return file if isinstance(file, str) else path",
         "return path",
         "tests/unit/replay/test_guard.py",
@@ -212,7 +212,7 @@ ASKING: Final = (
     in_python(
         "a query may wake the workflow",
         "G11",
-        "replay/read_only",
+        "replay/loop/restricted_loops",
         "    except TurnTooLong:\n        return False",
         "    except TurnTooLong:\n        return True",
         READ_ONLY,
@@ -243,14 +243,14 @@ ASKING: Final = (
     in_python(
         "an update wakes nobody",
         "G5",
-        "storage/relational/delivery",
+        "storage/relational/apply/messages",
         'event, name="")\n        transaction.do(transaction.sql.wake_instance, found.number)',
         'event, name="")',
     ),
     in_python(
         "an update that nobody took outlives its instance",
         "G7",
-        "storage/relational/closing",
+        "storage/relational/apply/instance_endings",
         "    do(sql.forget_asked_updates, number)\n",
         "",
     ),
@@ -265,7 +265,7 @@ ASKING: Final = (
     in_python(
         "a rejected update stays in the inbox",
         "G11",
-        "runtime/live",
+        "runtime/turns/live_instance",
         "        self.run.updates.refuse(event.id, refusal)\n        done.append(message)\n",
         "        self.run.updates.refuse(event.id, refusal)\n",
         UPDATES,
@@ -273,7 +273,7 @@ ASKING: Final = (
     in_python(
         "an execution that ends still takes updates",
         "G4",
-        "runtime/live",
+        "runtime/turns/live_instance",
         "if self.run.is_ending and not self.run.is_end_deferred:",
         "if False:",
         ENDINGS,
@@ -289,7 +289,7 @@ ASKING: Final = (
     in_python(
         "a question that waits for a turn delays the others",
         "C1",
-        "runtime/questions",
+        "runtime/queries",
         "answering.create_task(self._answer(question, take.owner))",
         "await self._answer(question, take.owner)",
         WAITING,
@@ -297,7 +297,7 @@ ASKING: Final = (
     in_python(
         "a question that its worker gave up is not put again",
         "C1",
-        "client/asking",
+        "client/queries",
         "return None if answer.kind is ReplyKind.NOT_NOW else answer",
         "return answer",
         WAITING,

@@ -56,7 +56,7 @@ MANY_AT_ONCE: Final = (
     in_python(
         "the mark of the clock is not looked at",
         "W9",
-        "storage/postgres/clock",
+        "storage/postgres/transaction",
         "max(self._committed_ms, now_ms, mark_ms, said_ms)",
         "max(self._committed_ms, now_ms, said_ms)",
         STORE,

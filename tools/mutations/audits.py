@@ -38,7 +38,7 @@ AUDITS: Final = (
     in_python(
         "a column that holds another type is shown as it is",
         "G11",
-        "client/details",
+        "client/views/report",
         "changes[field.name] = _nothing(field.type)",
         "continue",
         DAMAGED,
@@ -46,7 +46,7 @@ AUDITS: Final = (
     in_python(
         "a worker is live after its lease",
         "W1",
-        "client/obstacles",
+        "client/views/obstacles",
         "row.state == WorkerState.ACTIVE and row.deadline_ms > now_ms",
         "row.state == WorkerState.ACTIVE",
         OBSTACLES,
@@ -54,7 +54,7 @@ AUDITS: Final = (
     in_python(
         "a flow that was not begun has no key",
         "K1",
-        "storage/relational/members",
+        "storage/relational/apply/instances",
         "first.key if first else start.key",
         "first.key if first else None",
         STARTS,

@@ -14,7 +14,7 @@ BODIES: Final = (
     in_python(
         "a body begins although the lease of its worker is over",
         "W7",
-        "runtime/running_attempt",
+        "runtime/attempts/running_attempt",
         "if self.stop_reason is not None or not self.holds_lease():",
         "if self.stop_reason is not None:",
         STOPPING,
@@ -22,7 +22,7 @@ BODIES: Final = (
     in_python(
         "the lease is checked before a thread is given its body, and not in it",
         "W7",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "        def body() -> Any:\n            running.begin()\n",
         "        running.begin()\n\n        def body() -> Any:\n",
         STOPPING,
@@ -30,7 +30,7 @@ BODIES: Final = (
     in_python(
         "the lease is checked before a thread is given its generator, and not in it",
         "W7",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "            def body() -> None:\n                running.begin()\n",
         "            running.begin()\n\n            def body() -> None:\n",
         STOPPING,
@@ -38,7 +38,7 @@ BODIES: Final = (
     in_python(
         "a child begins although its permission is over",
         "W7",
-        "runtime/processes/child",
+        "runtime/attempts/process_child",
         "if elapsed_ms() < answer.until_ms:",
         "if answer.until_ms:",
         PROCESSES,
@@ -46,7 +46,7 @@ BODIES: Final = (
     in_python(
         "a worker whose lease is over lets a process begin",
         "W7",
-        "runtime/processes/pool",
+        "runtime/attempts/executors",
         "            body.begin()\n",
         "",
         PROCESSES,
@@ -54,7 +54,7 @@ BODIES: Final = (
     in_python(
         "values are delivered after the lease is over, or the time of the attempt",
         "L15",
-        "runtime/streams",
+        "runtime/attempts/streams",
         "if not self._running.may_deliver():",
         "if self._running.stop_reason is not None and not self._running.may_deliver():",
         STOPPING,
@@ -62,7 +62,7 @@ BODIES: Final = (
     in_python(
         "the lease is checked for the first value of a commit only",
         "L15",
-        "runtime/streams",
+        "runtime/attempts/streams",
         " and now() < check_at:",
         ":",
         STOPPING,
@@ -70,7 +70,7 @@ BODIES: Final = (
     in_python(
         "a body whose attempt was ended by another worker goes on",
         "W3",
-        "runtime/net",
+        "runtime/duties/reconciler",
         "            self._runner.disown(key)",
         "            self._runner.running.get(key)",
         STOPPING,
@@ -78,7 +78,7 @@ BODIES: Final = (
     in_python(
         "the attempt of an abandoned body is given up by its own worker",
         "A6",
-        "runtime/net",
+        "runtime/duties/reconciler",
         "*self._runner.known()",
         "*self._runner.running",
         STOPPING,
@@ -86,7 +86,7 @@ BODIES: Final = (
     in_python(
         "a cancelled thread is CANCELLED before it has ended",
         "A6",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "if running.stop_reason is StopReason.CANCELLED and running.thread is not None:",
         "if running.thread is None:",
         STOPPING,
@@ -94,7 +94,7 @@ BODIES: Final = (
     in_python(
         "a heartbeat does not tell a body that it should stop",
         "A6",
-        "runtime/running_attempt",
+        "runtime/attempts/running_attempt",
         "if self._learns_by_heartbeat() and (self.stop_reason is not None or not self.holds_lease()):",
         "if self.is_abandoned and self.stop_reason is None:",
         STOPPING,
@@ -102,7 +102,7 @@ BODIES: Final = (
     in_python(
         "a heartbeat does not check the lease",
         "W7",
-        "runtime/running_attempt",
+        "runtime/attempts/running_attempt",
         "if self._learns_by_heartbeat() and (self.stop_reason is not None or not self.holds_lease()):",
         "if self._learns_by_heartbeat() and self.stop_reason is not None:",
         STOPPING,
@@ -110,7 +110,7 @@ BODIES: Final = (
     in_python(
         "a coroutine cannot send heartbeats while it cleans up",
         "A6",
-        "runtime/running_attempt",
+        "runtime/attempts/running_attempt",
         "return self.is_abandoned or not self.activity.is_async or not _is_in_event_loop()",
         "return True",
         STOPPING,
@@ -118,7 +118,7 @@ BODIES: Final = (
     in_python(
         "an abandoned body keeps its slot",
         "A5",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "            self._all_told()\n        self._free_slot()",
         "            self._all_told()",
         STOPPING,
@@ -126,7 +126,7 @@ BODIES: Final = (
     in_python(
         "an abandoned body frees its slot again when it ends",
         "A5",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "            self.abandoned.discard(running)\n        else:\n            self._free_slot()",
         "            self.abandoned.discard(running)\n        self._free_slot()",
         LIMITS,
@@ -134,7 +134,7 @@ BODIES: Final = (
     in_python(
         "a time-out that a body swallows is left to the janitor",
         "A5",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "        if running.stop_reason is StopReason.TIMED_OUT and running.thread is None:",
         "        if running.stop_reason is None:",
         STOPPING,
@@ -142,7 +142,7 @@ BODIES: Final = (
     in_python(
         "an answer to the cancellation of a time-out counts",
         "A5",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "if reason is StopReason.TIMED_OUT or (reason is not StopReason.CANCELLED and running.is_past_deadline()):",
         "if error is not None and isinstance(error, asyncio.CancelledError) and reason is StopReason.TIMED_OUT:",
         STOPPING,
@@ -150,7 +150,7 @@ BODIES: Final = (
     in_python(
         "a result that comes late because the loop was blocked counts",
         "A5",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "if reason is StopReason.TIMED_OUT or (reason is not StopReason.CANCELLED and running.is_past_deadline()):",
         "if reason is StopReason.TIMED_OUT:",
         STOPPING,
@@ -158,7 +158,7 @@ BODIES: Final = (
     in_python(
         "an attempt whose end is recorded is given up again",
         "W7",
-        "runtime/running_attempt",
+        "runtime/attempts/running_attempt",
         "if self.stop_reason is not StopReason.NOT_HELD:",
         "if self.stop_reason is not None:",
         LOGGED,
@@ -166,7 +166,7 @@ BODIES: Final = (
     in_python(
         "a late result of a lost attempt is a time-out",
         "W7",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "(error is not None or not running.holds_lease())",
         "error is not None",
         LOGGED,
@@ -182,7 +182,7 @@ BODIES: Final = (
     in_python(
         "the timer of a time-out replaces that of the grace",
         "A5",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "if running.deadline_ms is not None and running.stop_reason is None:",
         "if running.deadline_ms is not None:",
         RUNNER,
@@ -190,7 +190,7 @@ BODIES: Final = (
     in_python(
         "a claim that is cancelled keeps its slots",
         "A2",
-        "runtime/claims",
+        "runtime/duties/claimer",
         "self._runner.give_back(limit - len(taken))",
         "self._runner.give_back(limit - len(taken) if taken else 0)",
         BACKGROUND,
@@ -198,7 +198,7 @@ BODIES: Final = (
     in_python(
         "the number of abandoned bodies is not renewed with the lease",
         "W3",
-        "storage/relational/beating",
+        "storage/relational/apply/workers",
         "*lease, registration.abandoned, beat.key",
         "*lease, 0, beat.key",
     ),

@@ -22,7 +22,7 @@ CONNECTIONS: Final[tuple[Mutant, ...]] = (
     in_python(
         "a standby is taken for the primary",
         "C1",
-        "storage/postgres/connecting",
+        "storage/postgres/connection",
         "if is_standby or is_read_only:",
         "if is_read_only and not is_standby:",
         f"{CONNECTING}::test_a_safe_server_is_passed_over_in_silence_and_a_standby_refused",
@@ -30,7 +30,7 @@ CONNECTIONS: Final[tuple[Mutant, ...]] = (
     in_python(
         "a server that does not wait for its disk is taken without a word",
         "C1",
-        "storage/postgres/connecting",
+        "storage/postgres/connection",
         'if value == "off" and',
         'if value == "none" and',
         f"{CONNECTING}::test_settings_that_lose_commits_are_named_once",
@@ -38,7 +38,7 @@ CONNECTIONS: Final[tuple[Mutant, ...]] = (
     in_python(
         "a transaction whose client vanished keeps its locks",
         "W6",
-        "storage/postgres/connecting",
+        "storage/postgres/connection",
         "fetch(flush=False)",
         "fetch(flush=flush)",
         f"{CONNECTING}::test_a_transaction_whose_client_vanished_after_a_round_trip_is_ended",
@@ -46,7 +46,7 @@ CONNECTIONS: Final[tuple[Mutant, ...]] = (
     in_python(
         "a deadlock is one member's fault",
         "C1",
-        "storage/postgres/faults",
+        "storage/postgres/connection",
         '"40": ErrorClass.TRY_AGAIN',
         '"40": ErrorClass.MEMBER',
         f"{FAULTS}::test_a_deadlock_is_tried_again",
@@ -54,7 +54,7 @@ CONNECTIONS: Final[tuple[Mutant, ...]] = (
     in_python(
         "a full disk is one member's fault",
         "C1",
-        "storage/postgres/faults",
+        "storage/postgres/connection",
         '"53100": ErrorClass.BROKEN',
         '"53100": ErrorClass.MEMBER',
         f"{FAULTS}::test_errors_of_statements",
@@ -62,7 +62,7 @@ CONNECTIONS: Final[tuple[Mutant, ...]] = (
     in_python(
         "what was said while nobody listened is not looked for",
         "G5",
-        "storage/postgres/listening",
+        "storage/postgres/notifier",
         "heard.tell()\n        waiting = select.poll()",
         "waiting = select.poll()",
         f"{LISTENING}::test_a_lost_connection_is_made_again_and_wakes_once",

@@ -121,7 +121,7 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
     in_python(
         "a lock on a file that was removed counts",
         "C1",
-        "storage/sqlite/lock",
+        "storage/sqlite/write_lock",
         "if self._inside.is_in_place() or not self._inside.reopen():",
         "if self._inside:",
         f"{LOCK}::test_a_lock_file_that_was_removed_is_made_again_and_excludes_everyone",
@@ -161,15 +161,15 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
     in_python(
         "a client that only waits never compares the files",
         "G11",
-        "client/waiting",
-        "        await self._check_files()\n",
-        "",
+        "runtime/signals",
+        "        await self._check_files()\n        wanted",
+        "        wanted",
         f"{SCENARIOS}::test_a_client_that_only_waits_notices_it_by_its_periodic_look",
     ),
     in_python(
         "repeated trouble is a line each time",
         "C1",
-        "runtime/telling",
+        "runtime/signals",
         "now_ms - self._logged_at_ms < PERIOD_MS",
         "now_ms < self._logged_at_ms",
         f"{TELLING}::test_repeated_trouble_is_one_line_a_minute_with_a_count",
@@ -177,7 +177,7 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
     in_python(
         "each loop that meets an error of the store logs its own line",
         "C1",
-        "runtime/telling",
+        "runtime/signals",
         '"" if isinstance(error, StoreError) else what',
         "what",
         f"{TELLING}::test_repeated_trouble_is_one_line_a_minute_with_a_count",
@@ -185,7 +185,7 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
     in_python(
         "one write ends an outage of the store",
         "C1",
-        "runtime/telling",
+        "runtime/signals",
         "series is None or now_ms - series.failed_at_ms < QUIET_MS",
         "series is None",
         f"{TELLING}::test_the_end_of_an_outage_is_one_line_with_the_count_and_the_duration",

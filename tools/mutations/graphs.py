@@ -21,7 +21,7 @@ GRAPHS: Final = (
     in_python(
         "the edges of a join of two are not counted",
         "K3",
-        "core/flow/edges",
+        "core/flow/scheduler",
         "self._graph.indegrees[target] > 1",
         "self._graph.indegrees[target] > 2",
         SETTLE,
@@ -29,7 +29,7 @@ GRAPHS: Final = (
     in_python(
         "an all join runs although a parent failed",
         "K3",
-        "core/flow/outcomes",
+        "core/flow/scheduler",
         "    if failed:\n        return JoinVerdict.SKIP\n",
         "",
         SETTLE,
@@ -37,7 +37,7 @@ GRAPHS: Final = (
     in_python(
         "an any join waits for every parent",
         "K3",
-        "core/flow/outcomes",
+        "core/flow/scheduler",
         "        if taken:\n",
         "        if taken and not undecided:\n",
         SETTLE,
@@ -45,7 +45,7 @@ GRAPHS: Final = (
     in_python(
         "a skip does not spread",
         "K3",
-        "core/flow/progress",
+        "core/flow/scheduler",
         "                    candidates.append(self.graph.edges[leaving].target)\n",
         "",
         SETTLE,
@@ -53,7 +53,7 @@ GRAPHS: Final = (
     in_python(
         "the default branch is always taken",
         "K3",
-        "core/flow/progress",
+        "core/flow/scheduler",
         "_DEAD if chosen else _TAKEN",
         "_TAKEN",
         SETTLE,
@@ -61,7 +61,7 @@ GRAPHS: Final = (
     in_python(
         "an error edge catches everything",
         "K4",
-        "core/flow/outcomes",
+        "core/flow/scheduler",
         "EdgeState.TAKEN if any(name in edge.catches for name in error_types) else EdgeState.DEAD",
         "EdgeState.TAKEN",
         SETTLE,
@@ -69,7 +69,7 @@ GRAPHS: Final = (
     in_python(
         "a failure whose handler does not run counts as caught",
         "K4",
-        "core/flow/failures",
+        "core/flow/scheduler",
         "                self.note(source, FailureFate.ESCAPED)\n",
         "                self.note(source, FailureFate.CAUGHT)\n",
         SETTLE,
@@ -78,7 +78,7 @@ GRAPHS: Final = (
     in_python(
         "a failure is caught by a handler that was skipped before",
         "K4",
-        "core/flow/failures",
+        "core/flow/scheduler",
         "        elif digit != _SKIPPED:\n",
         "        else:\n",
         SETTLE,
@@ -86,7 +86,7 @@ GRAPHS: Final = (
     in_python(
         "a failure escapes although another handler may still run",
         "K4",
-        "core/flow/failures",
+        "core/flow/scheduler",
         "if all(target == activity for target in waiting):",
         "if list(waiting) is not None:",
         SETTLE,
@@ -95,7 +95,7 @@ GRAPHS: Final = (
     in_python(
         "an uncaught failure lets the rest of a hasty flow run on",
         "K4",
-        "core/flow/progress",
+        "core/flow/scheduler",
         "return self.cancel((*waiting, *settled.started)) if has_escaped else settled",
         "return settled",
         SETTLE,
@@ -103,7 +103,7 @@ GRAPHS: Final = (
     in_python(
         "fail_fast calls failed what never began",
         "K4",
-        "core/flow/progress",
+        "core/flow/scheduler",
         "        for activity in waiting:\n            self._set(activity, _PENDING)\n",
         "",
         SETTLE,
@@ -112,7 +112,7 @@ GRAPHS: Final = (
     in_python(
         "what a failure came to is not recorded",
         "K4",
-        "core/flow/progress",
+        "core/flow/scheduler",
         "            offered=tuple(each for each, how in handled.items() if how is FailureFate.OFFERED),\n",
         "",
         SETTLE,
@@ -121,7 +121,7 @@ GRAPHS: Final = (
     in_python(
         "a caught failure excuses one of the next round",
         "K8",
-        "core/flow/progress",
+        "core/flow/scheduler",
         "            self.failures.forget(activity)\n",
         "",
         CYCLES,
@@ -129,7 +129,7 @@ GRAPHS: Final = (
     in_python(
         "an any join starts ahead of the target of its cycle",
         "K8",
-        "core/flow/progress",
+        "core/flow/scheduler",
         "edge.target in members and joins[edge.target] is Join.ANY:",
         "edge.target in members and at < 0:",
         CYCLES,
@@ -137,7 +137,7 @@ GRAPHS: Final = (
     in_python(
         "a node that was turned away kills its edges for later rounds",
         "K8",
-        "core/flow/progress",
+        "core/flow/scheduler",
         "        if self.graph.joins[activity] is Join.ALL:\n            return _SKIP\n",
         "",
         CYCLES,
@@ -145,7 +145,7 @@ GRAPHS: Final = (
     in_python(
         "edges from outside are forgotten by whoever reads the history",
         "K8",
-        "core/flow/progress",
+        "core/flow/scheduler",
         " or at in self.lasting)",
         ")",
         BOOK,
@@ -163,7 +163,7 @@ GRAPHS: Final = (
     in_python(
         "a cycle has no limit",
         "K8",
-        "flows/acting",
+        "flows/node_actions",
         "    if rounds >= action.limit:",
         "    if rounds >= 100 * action.limit:",
         ROUNDS,
@@ -172,7 +172,7 @@ GRAPHS: Final = (
     in_python(
         "inner cycles count across the rounds of the outer one",
         "K8",
-        "core/flow/book",
+        "core/flow/state",
         "            book.rounds[cycle] = 0\n",
         "            pass\n",
         FAILURES,
@@ -180,7 +180,7 @@ GRAPHS: Final = (
     in_python(
         "cycles to one target set each other back",
         "K8",
-        "core/flow/book",
+        "core/flow/state",
         "if target != event.target and target in again:",
         "if cycle != event.node and target in again:",
         CORNERS,
@@ -189,7 +189,7 @@ GRAPHS: Final = (
     in_python(
         "a condition that could not be read is forgotten by the next turn",
         "K3",
-        "core/flow/book",
+        "core/flow/state",
         "    book.unclear.update(event.unclear)\n",
         "    pass\n",
         FAILURES,
@@ -198,7 +198,7 @@ GRAPHS: Final = (
     in_python(
         "a condition that could not be read outlives its round",
         "K8",
-        "core/flow/book",
+        "core/flow/state",
         "        if graph.edges[at].source in again:\n            del book.unclear[at]\n",
         "        pass\n",
         FAILURES,
@@ -207,7 +207,7 @@ GRAPHS: Final = (
     in_python(
         "a detached child that was refused looks started",
         "K6",
-        "core/flow/book",
+        "core/flow/state",
         "if child is None or (child.detached and not (child.named and isinstance(event, ev.ChildRefused))):",
         "if child is None or child.detached:",
         FAILURES,
@@ -215,7 +215,7 @@ GRAPHS: Final = (
     in_python(
         "a node does not wait until its detached child is there",
         "K6",
-        "flows/acting",
+        "flows/node_actions",
         "    if action.detached and not chosen and place.item == NO_ITEM:",
         "    if action.detached and place.item == NO_ITEM:",
         FAILURES,
@@ -223,7 +223,7 @@ GRAPHS: Final = (
     in_python(
         "items beyond the limit never begin",
         "K8",
-        "flows/acting",
+        "flows/node_actions",
         "    if fan_out.begun < fan_out.count:\n",
         "    if fan_out.begun < fan_out.count and place.item < 0:\n",
         EACH,
@@ -240,7 +240,7 @@ GRAPHS: Final = (
     in_python(
         "integers that CEL does not have are compared",
         "K3",
-        "flows/expressions",
+        "flows/expressions/expression",
         "if kind is int and not _SMALLEST <= found <= _LARGEST:",
         "if False:",
         EXPRESSIONS,
@@ -248,7 +248,7 @@ GRAPHS: Final = (
     in_python(
         "an output that reads a caught failure fails the flow",
         "K4",
-        "flows/templates",
+        "flows/expressions/templates",
         "if any(values.has_no_output(name) for name in names):",
         "if False:",
         FAILURES,
@@ -256,7 +256,7 @@ GRAPHS: Final = (
     in_python(
         "an output that is wrong is null",
         "K4",
-        "flows/templates",
+        "flows/expressions/templates",
         "if any(values.has_no_output(name) for name in names):",
         "if True:",
         FAILURES,
@@ -264,7 +264,7 @@ GRAPHS: Final = (
     in_python(
         "a date is a subtraction",
         "K3",
-        "flows/references",
+        "flows/language/expression_checker",
         "if _DATE.fullmatch(found.text.strip()):",
         "if False:",
         MISTAKES,

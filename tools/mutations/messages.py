@@ -14,31 +14,31 @@ MESSAGES: Final = (
     in_python(
         "the same event is taken twice",
         "G6",
-        "storage/relational/delivery",
+        "storage/relational/apply/messages",
         "seen_before=bool(message_id)",
         "seen_before=False",
     ),
     in_python(
         "an event is not counted",
         "G6",
-        "storage/relational/delivery",
+        "storage/relational/apply/messages",
         "transaction.change(transaction.sql.add_mail, verdict is EventVerdict.DELIVER, number)",
         "pass",
     ),
     in_python(
         "an event that is waited for wakes nobody",
         "G5",
-        "storage/relational/delivery",
+        "storage/relational/apply/messages",
         "transaction.sql.add_mail, verdict is EventVerdict.DELIVER, number",
         "transaction.sql.add_mail, False, number",
     ),
     in_sql("a kept event makes its instance claimable", "G6", "release_instance", "inbox.name IS NULL OR", "1 OR"),
     in_sql("what a turn took stays counted", "G6", "change_waits", "mail = mail - ?2", "mail = mail - 0 * ?2"),
-    in_python("a wait is given the newest event", "G6", "replay/mailbox", "waiting.popleft()", "waiting.pop()", EVENTS),
+    in_python("a wait is given the newest event", "G6", "replay/events", "waiting.popleft()", "waiting.pop()", EVENTS),
     in_python(
         "an event that does not fit ends the workflow",
         "G6",
-        "replay/mailbox",
+        "replay/events",
         "if recorded is False:",
         "if recorded is not True:",
         SET_ASIDE,
@@ -46,7 +46,7 @@ MESSAGES: Final = (
     in_python(
         "a wait loses its place to an event that is set aside",
         "G6",
-        "replay/mailbox",
+        "replay/events",
         ".appendleft(wait)",
         ".append(wait)",
         SET_ASIDE,
@@ -54,7 +54,7 @@ MESSAGES: Final = (
     in_python(
         "the id of an event that was set aside counts as delivered",
         "G6",
-        "storage/relational/delivery",
+        "storage/relational/apply/messages",
         "for message_id in turn.ids_set_aside:",
         "for message_id in ():",
         SET_ASIDE,
@@ -62,7 +62,7 @@ MESSAGES: Final = (
     in_python(
         "the event of a start is set aside where its sender could be refused",
         "G6",
-        "runtime/live",
+        "runtime/turns/live_instance",
         "misfit = self.run.misfit(event)\n",
         "misfit = None\n",
         SET_ASIDE,
@@ -70,7 +70,7 @@ MESSAGES: Final = (
     in_python(
         "a start that finds its instance leaves an event that does not fit to the store",
         "G6",
-        "client/beside",
+        "client/embedded_worker",
         "if start.mail is None or not is_same",
         "if start.mail is not None or not is_same",
         SET_ASIDE,
@@ -78,7 +78,7 @@ MESSAGES: Final = (
     in_python(
         "a sender beside the code learns nothing of a value that does not fit",
         "G6",
-        "runtime/live",
+        "runtime/turns/live_instance",
         "if (misfit := self.run.misfit(event)) is not None:",
         "if (misfit := self.run.misfit(event)) is not None and not event.name:",
         SET_ASIDE,
@@ -92,12 +92,17 @@ MESSAGES: Final = (
         SET_ASIDE,
     ),
     in_python(
-        "a kept event is never looked at again", "G6", "runtime/live", "while self.mail and", "while False and", EVENTS
+        "a kept event is never looked at again",
+        "G6",
+        "runtime/turns/live_instance",
+        "while self.mail and",
+        "while False and",
+        EVENTS,
     ),
     in_python(
         "kept events come in the wrong order",
         "G6",
-        "runtime/live",
+        "runtime/turns/live_instance",
         "self.mail[name].popleft()",
         "self.mail[name].pop()",
         EVENTS,
@@ -105,7 +110,7 @@ MESSAGES: Final = (
     in_python(
         "a request to end is told to nobody",
         "A9",
-        "storage/relational/cancelling",
+        "storage/relational/apply/instance_endings",
         "    put(transaction, found, event, None)\n",
         "",
     ),
@@ -128,7 +133,7 @@ MESSAGES: Final = (
     in_python(
         "an event overtakes those of other processes",
         "G10",
-        "runtime/raising",
+        "runtime/turns/messages",
         "await self._take_messages()",
         "pass",
         EVENT_PATHS,
@@ -136,19 +141,26 @@ MESSAGES: Final = (
     in_python(
         "an event overtakes one that goes alone",
         "G10",
-        "runtime/raising",
+        "runtime/turns/messages",
         "or behind or message.id in self._alone",
         "",
         EVENT_PATHS,
     ),
-    in_python("an event with an id rides", "G6", "runtime/raising", "and not message.message_id", "", EVENT_PATHS),
     in_python(
-        "an event overtakes one of its own turn", "G10", "runtime/live", "self.alone or not is_", "not is_", EVENT_PATHS
+        "an event with an id rides", "G6", "runtime/turns/messages", "and not message.message_id", "", EVENT_PATHS
+    ),
+    in_python(
+        "an event overtakes one of its own turn",
+        "G10",
+        "runtime/turns/live_instance",
+        "self.alone or not is_",
+        "not is_",
+        EVENT_PATHS,
     ),
     in_python(
         "an event of a rejected turn is lost",
         "G6",
-        "runtime/entries",
+        "runtime/turns/live_instance",
         "StoreError)):\n            self.done(outcome)\n        else:\n            self.go_alone()",
         "StoreError)):\n            self.done(outcome)",
         EVENT_PATHS,
@@ -156,7 +168,7 @@ MESSAGES: Final = (
     in_python(
         "an event whose turn may be on disk is sent again",
         "G11",
-        "runtime/entries",
+        "runtime/turns/live_instance",
         "isinstance(outcome.error, StoreError)",
         "False",
         EVENT_PATHS,

@@ -32,7 +32,7 @@ RUNTIME: Final = (
     in_python(
         "a result may be larger than the limit",
         "G13",
-        "runtime/running_attempt",
+        "runtime/attempts/running_attempt",
         "return data if len(data) <= limit.quiet_bytes else",
         "return data if len(data) >= 0 else",
         PAYLOAD_LIMIT,
@@ -80,7 +80,7 @@ RUNTIME: Final = (
     in_python(
         "a result that cannot be stored is retried",
         "G13",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "isinstance(error, StreamTooLong | ResultNotStored)",
         "isinstance(error, StreamTooLong)",
         ACTIVITIES,
@@ -88,7 +88,7 @@ RUNTIME: Final = (
     in_python(
         "what a turn did besides is not written",
         "G11",
-        "runtime/turns",
+        "runtime/turns/turn_builder",
         "**unusual, is_plain=False",
         "**unusual, is_plain=True",
         TIMERS,
@@ -96,7 +96,7 @@ RUNTIME: Final = (
     in_python(
         "what follows from an unusual turn does not",
         "G4",
-        "runtime/instances",
+        "runtime/turns/turn_taker",
         "if not turn.is_plain and self._follow_up(live, turn):",
         "if turn.close is not None and self._follow_up(live, turn):",
         "tests/scenarios/test_continue_as_new.py",
@@ -104,7 +104,7 @@ RUNTIME: Final = (
     in_python(
         "the child of a fork thinks that a turn runs in it",
         "W5",
-        "replay/running",
+        "replay/loop/loop_swap",
         "os.register_at_fork(after_in_child=_forked)",
         "_forked()",
         PLACES,
@@ -112,7 +112,7 @@ RUNTIME: Final = (
     in_python(
         "a loop that was interrupted is still said to run",
         "G12",
-        "replay/running",
+        "replay/loop/loop_swap",
         "    return loop if _get_running_loop() is loop else None",
         "    return loop",
         PLACES,
@@ -120,7 +120,7 @@ RUNTIME: Final = (
     in_python(
         "a series that was interrupted is trusted by the next turn",
         "G12",
-        "replay/running",
+        "replay/loop/loop_swap",
         "if outer_loop is None or not outer_loop.is_running():",
         "if outer_loop is None:",
         PLACES,
@@ -128,7 +128,7 @@ RUNTIME: Final = (
     in_python(
         "a turn is told before it is committed",
         "G11",
-        "runtime/instances",
+        "runtime/turns/turn_taker",
         "self._committer.submit(built.turn, partial(self._told, live, built, done))",
         "self._committer.submit(built.turn, lambda _: None); self._decided(live, built, done, Applied())",
         BEFORE_COMMIT,
@@ -136,7 +136,7 @@ RUNTIME: Final = (
     in_python(
         "a start is told before it is committed",
         "G11",
-        "client/beside",
+        "client/embedded_worker",
         "        outcome = await decided\n        if start.deadline",
         "        from holdfast.storage.contract import StartedInstance\n"
         "        outcome = StartedInstance(instance=None, created=True)\n        if start.deadline",
@@ -145,7 +145,7 @@ RUNTIME: Final = (
     in_python(
         "a timer fires early",
         "G10",
-        "runtime/instances",
+        "runtime/turns/turn_taker",
         "live.take_messages(self._now_ms)",
         "live.take_messages(lambda: self._now_ms() + 1000)",
         TIMERS,
@@ -154,7 +154,7 @@ RUNTIME: Final = (
     in_python(
         "a timer fires after its wait ended",
         "G10",
-        "runtime/live",
+        "runtime/turns/live_instance",
         "and not run.waits_for(event.timer)",
         "and event.timer < 0",
         ENDINGS,
@@ -162,18 +162,23 @@ RUNTIME: Final = (
     in_python(
         "messages go before earlier timers",
         "G10",
-        "runtime/live",
+        "runtime/turns/live_instance",
         "Arrival(at, message.event.time_ms)",
         "Arrival(at, 0)",
         TIMERS,
     ),
     in_python(
-        "a stamp goes back", "G10", "runtime/live", "time_ms = max(time_ms, self.stamp_ms)", "time_ms += 0", LIVE
+        "a stamp goes back",
+        "G10",
+        "runtime/turns/live_instance",
+        "time_ms = max(time_ms, self.stamp_ms)",
+        "time_ms += 0",
+        LIVE,
     ),
     in_python(
         "a message is taken in twice",
         "L11",
-        "runtime/inbox",
+        "runtime/turns/live_instance",
         "and row.row > live.last_row",
         "and row.row > 0",
         "tests/scenarios/test_several_engines.py",
@@ -181,7 +186,7 @@ RUNTIME: Final = (
     in_python(
         "a body that cancels its task cancels another one",
         "A1",
-        "runtime/carriers",
+        "runtime/attempts/shared_tasks",
         " and not (task and task.cancelling())",
         "",
         "tests/unit/runtime/test_carriers.py",
@@ -189,7 +194,7 @@ RUNTIME: Final = (
     in_python(
         "a body that waits cannot be told to stop",
         "A1",
-        "runtime/carriers",
+        "runtime/attempts/shared_tasks",
         "        item.task = task\n",
         "",
         "tests/unit/runtime/test_carriers.py",
@@ -205,7 +210,7 @@ RUNTIME: Final = (
     in_python(
         "types that are not retried are retried",
         "G13",
-        "runtime/attempts",
+        "runtime/attempts/runner",
         "tuple(qualified_name(cls) for cls in type(error).__mro__)",
         "()",
         ACTIVITIES,
@@ -213,7 +218,7 @@ RUNTIME: Final = (
     in_python(
         "a worker acts after its lease",
         "W7",
-        "runtime/lease",
+        "runtime/worker_lease",
         "and may_act(self._client, now_ms=self._providers.elapsed_ms())",
         "and True",
         LEASES,
@@ -242,11 +247,18 @@ RUNTIME: Final = (
         "if commit_id is None:",
         COMMITTER,
     ),
-    in_python("what nobody knows is never given up", "W3", "runtime/net", "if lost:", "if lost is None:", LOST_REPLIES),
+    in_python(
+        "what nobody knows is never given up",
+        "W3",
+        "runtime/duties/reconciler",
+        "if lost:",
+        "if lost is None:",
+        LOST_REPLIES,
+    ),
     in_python(
         "what is on its way is given up",
         "W3",
-        "runtime/net",
+        "runtime/duties/reconciler",
         "if row in self._unknown and over_at <= self._settled]",
         "if over_at >= 0 and row in self._unknown]",
         LOST_REPLIES,
@@ -260,13 +272,20 @@ RUNTIME: Final = (
         TROUBLE,
     ),
     in_python(
-        "a process of another boot is judged", "W11", "runtime/host", "if not comparable:", "if other is own:", HOST
+        "a process of another boot is judged",
+        "W11",
+        "runtime/crash_detection",
+        "if not comparable:",
+        "if other is own:",
+        HOST,
     ),
-    in_python("a reused pid passes for the old process", "W11", "runtime/host", "!= other.started", "== ''", HOST),
+    in_python(
+        "a reused pid passes for the old process", "W11", "runtime/crash_detection", "!= other.started", "== ''", HOST
+    ),
     in_python(
         "a silent attempt is never ended",
         "A5",
-        "runtime/janitor",
+        "runtime/duties/maintenance",
         "for attempt in await self._store.expired_attempts(BATCH):",
         "for attempt in (await self._store.expired_attempts(BATCH))[:0]:",
         LIMITS,
@@ -293,7 +312,7 @@ REPLAY: Final = (
     in_python(
         "sets of tasks have no order",
         "G10",
-        "replay/futures",
+        "replay/loop/tasks",
         '''or the address while asyncio's constructor runs."""
         try:
             return self.number''',
@@ -328,7 +347,9 @@ REPLAY: Final = (
         "pass",
         LIMITS,
     ),
-    in_python("the workflow's time goes back", "G10", "replay/loop", "if seconds > self._now:", "if True:", LOOP),
+    in_python(
+        "the workflow's time goes back", "G10", "replay/loop/event_loop", "if seconds > self._now:", "if True:", LOOP
+    ),
 )
 
 CLIENT: Final = (
@@ -375,7 +396,7 @@ CLIENT: Final = (
     in_python(
         "the process of an activity runs a program that has no guard",
         "A5",
-        "runtime/processes/child",
+        "runtime/attempts/process_child",
         "        with importing():",
         "        if True:",
         "tests/unit/runtime/test_processes.py::"

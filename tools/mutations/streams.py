@@ -19,28 +19,28 @@ KEPT_AND_STREAMED: Final = (
     in_python(
         "values that wait wake nobody",
         "G5",
-        "storage/relational/streams",
+        "storage/relational/apply/streams",
         "transaction.sql.wake_instance, key.number",
         "'SELECT ?', 0",
     ),
     in_python(
         "values of a rejected turn stay counted",
         "L14",
-        "storage/relational/members",
+        "storage/relational/apply/turns",
         "take_back(transaction, turn.entries)",
         "pass",
     ),
     in_python(
         "a turn is taken although its values were stale",
         "L13",
-        "storage/relational/members",
+        "storage/relational/apply/turns",
         "if not stale and entered and has_read_all and _advance(",
         "if not stale and _advance(",
     ),
     in_python(
         "stale values take others with them",
         "L13",
-        "storage/relational/streams",
+        "storage/relational/apply/streams",
         "take_back(transaction, entries[:at])",
         "pass",
     ),
@@ -49,7 +49,7 @@ KEPT_AND_STREAMED: Final = (
     in_python(
         "values overtake those in the inbox",
         "L15",
-        "runtime/live",
+        "runtime/turns/live_instance",
         "live.run.values_of(key.activity) == values",
         "True",
         PATHS,
@@ -57,7 +57,7 @@ KEPT_AND_STREAMED: Final = (
     in_python(
         "values of a turn that failed are lost",
         "L13",
-        "runtime/entries",
+        "runtime/turns/live_instance",
         "Applied):\n            self.done(outcome)\n        else:\n            self.go_alone()",
         "Applied):\n            self.done(outcome)",
         PATHS,
@@ -65,7 +65,7 @@ KEPT_AND_STREAMED: Final = (
     in_python(
         "values are handed in twice",
         "L11",
-        "runtime/live",
+        "runtime/turns/live_instance",
         "not isinstance(message.response, Unstored)",
         "True",
         LIVE_UNIT,
@@ -73,7 +73,7 @@ KEPT_AND_STREAMED: Final = (
     in_python(
         "a body never waits for the disk",
         "L15",
-        "runtime/streams",
+        "runtime/attempts/streams",
         "return len(waiting) >= self._most",
         "return False",
         PATHS,
@@ -81,7 +81,7 @@ KEPT_AND_STREAMED: Final = (
     in_python(
         "a number is given to two messages",
         "L11",
-        "runtime/streams",
+        "runtime/attempts/streams",
         "self._next_number += count",
         "self._next_number += 1",
         STREAMS,
@@ -116,7 +116,7 @@ KEPT_AND_STREAMED: Final = (
     in_python(
         "a large value among others stays in the row",
         "L15",
-        "storage/large",
+        "storage/large_payloads",
         "[_aside(value, payloads, large_value) for value in event.values]",
         "list(event.values)",
         STREAMS,
@@ -124,7 +124,7 @@ KEPT_AND_STREAMED: Final = (
     in_python(
         "what ended before it was brought to life is parked",
         "A9",
-        "runtime/keeping",
+        "runtime/turns/owned_instances",
         "(current.fence, current.owner) == (record.fence, self._key())",
         "True",
         "tests/scenarios/test_flow_starts.py",
@@ -132,7 +132,7 @@ KEPT_AND_STREAMED: Final = (
     in_python(
         "what was taken away from the state is still there",
         "G11",
-        "storage/relational/keeping",
+        "storage/relational/apply/turns",
         "if kept.value is None:",
         "if False:",
     ),

@@ -26,7 +26,7 @@ WORKERS: Final = (
     in_python(
         "the command runs a program that has no guard",
         "A5",
-        "cli/applications",
+        "cli/application",
         '            refuse_while_importing("an event loop (asyncio.run)")\n',
         "            pass\n",
         "tests/unit/cli/test_run.py::test_a_program_that_runs_an_event_loop_when_it_is_imported_is_refused",
@@ -50,7 +50,7 @@ WORKERS: Final = (
     in_python(
         "a start that is cancelled leaves its heartbeat to a store that closes",
         "W10",
-        "runtime/lease",
+        "runtime/worker_lease",
         "            await asyncio.to_thread(self._thread.join, LEAVING_SECONDS)  #",
         "            pass  #",
         "tests/unit/runtime/test_lease_keeper.py::"
@@ -83,7 +83,7 @@ WORKERS: Final = (
     in_python(
         "a worker that drains goes on claiming",
         "W10",
-        "runtime/claims",
+        "runtime/duties/claimer",
         "while not self._is_closed:",
         "while True:",
         f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_lets_go_and_gives_bodies_their_time",
@@ -107,7 +107,7 @@ WORKERS: Final = (
     in_python(
         "a lease that ends between two looks is seen at the next",
         "W6",
-        "runtime/janitor",
+        "runtime/duties/maintenance",
         "min(longest, left_ms / MILLISECONDS)",
         "longest",
         f"{JANITOR}::test_W6_the_next_round_comes_no_later_than_the_next_lease_ends",
@@ -115,7 +115,7 @@ WORKERS: Final = (
     in_python(
         "a janitor whose round failed looks again at once",
         "W6",
-        "runtime/janitor",
+        "runtime/duties/maintenance",
         "= self._next_deadline_ms, None",
         "= self._next_deadline_ms, self._next_deadline_ms",
         f"{JANITOR}::test_W6_the_next_round_comes_no_later_than_the_next_lease_ends",
@@ -123,7 +123,7 @@ WORKERS: Final = (
     in_python(
         "everything a lost worker had is moved in one commit",
         "W6",
-        "runtime/janitor",
+        "runtime/duties/maintenance",
         "limit=BATCH,  # of each kind",
         "limit=10**9,",
         f"{JANITOR}::test_W6_batches_are_bounded_and_whoever_comes_meanwhile_is_in_the_very_next_group",
@@ -131,7 +131,7 @@ WORKERS: Final = (
     in_python(
         "what nobody can explain accuses nobody",
         "G12",
-        "runtime/janitor",
+        "runtime/duties/maintenance",
         "unexplained=said is None",
         "unexplained=False",
         ACROSS_HOSTS,
@@ -139,7 +139,7 @@ WORKERS: Final = (
     in_python(
         "a changed key accuses everybody it had",
         "G12",
-        "runtime/janitor",
+        "runtime/duties/maintenance",
         "if said is None and is_own:",
         "if False:",
         f"{JANITOR}::test_G12_whose_last_words_cannot_be_read_leaves_all_it_had_under_suspicion",
@@ -147,7 +147,7 @@ WORKERS: Final = (
     in_python(
         "a suspect that takes no turn stays",
         "G12",
-        "runtime/claims",
+        "runtime/duties/claimer",
         "instances.let_go(live)",
         "pass",
         ACROSS_HOSTS,
@@ -259,7 +259,7 @@ WORKERS: Final = (
     in_python(
         "a closed event loop leaves its work in the store",
         "W1",
-        "runtime/lease",
+        "runtime/worker_lease",
         "        self._lose(watch, instances_only=False)",
         "        pass",
         f"{BLOCKED_LOOP}::test_W1_a_closed_loop_ends_the_lease_at_once",
@@ -267,7 +267,7 @@ WORKERS: Final = (
     in_python(
         "a lease that was given up may act",
         "W1",
-        "runtime/lease",
+        "runtime/worker_lease",
         "return not self._is_over and may_act",
         "return may_act",
         "tests/unit/runtime/test_lease_keeper.py",
@@ -275,28 +275,28 @@ WORKERS: Final = (
     in_python(
         "a blocked event loop loses its attempts",
         "W1",
-        "storage/relational/losing",
+        "storage/relational/apply/workers",
         "    if lose.instances_only:",
         "    if False:",
     ),
     in_python(
         "a worker that is not active releases instances",
         "W1",
-        "storage/relational/losing",
+        "storage/relational/apply/workers",
         "    if not is_active:",
         "    if False:",
     ),
     in_python(
         "workflow code that hangs is not counted when its instances are released",
         "G12",
-        "storage/relational/losing",
+        "storage/relational/apply/workers",
         "        transaction.change(transaction.sql.count_loss, lose.culprit, lose.key)\n    return",
         "        pass\n    return",
     ),
     in_python(
         "an instance is logged as blocked that another worker has",
         "G12",
-        "runtime/keeping",
+        "runtime/turns/owned_instances",
         "            if isinstance(outcome, Applied):  # else",
         "            if True:  # else",
         f"{BLOCKED_LOOP}::test_W1_G12_workflow_code_that_cannot_be_interrupted_is_counted_when_its_instances_are_released",

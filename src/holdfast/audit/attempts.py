@@ -11,12 +11,12 @@ import msgspec
 from holdfast.audit.histories import HistoryReading, shortened
 from holdfast.audit.payloads import Payloads
 from holdfast.audit.problems import Finding, Rule
-from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent
+from holdfast.core import history as ev
+from holdfast.core.history import HistoryEvent
 from holdfast.core.ledger import LedgerReading, read
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState, disagreement
 from holdfast.errors import LedgerError
-from holdfast.storage.relational.audit import RawAttempt
+from holdfast.storage.relational.raw_tables import RawAttempt
 
 _A = AttemptState
 STATES: Final = frozenset(_A)

@@ -5,17 +5,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.audit.executions import Execution
+from holdfast import compose
 from holdfast.audit.flows import read_definition
-from holdfast.audit.instances import InstanceTables, check_instance
+from holdfast.audit.instances import Execution, InstanceTables, check_instance
 from holdfast.audit.payloads import Payloads
 from holdfast.audit.problems import LONGEST_TEXT, MOST_PROBLEMS, Finding, Problem, Report, Rule
 from holdfast.audit.scans import Scan, key_of, number_of, parent_of
 from holdfast.core.flow.definition import FlowDefinition
-from holdfast.core.liveness import WorkerState
-from holdfast.storage.places import is_address
-from holdfast.storage.relational.audit import RawInstance, RawTables, Unreadable
-from holdfast.storage.sqlite.audit import SqliteTables
+from holdfast.core.leases import WorkerState
+from holdfast.storage.relational.raw_tables import RawInstance, RawTables, Unreadable
 
 MOST_DEFINITIONS: Final = 64
 """Flows that are kept decoded."""
@@ -33,20 +31,11 @@ def audit(path: str | Path) -> list[Problem]:
 
 def inspect(path: str | Path, progress: Progress | None = None) -> Report:
     """The same, with counts of what was checked."""
-    tables = open_tables(path)
+    tables = compose.open_tables(path)
     try:
         return _Auditor(tables, progress).run()
     finally:
         tables.close()
-
-
-def open_tables(store: str | Path) -> RawTables:
-    """The tables of the store that a path or URL names."""
-    if not is_address(store):
-        return SqliteTables(Path(store))
-    from holdfast.storage.postgres.audit import PostgresTables  # noqa: PLC0415 - it needs a library of its own
-
-    return PostgresTables(str(store))
 
 
 class _Auditor:

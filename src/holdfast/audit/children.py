@@ -7,11 +7,11 @@ import msgspec
 
 from holdfast.audit.histories import HistoryReading
 from holdfast.audit.problems import Finding, Rule
-from holdfast.core import events as ev
+from holdfast.core import history as ev
 from holdfast.core.children import ParentClose, answer_of
-from holdfast.core.events import HistoryEvent, Payload
+from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
-from holdfast.storage.relational.audit import RawChild
+from holdfast.storage.relational.raw_tables import RawChild
 
 STATES: Final = frozenset(InstanceState)
 _payload = msgspec.json.Decoder(Payload)

@@ -14,17 +14,15 @@ from holdfast.audit.attempts import OPEN as OPEN_ATTEMPTS
 from holdfast.audit.attempts import shown
 from holdfast.audit.histories import HistoryReading
 from holdfast.audit.problems import Finding, Rule
-from holdfast.core import events as ev
-from holdfast.core.collation.digits import MEANING, OPEN, Digit
-from holdfast.core.collation.dimensions import FIRST
-from holdfast.core.collation.graph import Join
-from holdfast.core.events import HistoryEvent
-from holdfast.core.flow import events as fe
+from holdfast.core import history as ev
+from holdfast.core import history as fe
+from holdfast.core.collation import FIRST, MEANING, OPEN, Digit
 from holdfast.core.flow.definition import (
     Action,
     After,
     ChildAction,
     CycleAction,
+    FailurePolicy,
     FlowDefinition,
     InterruptAction,
     RaiseAction,
@@ -35,13 +33,15 @@ from holdfast.core.flow.definition import (
     first_key,
     hash_of,
 )
-from holdfast.core.flow.outcomes import FailurePolicy, FlowOutcome
-from holdfast.core.flow.reading import FlowSnapshot, NodeSnapshot
+from holdfast.core.flow.graph import Join
+from holdfast.core.flow.scheduler import FlowOutcome
+from holdfast.core.flow.snapshot import FlowSnapshot, NodeSnapshot
+from holdfast.core.history import HistoryEvent
 from holdfast.core.ledger import read
 from holdfast.core.lifecycle import INSTANCE_FINAL, AttemptState
 from holdfast.core.steps import RecordedStep
 from holdfast.errors import HoldfastError, LedgerError
-from holdfast.storage.relational.audit import RawAttempt, RawInstance
+from holdfast.storage.relational.raw_tables import RawAttempt, RawInstance
 
 _D: Final = Digit
 _WORKS: Final = frozenset({_D.PENDING, _D.STARTED, _D.ERRORED, _D.COMPLETED, _D.SKIPPED})

@@ -10,10 +10,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.audit.problems import Finding, Rule
-from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent, decode_events
-from holdfast.storage.large import REFERENCE
-from holdfast.storage.relational.audit import RawTurn
+from holdfast.core import history as ev
+from holdfast.core.history import HistoryEvent, decode_events
+from holdfast.storage.large_payloads import REFERENCE
+from holdfast.storage.relational.raw_tables import RawTurn
 
 UPDATE_MARK: Final = b'"update_'
 """Stands in every turn that has to do with updates."""

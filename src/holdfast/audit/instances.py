@@ -1,4 +1,9 @@
-"""One instance: its row against its history, its inbox, its timers and its attempts."""
+"""One instance: its row against its history, its inbox, its timers and its attempts.
+
+The deadline of one instance: it will be acted upon, and was not before its time.
+
+The executions of one instance (G4): each before the last ended by continue-as-new, with one successor.
+"""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,21 +11,83 @@ from typing import Final
 
 import msgspec
 
-from holdfast.audit.attempts import HELD, OPEN, check_attempts, pending_of, shown
+from holdfast.audit.attempts import HELD, NOTHING_PENDS, OPEN, check_attempts, pending_of, shown
 from holdfast.audit.children import STATES, check_children
-from holdfast.audit.deadlines import check_deadline
-from holdfast.audit.executions import Execution, check_earlier, check_succession
 from holdfast.audit.flows import check_flow
 from holdfast.audit.histories import HistoryReading, Terminal, read_history
 from holdfast.audit.payloads import Payloads, input_payload
 from holdfast.audit.problems import Finding, Rule
 from holdfast.audit.updates import RecordedUpdates, check_updates
-from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent, Payload, decode_event, payloads_of
+from holdfast.core import history as ev
 from holdfast.core.flow.definition import FlowDefinition
+from holdfast.core.history import HistoryEvent, Payload, decode_event, payloads_of
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
-from holdfast.storage.large import MARK
-from holdfast.storage.relational.audit import RawAttempt, RawInstance, RawMessage, RawTimer, RawUpdate
+from holdfast.storage.large_payloads import MARK
+from holdfast.storage.relational.raw_tables import (
+    RawAttempt,
+    RawChild,
+    RawInstance,
+    RawMessage,
+    RawTimer,
+    RawTurn,
+    RawUpdate,
+)
+
+
+def check_deadline(row: RawInstance, expiries: Iterable[ev.DeadlinePassed | ev.CancelRequested]) -> list[Finding]:
+    """`expiries`: what the deadline did, in the history and in the inbox."""
+    findings: list[Finding] = []
+    at_ms, expires_ms = row.deadline_at_ms, row.expires_at_ms
+    if (at_ms is None) != (expires_ms is None) or (at_ms is not None and row.grace_ms is None):
+        text = f"its deadline is {at_ms}, its grace {row.grace_ms}, and it is due at {expires_ms}"
+        findings.append((Rule.DEADLINE_KEPT, text))
+    elif at_ms is not None and expires_ms is not None and not row.created_at_ms < at_ms <= expires_ms:
+        text = f"it was made at {row.created_at_ms}, its deadline is {at_ms}, and it is due at {expires_ms}"
+        findings.append((Rule.DEADLINE_KEPT, text))
+    for event in expiries:
+        if at_ms is None:
+            findings.append((Rule.DEADLINE_KEPT, "its deadline has passed, and it has none"))
+        elif event.time_ms < at_ms:
+            text = f"its deadline was acted upon {at_ms - event.time_ms} ms before it came"
+            findings.append((Rule.DEADLINE_KEPT, text))
+    return findings
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """The rows of one execution of one instance."""
+
+    number: int
+    turns: Sequence[RawTurn] = ()
+    attempts: Sequence[RawAttempt] = ()
+    children: Sequence[RawChild] = ()
+    is_closing: bool = False
+    """Its children are being closed."""
+
+
+def check_earlier(execution: Execution, reading: HistoryReading, payloads: Payloads) -> list[Finding]:
+    """An execution before the last: complete, continued as new, and nothing of it waits."""
+    number = execution.number
+    findings = [*reading.findings]
+    if reading.has_references:
+        findings += payloads.check_events(reading.events)
+    if not isinstance(reading.terminal, ev.ContinuedAsNew) and reading.is_complete:
+        findings.append((Rule.ONE_SUCCESSOR, f"execution {number} has a successor, and was not continued as new"))
+    findings += check_attempts(execution.attempts, reading, NOTHING_PENDS, payloads, is_open=False)
+    findings += [
+        (Rule.NOTHING_PENDING, f"execution {number} has ended, and {shown(attempt)} is {attempt.state}")
+        for attempt in execution.attempts
+        if attempt.state in OPEN
+    ]
+    return findings
+
+
+def check_succession(number: int, reading: HistoryReading, given: Payload | None, payloads: Payloads) -> list[Finding]:
+    """`given`: what the execution before it continued as new with, where that is known."""
+    if given is None or reading.started is None or payloads.are_same(reading.started.input, given):
+        return []
+    return [(Rule.ONE_SUCCESSOR, f"execution {number} was not started with what the one before it gave")]
+
 
 _S = InstanceState
 CLAIMABLE: Final = frozenset({_S.REQUESTED, _S.RUNNING, _S.CANCEL_REQUESTED})

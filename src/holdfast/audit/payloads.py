@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from holdfast.audit.problems import Finding, Rule
-from holdfast.core.events import HistoryEvent, Payload, payloads_of
-from holdfast.storage.large import is_hash_of, read_stored, reference_of
+from holdfast.core.history import HistoryEvent, Payload, payloads_of
+from holdfast.storage.large_payloads import is_hash_of, read_stored, reference_of
 
 
 class Payloads:

@@ -7,7 +7,7 @@ the way. Only the rows of one execution are in memory.
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
-from holdfast.storage.relational.audit import Raw, Unreadable
+from holdfast.storage.relational.raw_tables import Raw, Unreadable
 
 Kind = TypeVar("Kind", bound=Raw)
 END: Final = 1 << 63

@@ -7,10 +7,10 @@ import msgspec
 
 from holdfast.audit.payloads import Payloads
 from holdfast.audit.problems import Finding, Rule
-from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent, Payload, decode_events
+from holdfast.core import history as ev
+from holdfast.core.history import HistoryEvent, Payload, decode_events
 from holdfast.core.updates import REFUSALS, UpdateState
-from holdfast.storage.relational.audit import RawTurn, RawUpdate
+from holdfast.storage.relational.raw_tables import RawTurn, RawUpdate
 
 End = ev.UpdateHandlerCompleted | ev.UpdateHandlerFailed
 ENDED_BY_CODE = (ev.ExecutionCompleted, ev.ExecutionFailed, ev.ExecutionCancelled, ev.ContinuedAsNew)

@@ -2,24 +2,106 @@
 
 Called in a workflow it is durable: it is scheduled, run by some worker, and its result is recorded once. Awaited
 anywhere else it simply runs. ``charge.fn`` is the function itself.
+
+What the body of an activity may ask: which attempt it is, whether it should stop, and how to report progress.
+
+``hf.Retry``: how often and how patiently an activity is tried again.
 """
 
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload, runtime_checkable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+    runtime_checkable,
+)
 
 from msgspec.structs import replace
 
 from holdfast.authoring.definition import Definition, not_a_function, refuse_method
-from holdfast.authoring.durations import Duration, timeout_milliseconds
-from holdfast.authoring.names import checked_name
-from holdfast.authoring.options import switch, whole_number
-from holdfast.authoring.retry import Retry
-from holdfast.core.options import DEFAULT_QUEUE, ActivityOptions, StreamOptions, encode_options
-from holdfast.core.retry import DEFAULT_MAX_LOSSES
-from holdfast.errors import InvalidOption
+from holdfast.authoring.validation import (
+    Duration,
+    checked_name,
+    milliseconds,
+    number,
+    several,
+    switch,
+    timeout_milliseconds,
+    whole_number,
+)
+from holdfast.core.activity_options import (
+    DEFAULT_MAX_LOSSES,
+    DEFAULT_QUEUE,
+    ActivityOptions,
+    RetryPolicy,
+    StreamOptions,
+    encode_options,
+)
+from holdfast.errors import InvalidOption, UsageError
+from holdfast.payloads.failures import qualified_name
+from holdfast.payloads.limits import NAME_LIMIT_BYTES
 from holdfast.replay.run import current_run
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """`attempts` in all (None: for ever), with delays that grow from `initial` by `backoff` up to `maximum`.
+
+    Errors of the types in `non_retryable`, or of types derived from them, are not retried. A type that cannot be
+    imported here is given by its name, short or qualified: ``"Declined"`` or ``"shop.payments.Declined"``.
+    """
+
+    attempts: int | None = 5
+    initial: Duration = 1.0
+    backoff: float = 2.0
+    maximum: Duration = 60.0
+    jitter: bool = True
+    non_retryable: tuple[type[BaseException] | str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.policy()
+
+    def policy(self) -> RetryPolicy:
+        """The same in the core's terms. Numbers that make no sense are refused here."""
+        attempts = None if self.attempts is None else whole_number(self.attempts, "Retry(attempts)", least=1)
+        initial_ms = milliseconds(self.initial, "Retry(initial)")
+        maximum_ms = milliseconds(self.maximum, "Retry(maximum)")
+        if maximum_ms < initial_ms:
+            raise InvalidOption(
+                f"Retry(maximum) must be at least Retry(initial), and {maximum_ms / 1000:g} s is less than "
+                f"{initial_ms / 1000:g} s"
+            )
+        return RetryPolicy(
+            attempts=attempts,
+            initial_ms=initial_ms,
+            backoff=number(self.backoff, "Retry(backoff)"),
+            maximum_ms=maximum_ms,
+            jitter=switch(self.jitter, "Retry(jitter)"),
+            non_retryable=frozenset(_name_of(error) for error in several(self.non_retryable, "non_retryable")),
+        )
+
+
+def _name_of(error: object) -> str:
+    if isinstance(error, str) and len(error) <= NAME_LIMIT_BYTES and all(map(str.isidentifier, error.split("."))):
+        return error
+    if isinstance(error, type) and issubclass(error, BaseException):
+        return qualified_name(error)
+    raise InvalidOption(
+        f"Retry(non_retryable) takes exception types such as ValueError, or their names such as 'shop.Declined', "
+        f"not {error!r}"
+    )
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,7 +177,7 @@ async def _one_by_one(values: Iterator[T]) -> AsyncIterator[T]:
     """The values of a plain generator, each made in a thread."""
     end = object()
     while (value := await asyncio.to_thread(next, values, end)) is not end:
-        yield cast(T, value)
+        yield cast("T", value)
 
 
 if TYPE_CHECKING:
@@ -217,3 +299,80 @@ def activity(
         return kind(function, checked, chosen, process=process)
 
     return mark if fn is None else mark(fn)
+
+
+class Cancelled(asyncio.CancelledError):
+    """Raised by `hf.heartbeat()` in the body of an activity that should stop. ``except Exception`` does not catch it.
+
+    The attempt was cancelled, is beyond a time-out, or belongs to another worker. Clean up, and let it through.
+    """
+
+
+class ActivityInfo(NamedTuple):
+    """Which attempt of which activity this is. `details`: what the attempt before reported by its last heartbeat.
+    `delivered`: how many values the attempts before delivered, if it yields. `is_cancelled`: whether the body should
+    stop, as of this call: the attempt was cancelled, is beyond a time-out, or belongs to another worker by now."""
+
+    instance_id: str
+    workflow: str
+    activity: str
+    number: int
+    attempt: int
+    queue: str
+    details: Any
+    delivered: int = 0
+    is_cancelled: bool = False
+    execution: int = 1
+    worker: str = ""
+
+
+class AttemptIdentity(NamedTuple):
+    """Which attempt of which instance this is, and which worker runs it: what its log records say."""
+
+    instance_id: str
+    workflow: str
+    execution: int
+    activity: str
+    attempt: int
+    worker: str | None
+
+
+class ActivityContext(Protocol):
+    """The running attempt, as its body sees it."""
+
+    @property
+    def identity(self) -> AttemptIdentity: ...
+    @property
+    def info(self) -> ActivityInfo: ...
+    @property
+    def idempotency_key(self) -> str: ...
+    def heartbeat(self, details: Any) -> None: ...
+
+
+current_activity: Final[ContextVar[ActivityContext | None]] = ContextVar("holdfast_activity", default=None)
+
+
+def activity_info() -> ActivityInfo:
+    """Which attempt this is."""
+    return _context("hf.activity_info").info
+
+
+def idempotency_key() -> str:
+    """The same for every attempt of this activity, and for no other: hand it to whoever must not act twice."""
+    return _context("hf.idempotency_key").idempotency_key
+
+
+def heartbeat(details: Any = None) -> None:
+    """Report that the body lives. `details` reach the next attempt if this one is lost.
+
+    Raises `hf.Cancelled` if the body should stop. A coroutine gets `asyncio.CancelledError` at its `await` instead, and
+    can send heartbeats while it cleans up.
+    """
+    _context("hf.heartbeat").heartbeat(details)
+
+
+def _context(called: str) -> ActivityContext:
+    context = current_activity.get()
+    if context is None:
+        raise UsageError(f"{called} works in the body of an activity only")
+    return context

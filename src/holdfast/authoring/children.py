@@ -7,13 +7,12 @@ waited for with ``await handle``, or not at all.
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar, TypeVarTuple, overload
 
-from holdfast.authoring.deadlines import DeadlineOption, said_deadline
 from holdfast.authoring.events import Event, raise_event
-from holdfast.authoring.inside import current
-from holdfast.authoring.names import checked_name, checked_reason
+from holdfast.authoring.validation import DeadlineOption, checked_name, checked_reason, said_deadline
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
+from holdfast.authoring.workflow_api import current
+from holdfast.core.checks import word
 from holdfast.core.children import ParentClose, ParentCloseOption
-from holdfast.core.words import word
 from holdfast.errors import NotInWorkflow, UsageError
 from holdfast.payloads.encoding import encode
 from holdfast.replay.children import ChildCall, ChildTies, StartedChild

@@ -8,8 +8,8 @@ the workflow and ``await handle.raise_event(approval, Approval(ok=True))`` outsi
 from collections.abc import AsyncIterator, Generator
 from typing import Any, Generic, TypeVar, cast, get_args, overload
 
-from holdfast.authoring.inside import current
-from holdfast.authoring.names import checked_name
+from holdfast.authoring.validation import checked_name
+from holdfast.authoring.workflow_api import current
 from holdfast.errors import InvalidOption
 from holdfast.payloads.encoding import encode, payload_type
 
@@ -33,7 +33,7 @@ class Event(Generic[T]):
         return self._next().__await__()
 
     async def _next(self) -> T:
-        return cast(T, await _wait(self.name, self.annotation))
+        return cast("T", await _wait(self.name, self.annotation))
 
     async def __aiter__(self) -> AsyncIterator[T]:
         while True:
@@ -83,13 +83,13 @@ def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:
     if isinstance(event, Event):
         return event.name, encode(value, event.annotation, what=f"the value of event {event.name!r}")
     name = checked_name(event, "an event")
-    kind = cast(Any, type(value))  # a sender by name says the type with the value
+    kind = cast("Any", type(value))  # a sender by name says the type with the value
     return name, encode(value, Any if kind in _PLAIN else kind, what=f"the value of event {name!r}")
 
 
 def named_value(event: Any) -> "tuple[str | Event[Any], Any]":
     """The pair that ``start(..., event=...)`` takes. A text alone would be taken letter by letter."""
-    if not isinstance(event, tuple) or len(cast(Any, event)) != 2:  # noqa: PLR2004 - a pair
+    if not isinstance(event, tuple) or len(cast("Any", event)) != 2:  # noqa: PLR2004 - a pair
         raise InvalidOption(f'event takes a name and a value, such as event=("approval", value), not {event!r}')
     name, value = cast("tuple[str | Event[Any], Any]", event)
     return name, value

@@ -5,10 +5,10 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload
 
-from holdfast.authoring.inside import current, looking
-from holdfast.authoring.names import checked_name
+from holdfast.authoring.validation import checked_name
+from holdfast.authoring.workflow_api import current, looking
 from holdfast.errors import InvalidOption
-from holdfast.replay.handlers import Handler, UpdateHandler
+from holdfast.replay.queries import Handler, UpdateHandler
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,7 +77,7 @@ def on_query(what: Any, /) -> Any:
 def _answer(name: str, fn: Callable[P, R]) -> Callable[P, R]:
     if not inspect.isfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
         raise InvalidOption(f"the query {name!r} must be answered by a plain `def`, which cannot wait, not by {fn!r}")
-    current("hf.on_query").handlers.queries[name] = Handler(name, cast(Any, fn))
+    current("hf.on_query").handlers.queries[name] = Handler(name, cast("Any", fn))
     return fn
 
 

@@ -13,13 +13,13 @@ import threading
 from collections.abc import Callable, Container, Iterable
 from typing import Any, Final
 
-from holdfast.authoring.activity_context import current_activity
+from holdfast.authoring.activity import current_activity
 from holdfast.errors import NotInWorkflow
 from holdfast.replay.calls import ExecutionId, WorkflowCalls
-from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.loop.event_loop import WorkflowLoop
+from holdfast.replay.loop.loop_swap import loop_here
+from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
 from holdfast.replay.output import LogLine
-from holdfast.replay.read_only import ReadOnlyLoop
-from holdfast.replay.running import loop_here
 
 workflow_logger: Final = logging.getLogger("holdfast.workflow")
 activity_logger: Final = logging.getLogger("holdfast.activity")

@@ -1,4 +1,11 @@
-"""The workflows and activities that one engine knows. There is no global list: two engines never collide."""
+"""The workflows and activities that one engine knows. There is no global list: two engines never collide.
+
+The exception types that registered code can name, so that ``except Declined`` works across the store.
+
+Code can name what its module defines or has imported: a class, or a module that has it. Nothing is imported here, and
+no name comes from data. The list is made once, when an engine is made: whether a type is known does not depend on what
+some body imports later, and so every replay raises the same.
+"""
 
 import inspect
 import sys
@@ -12,12 +19,61 @@ from typing import Any, Final, TypeVar, cast
 from holdfast import errors
 from holdfast.authoring.activity import Activity, AnyActivity
 from holdfast.authoring.definition import not_a_function
-from holdfast.authoring.known_errors import known_errors
-from holdfast.authoring.options import several
+from holdfast.authoring.validation import several
 from holdfast.authoring.workflow import AnyWorkflow, Workflow
-from holdfast.core.options import DEFAULT_QUEUE
+from holdfast.core.activity_options import DEFAULT_QUEUE
 from holdfast.errors import DuplicateName, UnknownActivity, UnknownWorkflow, UsageError
-from holdfast.payloads.failures import resolve_builtin
+from holdfast.payloads.failures import qualified_name, resolve_builtin
+
+ErrorTypes = dict[str, type[BaseException]]
+
+
+def known_errors(modules: Iterable[ModuleType]) -> ErrorTypes:
+    """By qualified name: the exception types that code in these modules can name."""
+    known: ErrorTypes = {}
+    seen: set[int] = set()
+    for module in modules:
+        for value in [module, *_names_of(module).values()]:
+            _add(value, known, seen)
+    return known
+
+
+def _add(value: object, known: ErrorTypes, seen: set[int]) -> None:
+    """A class and those inside it; the classes of a module and of modules below it (`shop.errors` of ``import shop``).
+
+    Asked by `type` and not by `isinstance`, which runs code of objects that stand for others.
+    """
+    kind = type(value)
+    if issubclass(kind, ModuleType):
+        _add_module(cast("ModuleType", value), known, seen)
+    elif issubclass(kind, type):
+        _add_class(cast("type[Any]", value), known)
+
+
+def _add_module(module: ModuleType, known: ErrorTypes, seen: set[int]) -> None:
+    if id(module) in seen:
+        return
+    seen.add(id(module))
+    names = _names_of(module)
+    below = f"{names.get('__name__')}."
+    for value in names.values():
+        if not issubclass(type(value), ModuleType) or str(_names_of(value).get("__name__")).startswith(below):
+            _add(value, known, seen)
+
+
+def _add_class(cls: type[Any], known: ErrorTypes) -> None:
+    if issubclass(cls, BaseException):
+        known.setdefault(qualified_name(cls), cls)
+    inside: dict[str, Any] = dict(vars(cast("type", cls)))
+    for inner in inside.values():
+        if issubclass(type(inner), type) and inner.__qualname__ == f"{cls.__qualname__}.{inner.__name__}":
+            _add_class(inner, known)
+
+
+def _names_of(module: ModuleType) -> dict[str, Any]:
+    """What a module has, without asking it: one that loads itself when it is first asked is left as it is."""
+    return dict(object.__getattribute__(module, "__dict__"))
+
 
 BUILD_DIGITS: Final = 16
 PLURALS: Final = {"workflow": "workflows", "activity": "activities"}
@@ -43,13 +99,13 @@ class Registry:
         for module in several(modules, "modules"):
             self._add_module(module)
         for workflow in several(workflows, "workflows"):
-            self._add(self.workflows, cast(Workflow[..., Any], workflow), Workflow)
+            self._add(self.workflows, cast("Workflow[..., Any]", workflow), Workflow)
         for activity in several(activities, "activities"):
-            self._add(self.activities, cast(Activity[..., Any], activity), Activity)
+            self._add(self.activities, cast("Activity[..., Any]", activity), Activity)
         for flow in several(flows, "flows"):
             if not getattr(flow, "is_flow", False):
                 raise UsageError(f"flows= takes flows, such as hf.Flow.load('order.yaml'), not {flow!r}")
-            self._add(self.workflows, cast(Workflow[..., Any], flow), Workflow)
+            self._add(self.workflows, cast("Workflow[..., Any]", flow), Workflow)
         for workflow in list(self.workflows.values()):
             self._add_what_is_brought(workflow)
         # Annotations that cannot be stored are found now, not at the first call.
@@ -120,17 +176,17 @@ class Registry:
         values: list[Any] = list(vars(module).values())
         for value in values:
             if isinstance(value, Workflow):
-                self._add(self.workflows, cast(Workflow[..., Any], value), Workflow)
+                self._add(self.workflows, cast("Workflow[..., Any]", value), Workflow)
             elif isinstance(value, Activity):
-                self._add(self.activities, cast(Activity[..., Any], value), Activity)
+                self._add(self.activities, cast("Activity[..., Any]", value), Activity)
 
     def _add_what_is_brought(self, workflow: Workflow[..., Any]) -> None:
         """The activities and workflows that a flow was built from, and those that these were."""
         for brought in workflow.brings:
             if isinstance(brought, Activity):
-                self._add(self.activities, cast(Activity[..., Any], brought), Activity)
+                self._add(self.activities, cast("Activity[..., Any]", brought), Activity)
             elif isinstance(brought, Workflow):
-                child = cast(Workflow[..., Any], brought)
+                child = cast("Workflow[..., Any]", brought)
                 is_new = child.name not in self.workflows
                 self._add(self.workflows, child, Workflow)
                 if is_new:
@@ -149,7 +205,7 @@ def _not_marked(given: object, kind: str) -> str:
     """What was registered instead of a definition, and what to write."""
     if isinstance(given, Workflow | Activity):
         other = "workflow" if isinstance(given, Workflow) else "activity"
-        return f"{cast(Any, given)!r} is marked with @hf.{other}; give it as {PLURALS[other]}=[...]"
+        return f"{cast('Any', given)!r} is marked with @hf.{other}; give it as {PLURALS[other]}=[...]"
     if inspect.isfunction(given):
         return f"{given.__qualname__} is not marked; write @hf.{kind} above it"
     return f"{not_a_function(given)}, and mark it with @hf.{kind}"
@@ -182,7 +238,7 @@ def _constant(value: object) -> str:
     if isinstance(value, CodeType):
         return _fingerprint(value)
     if isinstance(value, tuple):
-        return f"({', '.join(_constant(part) for part in cast(Iterable[object], value))})"
+        return f"({', '.join(_constant(part) for part in cast('Iterable[object]', value))})"
     if isinstance(value, frozenset):
-        return f"{{{', '.join(sorted(_constant(part) for part in cast(Iterable[object], value)))}}}"
+        return f"{{{', '.join(sorted(_constant(part) for part in cast('Iterable[object]', value)))}}}"
     return repr(value)

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, overload
 
-from holdfast.authoring.durations import Duration, milliseconds
-from holdfast.authoring.inside import current, looking
+from holdfast.authoring.validation import Duration, milliseconds
+from holdfast.authoring.workflow_api import current, looking
 from holdfast.errors import InvalidOption, PayloadTooLarge
 from holdfast.payloads.encoding import decode, encode
-from holdfast.replay.shown import WorkflowState
+from holdfast.replay.state import WorkflowState
 
 T = TypeVar("T")
 MISSING: Final[Any] = object()

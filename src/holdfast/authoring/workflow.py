@@ -4,14 +4,18 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
-from holdfast.authoring.deadlines import said_deadline
 from holdfast.authoring.definition import Definition, refuse_method
-from holdfast.authoring.durations import Duration, milliseconds, timeout_milliseconds
-from holdfast.authoring.names import checked_name
-from holdfast.authoring.options import whole_number
+from holdfast.authoring.validation import (
+    Duration,
+    checked_name,
+    milliseconds,
+    said_deadline,
+    timeout_milliseconds,
+    whole_number,
+)
+from holdfast.core.admission import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyOption, Mailbox
+from holdfast.core.checks import word
 from holdfast.core.deadlines import DEFAULT_GRACE_MS, Deadline
-from holdfast.core.gates import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyOption, Mailbox
-from holdfast.core.words import word
 from holdfast.errors import InvalidOption, UsageError
 from holdfast.replay.children import ChildCall
 from holdfast.replay.run import current_run

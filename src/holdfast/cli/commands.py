@@ -147,7 +147,7 @@ COMMANDS: Final = (
     ),
     Command(
         "event",
-        "event:event",
+        "send:event",
         "Raise an event to an instance.",
         ID,
         Argument("name", "The name of the event.", metavar="NAME"),
@@ -159,7 +159,7 @@ COMMANDS: Final = (
     ),
     Command(
         "query",
-        "query:query",
+        "send:query",
         "Ask a workflow by one of its queries, and print the answer as JSON.",
         ID,
         Argument("name", "The name of the query.", metavar="NAME"),
@@ -176,7 +176,7 @@ COMMANDS: Final = (
     ),
     Command(
         "update",
-        "update:update",
+        "send:update",
         "Change a workflow by one of its updates, wait for it, and print its result as JSON.",
         ID,
         Argument("name", "The name of the update.", metavar="NAME"),
@@ -196,7 +196,7 @@ COMMANDS: Final = (
     ),
     Command(
         "watch",
-        "watch:watch",
+        "history:watch",
         "Show an instance and every change of it until it ends.",
         ID,
         STORE,
@@ -206,7 +206,7 @@ COMMANDS: Final = (
     ),
     Command(
         "cancel",
-        "cancel:cancel",
+        "send:cancel",
         "Ask an instance to end; its code may clean up.",
         ID,
         option("--reason", "-r", metavar="TEXT", help="The reason, for its code and for those who wait for it."),
@@ -216,7 +216,7 @@ COMMANDS: Final = (
     ),
     Command(
         "terminate",
-        "terminate:terminate",
+        "send:terminate",
         "End an instance now, without running its code.",
         ID,
         option("--reason", "-r", metavar="TEXT", help="The reason, for those who wait for it."),
@@ -265,7 +265,7 @@ COMMANDS: Final = (
     ),
     Command(
         "workers",
-        "workers:workers",
+        "overview:workers",
         "List the workers of a store: their lease, their load and the queues that they serve.",
         option("--all", "-a", "everyone", is_flag=True, help="Also workers that left or were lost within a day."),
         STORE,
@@ -273,7 +273,7 @@ COMMANDS: Final = (
     ),
     Command(
         "queues",
-        "queues:queues",
+        "overview:queues",
         "List the queues of a store: activities that wait and run, and the workers that serve them.",
         STORE,
         JSON,
@@ -281,7 +281,7 @@ COMMANDS: Final = (
     ),
     Command(
         "verify",
-        "verify:verify",
+        "store:verify",
         "Check a store against every rule that its tables can show.",
         STORE,
         JSON,
@@ -289,7 +289,7 @@ COMMANDS: Final = (
     ),
     Command(
         "migrate",
-        "migrate:migrate",
+        "store:migrate",
         "Bring the tables of a store up to this release.",
         option(
             "--print", "only_print", is_flag=True, help="Print the SQL for a PostgreSQL store, and connect to nothing."
@@ -337,7 +337,7 @@ COMMANDS: Final = (
 FLOW_COMMANDS: Final = (
     Command(
         "run",
-        "flow_instances:run",
+        "flow:run",
         "Run a flow in this process and show its activities.",
         FILE,
         APP,

@@ -1,4 +1,7 @@
-"""``holdfast history ID``: what happened to an instance, event by event, or its export to be replayed by tests."""
+"""``holdfast history ID``: what happened to an instance, event by event, or its export to be replayed by tests.
+
+``holdfast watch ID``: the changes of an instance as they are committed, until it is closed.
+"""
 
 import asyncio
 import sys
@@ -13,22 +16,34 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.authoring.names import checked_name
-from holdfast.authoring.options import whole_number
 from holdfast.authoring.registry import Registry
-from holdfast.cli.stores import look_into
-from holdfast.cli.texts import arguments_text, moment_text, print_aligned, print_line, safe, value_text
+from holdfast.authoring.validation import checked_name, whole_number
+from holdfast.cli.console import (
+    STATE_STYLES,
+    arguments_text,
+    json_text,
+    moment_text,
+    print_aligned,
+    print_line,
+    safe,
+    value_text,
+)
+from holdfast.cli.exits import EXIT_BAD_NEWS
+from holdfast.cli.explain import LONGEST_KEY, digits_text
+from holdfast.cli.store_option import StoreName, connected, existing_store, look_into
 from holdfast.client.client import Client
-from holdfast.client.details import Details, read_details, read_story, repaired
-from holdfast.client.views import short_failure
-from holdfast.core.collation.digits import MEANING, Digit
-from holdfast.core.events import ActivityScheduled, HistoryEvent, Payload, encode_event, payloads_of
-from holdfast.core.flow import events as fe
+from holdfast.client.views.history import Change
+from holdfast.client.views.instances import short_failure
+from holdfast.client.views.report import Details, read_details, read_story, repaired
+from holdfast.core import history as fe
+from holdfast.core.collation import MEANING, PADDING, Digit
+from holdfast.core.history import ActivityScheduled, HistoryEvent, Payload, encode_event, payloads_of
+from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound, UsageError
 from holdfast.payloads.failures import Failure
-from holdfast.runtime.surroundings import Platform
-from holdfast.storage.contract import InstanceId
-from holdfast.storage.large import inline
+from holdfast.runtime.platform import Platform
+from holdfast.storage.large_payloads import inline
+from holdfast.storage.records import InstanceId
 
 LONGEST_NOTE: Final = 200
 
@@ -141,7 +156,7 @@ def _short(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
-        fields = cast(dict[str, Any], value)
+        fields = cast("dict[str, Any]", value)
         is_payload = fields.keys() <= {"data", "reference"}
         if is_payload and "reference" in fields:
             return "(large: --whole)"
@@ -192,3 +207,49 @@ _SAID: Final[dict[type[HistoryEvent], Callable[[Any], str]]] = {
     fe.FanOutStarted: _began,
     fe.CycleRestarted: _restarted,
 }
+
+ADVANCED: Final = "flow_advanced"
+"""What the key says already."""
+
+
+def watch(instance_id: str, store: str | None = None, as_json: bool = False) -> None:
+    """Show an instance and every change of it until it ends; as JSON a line for each."""
+    console = Console(highlight=False)
+
+    def show(change: Change) -> None:
+        if as_json:
+            click.echo(json_text(change, indented=False))
+        else:
+            print_line(console, _line(change))
+
+    last = asyncio.run(_watch(existing_store(store), instance_id, show))
+    if last is not InstanceState.COMPLETED:
+        click.echo(f"holdfast: {safe(instance_id)} is {last}", err=True)
+        raise SystemExit(EXIT_BAD_NEWS)
+
+
+async def _watch(path: StoreName, instance_id: str, show: Callable[[Change], None]) -> InstanceState | None:
+    last: InstanceState | None = None
+    async with connected(path) as client:
+        async for change in client.get(instance_id).watch():
+            show(change)
+            last = change.status
+    return last
+
+
+def _line(change: Change) -> Text:
+    line = Text(f"{change.at:%H:%M:%S.%f}"[:-3], "dim")
+    line.append("  ").append(change.status, STATE_STYLES.get(change.status, ""))
+    if change.execution > 1:
+        line.append(f"  execution {change.execution}")
+    line.append(f"  turn {change.turn}", "dim")
+    if change.collation_key is not None:
+        line.append("  ").append_text(digits_text(change.collation_key.rstrip(PADDING), LONGEST_KEY))
+    if change.last_event is not None and not (change.collation_key and change.last_event == ADVANCED):
+        line.append(f"  {change.last_event.replace('_', ' ')}")
+    if change.custom_status is not None:
+        said = change.custom_status
+        line.append(f"  {safe(said if isinstance(said, str) else msgspec.json.encode(said).decode())}", "cyan")
+    if change.blocked is not None:
+        line.append(f"  {safe(change.blocked)}", "red")
+    return line

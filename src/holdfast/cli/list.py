@@ -7,18 +7,17 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.authoring.names import checked_name
-from holdfast.cli.explanations import LONGEST_KEY, digits_text
-from holdfast.cli.stores import look_into
-from holdfast.cli.texts import json_text, moment_text, print_aligned, safe, seconds_text, state_text, status_line
-from holdfast.client.details import repaired
-from holdfast.client.pages import NEWEST
-from holdfast.client.views import WHOLE, moment
-from holdfast.core.collation.composite import PADDING
+from holdfast.authoring.validation import checked_name
+from holdfast.cli.console import json_text, moment_text, print_aligned, safe, seconds_text, state_text, status_line
+from holdfast.cli.explain import LONGEST_KEY, digits_text
+from holdfast.cli.store_option import look_into
+from holdfast.client.views.instances import NEWEST, WHOLE, moment
+from holdfast.client.views.report import repaired
+from holdfast.core.checks import word
+from holdfast.core.collation import PADDING
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.words import word
 from holdfast.errors import InstanceNotFound, UsageError
-from holdfast.storage.contract import InstanceId, InstanceRecord
+from holdfast.storage.records import InstanceId, InstanceRecord
 
 DEFAULT_LIMIT: Final = 50
 LARGEST_LIMIT: Final = 10_000

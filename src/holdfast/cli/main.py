@@ -63,7 +63,7 @@ def _show(error: "HoldfastError") -> None:
     from rich.console import Console  # noqa: PLC0415 - most commands load it, and --help does not
     from rich.text import Text  # noqa: PLC0415
 
-    from holdfast.cli.texts import print_line, safe_lines  # noqa: PLC0415
+    from holdfast.cli.console import print_line, safe_lines  # noqa: PLC0415
     from holdfast.errors import InstanceNotFound  # noqa: PLC0415
 
     hint = "; holdfast list shows the instances of the store" if isinstance(error, InstanceNotFound) else ""

@@ -12,21 +12,8 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from holdfast.authoring.names import checked_name
-from holdfast.cli.explanations import digits_text
-from holdfast.cli.flow_nodes import RIGHT, NodeReport, node_fields, node_rows, read_nodes
-from holdfast.cli.steps import (
-    InstanceSteps,
-    StepState,
-    StepView,
-    attempt_fields,
-    attempt_seconds,
-    failure_of_attempt,
-    step_notes,
-    take_picture,
-)
-from holdfast.cli.stores import look_into
-from holdfast.cli.texts import (
+from holdfast.authoring.validation import checked_name
+from holdfast.cli.console import (
     arguments_text,
     clipped,
     count_text,
@@ -41,11 +28,22 @@ from holdfast.cli.texts import (
     state_text,
     value_text,
 )
-from holdfast.client.details import Details, Story, read_details
-from holdfast.client.flow_views import node_waits, read_composite
-from holdfast.client.obstacles import read_obstacles, unrecorded_waits
-from holdfast.client.pages import NEWEST
-from holdfast.client.views import (
+from holdfast.cli.explain import digits_text
+from holdfast.cli.show_flow import RIGHT, NodeReport, node_fields, node_rows, read_nodes
+from holdfast.cli.steps import (
+    InstanceSteps,
+    StepState,
+    StepView,
+    attempt_fields,
+    attempt_seconds,
+    failure_of_attempt,
+    step_notes,
+    take_picture,
+)
+from holdfast.cli.store_option import look_into
+from holdfast.client.views.flows import node_waits, read_composite
+from holdfast.client.views.instances import (
+    NEWEST,
     WHOLE,
     MessageView,
     SetAsideEvent,
@@ -55,16 +53,18 @@ from holdfast.client.views import (
     read_key,
     short_failure,
 )
-from holdfast.core.collation.composite import PADDING
-from holdfast.core.collation.digits import MEANING, Digit
-from holdfast.core.events import ExecutionCancelled, InstanceCancelled, InstanceTerminated, Payload
-from holdfast.core.flow.reading import version_of
+from holdfast.client.views.obstacles import read_obstacles, unrecorded_waits
+from holdfast.client.views.report import Details, Story, read_details
+from holdfast.core.collation import MEANING, PADDING, Digit
+from holdfast.core.flow.snapshot import version_of
+from holdfast.core.history import ExecutionCancelled, InstanceCancelled, InstanceTerminated, Payload
 from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.updates import UpdateState
 from holdfast.errors import InstanceNotFound, StoreError
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import InstanceId, InstanceNumber, InstanceRecord, ParentAndChildren, Store
+from holdfast.storage.contract import Store
+from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord, ParentAndChildren
 
 LONGEST_NOTE: Final = 200
 LONGEST_RESULT: Final = 10_000

@@ -8,19 +8,20 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.cli.texts import LONGEST, arguments_text, seconds_text, value_text
-from holdfast.client.details import read_story, repaired
-from holdfast.client.flow_views import read_children
-from holdfast.client.views import Values, moment, short_failure
-from holdfast.core import events as ev
-from holdfast.core.collation.dimensions import shown_place
-from holdfast.core.events import HistoryEvent, Payload
-from holdfast.core.flow.reading import FlowSnapshot
+from holdfast.cli.console import LONGEST, arguments_text, seconds_text, value_text
+from holdfast.client.views.flows import read_children
+from holdfast.client.views.instances import Values, moment, short_failure
+from holdfast.client.views.report import read_story, repaired
+from holdfast.core import history as ev
+from holdfast.core.collation import shown_place
+from holdfast.core.flow.snapshot import FlowSnapshot
+from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.ledger import DIGITS
 from holdfast.core.lifecycle import AttemptState
 from holdfast.core.steps import RecordedStep, read_steps
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import AttemptRecord, InstanceRecord, Store
+from holdfast.storage.contract import Store
+from holdfast.storage.records import AttemptRecord, InstanceRecord
 
 _failure = msgspec.json.Decoder(Failure)
 

@@ -9,22 +9,20 @@ from typing import Final
 
 import click
 
-from holdfast.authoring.durations import lease_milliseconds, milliseconds
-from holdfast.authoring.names import checked_name
-from holdfast.authoring.options import whole_number
 from holdfast.authoring.registry import Registry
-from holdfast.cli.applications import load_module
+from holdfast.authoring.validation import checked_name, lease_milliseconds, milliseconds, whole_number
+from holdfast.cli.application import load_module
+from holdfast.cli.console import count_text, safe
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, ToldToLeave, end, leaving_early
-from holdfast.cli.stores import StoreName, shown, store_path
-from holdfast.cli.texts import count_text, safe
-from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
+from holdfast.cli.store_option import StoreName, shown, store_path
+from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
 from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
-from holdfast.core.liveness.lease import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
+from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PAYLOAD_LIMIT_BYTES
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import Platform
 
 logger = logging.getLogger("holdfast")
 

@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, TypeVar, TypeVarTu
 
 import msgspec
 
-from holdfast.authoring.deadlines import DeadlineOption, said_deadline
 from holdfast.authoring.events import Event, encoded_event, named_value
-from holdfast.authoring.names import checked_name, checked_reason
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.validation import DeadlineOption, checked_name, checked_reason, said_deadline
 from holdfast.authoring.workflow import BoundWorkflow
-from holdfast.client.asking import QueryClient
-from holdfast.client.beside import EmbeddedWorker
-from holdfast.client.calls import WorkflowCall, call_of, refuse_keywords
+from holdfast.client.embedded_worker import EmbeddedWorker
 from holdfast.client.handle import Handle
-from holdfast.client.overview import Overview
-from holdfast.client.pages import NEWEST, check_page
-from holdfast.client.telling import ended_with, was_delivered
-from holdfast.client.views import Summary, summary
-from holdfast.client.waiting import ResultWaiters
+from holdfast.client.instance_calls import WorkflowCall, call_of, refuse_keywords, was_delivered
+from holdfast.client.queries import QueryClient
+from holdfast.client.views.instances import NEWEST, Summary, check_page, summary
+from holdfast.client.views.overview import Overview
+from holdfast.core.admission import EventVerdict, IdPolicy, IdPolicyOption
+from holdfast.core.checks import word
 from holdfast.core.deadlines import Deadline
-from holdfast.core.events import CancelRequested, EventReceived, Payload, Started
-from holdfast.core.gates import EventVerdict, IdPolicy, IdPolicyOption
+from holdfast.core.history import CancelRequested, EventReceived, Payload, Started
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.words import word
 from holdfast.errors import (
     ClientClosed,
     HoldfastError,
@@ -39,35 +35,30 @@ from holdfast.errors import (
     UsageError,
     WrongEventLoop,
 )
-from holdfast.payloads.canonical import input_hash
+from holdfast.fork import generation
 from holdfast.payloads.failures import Resolver
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.payloads.signature import Signature
+from holdfast.payloads.signature import Signature, input_hash
 from holdfast.replay.run import current_run
-from holdfast.runtime.committer import Committer
+from holdfast.runtime.committer import Committer, ended_with
 from holdfast.runtime.importing import refuse_while_importing
-from holdfast.runtime.surroundings import Platform
-from holdfast.runtime.telling import trouble_of
-from holdfast.storage.contract import (
+from holdfast.runtime.platform import Platform
+from holdfast.runtime.signals import ResultWaiters, trouble_of
+from holdfast.storage.contract import Notifier, OpenableStore, Store
+from holdfast.storage.members.instances import Start, Terminate
+from holdfast.storage.members.member import Member, is_for_others
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.outcomes import (
     Applied,
-    Deliver,
     Delivered,
     Failed,
-    InstanceEnd,
-    InstanceId,
-    InstanceNumber,
-    Member,
     Outcome,
     Rejected,
-    Start,
     StartedInstance,
-    Store,
-    Terminate,
     TerminatedInstance,
 )
-from holdfast.storage.forks import generation
-from holdfast.storage.news import is_for_others
-from holdfast.storage.places import Notifier, OpenableStore
+from holdfast.storage.members.turns import InstanceEnd
+from holdfast.storage.records import InstanceId, InstanceNumber
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")

@@ -4,25 +4,22 @@ import logging
 from collections.abc import Coroutine, Generator, Iterable
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, ClassVar, Final, Self, cast
+from typing import Any, ClassVar, Self
 
+from holdfast import compose
 from holdfast.authoring.activity import AnyActivity
-from holdfast.authoring.durations import Duration
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.validation import Duration
 from holdfast.authoring.workflow import AnyWorkflow
-from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
 from holdfast.client.client import Client
-from holdfast.core.liveness.lease import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
-from holdfast.errors import InvalidOption
+from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
+from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
-from holdfast.runtime.providers import ClockAndIds, SystemClockAndIds
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import Platform
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
-from holdfast.storage.places import OpenableStore, check_platform, is_address, not_a_store
+from holdfast.storage.contract import OpenableStore
 
 logger = logging.getLogger("holdfast")
-
-DURABILITIES: Final = ("full", "relaxed")
 
 
 class Engine(Client):
@@ -65,7 +62,7 @@ class Engine(Client):
         )
         world = surroundings or Platform()
         limit = payload_limit_of(payload_limit)
-        super().__init__(open_store(store, durability, world), registry, world, limit)
+        super().__init__(compose.open_store(store, durability, world), registry, world, limit)
         self._missed: set[str] = set()
 
     async def open(self) -> None:
@@ -109,44 +106,6 @@ class Engine(Client):
         that hang. `workers()` has the number of abandoned bodies of every kind that still run.
         """
         return 0 if self._worker is None else self._worker.runner.abandoned_threads
-
-
-def open_store(store: str | Path | OpenableStore, durability: str, surroundings: Platform) -> OpenableStore:
-    """The store that a path or URL names."""
-    check_platform()
-    if durability not in DURABILITIES:
-        raise InvalidOption(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
-    from holdfast.storage.relational.reading import RelationalReads  # noqa: PLC0415 - imported when a store is opened
-
-    if isinstance(store, RelationalReads):
-        return cast(OpenableStore, store)
-    providers = surroundings.providers
-    if is_address(store):
-        return _on_a_server(str(store), durability, providers)
-    path = checked_path(store)
-    if isinstance(store, str) and "://" in store:
-        raise InvalidOption(not_a_store(store))
-    from holdfast.storage.sqlite.store import SqliteStore  # noqa: PLC0415 - imported after the platform is checked
-
-    return SqliteStore(path, clock=providers.now_ms, elapsed_ms=providers.elapsed_precise_ms, durability=durability)
-
-
-def _on_a_server(url: str, durability: str, providers: ClockAndIds) -> OpenableStore:
-    """Loaded where it is asked for: it needs a library that not everybody has. In a simulation its clock decides."""
-    from holdfast.storage.postgres.store import PostgresStore  # noqa: PLC0415
-
-    clock = None if isinstance(providers, SystemClockAndIds) else providers.now_ms
-    try:
-        return PostgresStore(url, clock=clock, elapsed_ms=providers.elapsed_ms, durability=durability)
-    except ValueError as error:
-        raise InvalidOption(str(error)) from error
-
-
-def checked_path(store: object) -> str | Path:
-    """`store`, if it can be the path of a file."""
-    if not isinstance(store, str | Path) or store == "" or "\0" in str(store):
-        raise InvalidOption(f"a store is the path of a file or a postgresql:// URL, not {store!r}")
-    return store
 
 
 class Connecting(Coroutine[Any, Any, Client]):
@@ -205,7 +164,8 @@ def connect(
 
     async def opened() -> Client:
         world, limit = surroundings or Platform(), payload_limit_of(payload_limit)
-        client = Client(open_store(store, durability, world), Registry(modules, workflows, (), flows), world, limit)
+        opened_store = compose.open_store(store, durability, world)
+        client = Client(opened_store, Registry(modules, workflows, (), flows), world, limit)
         try:
             await client.open()
         except BaseException:

@@ -6,17 +6,24 @@ from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
-from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.events import Event
 from holdfast.authoring.handlers import Query, Update
-from holdfast.authoring.options import whole_number
-from holdfast.client.asking import QUERY_SECONDS, QueryClient
-from holdfast.client.histories import export
-from holdfast.client.obstacles import read_obstacles, waiting_sentence
-from holdfast.client.pages import NEWEST, check_page
-from holdfast.client.views import Description, HistoryEntry, Summary, Values, description, moment, summary
-from holdfast.client.watching import Change, watch
-from holdfast.core.events import ActivityScheduled, HistoryEvent, Payload, decode_events, encode_event, payloads_of
+from holdfast.authoring.validation import Duration, milliseconds, whole_number
+from holdfast.client.queries import QUERY_SECONDS, QueryClient
+from holdfast.client.views.history import Change, export, watch
+from holdfast.client.views.instances import (
+    NEWEST,
+    Description,
+    HistoryEntry,
+    Summary,
+    Values,
+    check_page,
+    description,
+    moment,
+    summary,
+)
+from holdfast.client.views.obstacles import read_obstacles, waiting_sentence
+from holdfast.core.history import ActivityScheduled, HistoryEvent, Payload, decode_events, encode_event, payloads_of
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import (
     HoldfastError,
@@ -31,8 +38,10 @@ from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, Resolver, failed_message, said_of, to_exception
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.worker import WorkerRuntime
-from holdfast.storage.contract import InstanceEnd, InstanceId, InstanceNumber, InstanceRecord, Store
-from holdfast.storage.large import inline, reference_of
+from holdfast.storage.contract import Store
+from holdfast.storage.large_payloads import inline, reference_of
+from holdfast.storage.members.turns import InstanceEnd
+from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord
 
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -276,8 +285,8 @@ class Handle(Generic[R_co]):
 
         What cannot be read, in a damaged store, is described in `damage`.
         """
-        from holdfast.client.details import read_details, read_story, repaired  # noqa: PLC0415 - most programs do not need it
-        from holdfast.client.flow_views import with_nodes  # noqa: PLC0415
+        from holdfast.client.views.flows import with_nodes  # noqa: PLC0415
+        from holdfast.client.views.report import read_details, read_story, repaired  # noqa: PLC0415 - most programs do not need it
 
         record, damage = repaired(await self._record())
         store = self._client.store

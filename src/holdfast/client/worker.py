@@ -6,12 +6,12 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 
 from holdfast.authoring.activity import AnyActivity
-from holdfast.authoring.durations import Duration, milliseconds
 from holdfast.authoring.registry import Registry
+from holdfast.authoring.validation import Duration, milliseconds
 from holdfast.authoring.workflow import AnyWorkflow
-from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
 from holdfast.client.client import Client
-from holdfast.core.liveness.lease import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
+from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
+from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
 from holdfast.runtime.worker import WorkerRuntime as Inner

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from holdfast.core.events import ChildCompleted, ChildFailed, ChildStopped, Payload
+from holdfast.core.history import ChildCompleted, ChildFailed, ChildStopped, Payload
 from holdfast.core.lifecycle import InstanceState
 
 MOST_PARENTS: Final = 100

@@ -9,8 +9,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from holdfast.core.checks import word
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_instance_state
-from holdfast.core.words import word
 
 DEFAULT_GRACE_MS: Final = 60_000
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
@@ -94,3 +94,7 @@ def _shown(duration_ms: int) -> str:
         count, duration_ms = divmod(duration_ms, unit_ms)
         parts += [f"{count} {name}"] if count else []
     return " ".join(parts) or "0 s"
+
+
+LONGEST_DAYS: Final = 36_500
+LONGEST_SECONDS: Final = LONGEST_DAYS * 86_400

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, overload
 
 from holdfast.core import ledger
-from holdfast.core.words import word
+from holdfast.core.checks import word
 from holdfast.errors import IllegalTransition, LedgerError
 
 

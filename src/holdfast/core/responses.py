@@ -8,9 +8,9 @@ second thread.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from holdfast.core.checks import word
 from holdfast.core.ledger import Accepted, Ledger, Refused, enter_leg2, read
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState
-from holdfast.core.words import word
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent, Payload, payload_of
+from holdfast.core import history as ev
+from holdfast.core.history import HistoryEvent, Payload, payload_of
 
 STARTED: Final = "8"
 PAUSED: Final = "5"

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from holdfast.core.checks import require
 from holdfast.core.ledger import MAX_RESPONSES, RESPONSE_ENTRY, RESPONSE_EXIT, Ledger, read
-from holdfast.core.require import require
 
 MAX_YIELDS: Final = MAX_RESPONSES - 1
 """L12: the last response that the digits can count is kept for the end of the attempt."""

@@ -3,10 +3,10 @@
 from enum import StrEnum
 from typing import Final
 
-from holdfast.core.answers import ReplyKind
-from holdfast.core.gates import EventVerdict
+from holdfast.core.admission import EventVerdict
+from holdfast.core.checks import word
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
-from holdfast.core.words import word
+from holdfast.core.queries import ReplyKind
 
 MAX_OPEN_UPDATES: Final = 1_000
 """Updates of one instance that were sent and not answered yet."""

@@ -10,12 +10,11 @@ from holdfast.authoring.activity import AnyActivity
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.errors import FlowProblem
 from holdfast.flows.builder import FlowBuilder, as_tree
-from holdfast.flows.checking import KnownNames
-from holdfast.flows.drawing import draw_svg
-from holdfast.flows.known import known_in
-from holdfast.flows.loading import LoadedFlow, load_file, load_text, load_tree
+from holdfast.flows.language.checker import KnownNames, known_in
+from holdfast.flows.language.parser import LoadedFlow, load_file, load_text, load_tree
+from holdfast.flows.language.yaml_writer import write_yaml
 from holdfast.flows.mermaid import draw_mermaid
-from holdfast.flows.writing import write_yaml
+from holdfast.flows.svg import draw_svg
 
 
 class Flow(FlowBuilder):

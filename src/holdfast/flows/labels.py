@@ -3,7 +3,7 @@
 import unicodedata
 from typing import Final, assert_never
 
-from holdfast.core.collation.digits import Digit
+from holdfast.core.collation import Digit
 from holdfast.core.flow.definition import (
     After,
     AnyAction,
@@ -16,8 +16,8 @@ from holdfast.core.flow.definition import (
     Span,
     TriggerAction,
     WaitAction,
+    show_span,
 )
-from holdfast.flows.spans import show_span
 
 ELLIPSIS: Final = "\u2026"
 _WIDE: Final = frozenset("WF")

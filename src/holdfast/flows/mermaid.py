@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from holdfast.core.collation.graph import Join
 from holdfast.core.flow.definition import CycleAction, FlowDefinition, Node
+from holdfast.core.flow.graph import Join
 from holdfast.flows.labels import detail_of, edge_label, kind_of, safe, state_of
 
 _SHAPES: Final = {

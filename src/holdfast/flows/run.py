@@ -3,31 +3,240 @@
 Each input is noted in the books and decided upon: which nodes finish by it, which follow, what they do. What comes of
 it are the same commands that code gives, so everything around it is the same, too: attempts, ledgers, timers, children,
 inboxes. Nothing is ever replayed: a flow that is brought back to life reads its history into its books.
+
+The face of a run, as whoever owns an instance knows it: a flow has the same as workflow code.
+
+Failures of nodes: how they are recorded, and by which names an error edge may catch them (K4).
+
+Updates: a flow has no code that could take them, and says so.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from holdfast.core import events as ev
-from holdfast.core.collation.digits import Digit
-from holdfast.core.collation.graph import GraphEdge
-from holdfast.core.event import Payload
-from holdfast.core.flow import events as fe
-from holdfast.core.flow.book import NO_ITEM, NodePlace, read
+from holdfast.core import history as ev
+from holdfast.core import history as fe
+from holdfast.core.collation import Digit
 from holdfast.core.flow.definition import CycleAction, WaitAction
-from holdfast.core.flow.outcomes import COMPLETED, RELEASED, EdgeState, Errored, FlowOutcome, NodeOutcome, TimedOut
-from holdfast.errors import CycleLimitExceeded, DeadlineExceeded, ExpressionError, HoldfastError, PayloadError
-from holdfast.flows.acting import begin, end_timer, end_wait, go_round, next_items, stop, stop_child
-from holdfast.flows.expressions import Expression
-from holdfast.flows.face import RunFace
-from holdfast.flows.failing import error_types, failure_of_child, failure_payload, types_in
-from holdfast.flows.inputs import read_input
-from holdfast.flows.templates import bounded, evaluate
-from holdfast.replay.output import ExecutionEnding
-from holdfast.replay.running import SliceRunner, unwatched
+from holdfast.core.flow.graph import GraphEdge
+from holdfast.core.flow.scheduler import COMPLETED, RELEASED, EdgeState, Errored, FlowOutcome, NodeOutcome, TimedOut
+from holdfast.core.flow.state import NO_ITEM, FlowState, NodePlace, read
+from holdfast.core.history import EventReceived, Payload, UpdateAccepted
+from holdfast.core.lifecycle import InstanceState
+from holdfast.core.queries import Reply
+from holdfast.errors import (
+    CycleLimitExceeded,
+    DeadlineExceeded,
+    ExpressionError,
+    HoldfastError,
+    InstanceConflict,
+    PayloadError,
+    WorkflowCancelled,
+    WorkflowTerminated,
+)
+from holdfast.flows.compiled_flow import CompiledFlow
+from holdfast.flows.expressions.expression import Expression
+from holdfast.flows.expressions.templates import InstanceValues, bounded, evaluate
+from holdfast.flows.node_actions import begin, end_timer, end_wait, go_round, next_items, stop, stop_child
+from holdfast.flows.workflow import read_input
+from holdfast.payloads.failures import Failure, Resolver, failure_of, qualified_name
+from holdfast.payloads.limits import PayloadLimit
+from holdfast.replay.calls import ExecutionId
+from holdfast.replay.loop.loop_swap import SliceRunner, unwatched
+from holdfast.replay.output import ExecutionEnding, LogLine, TurnOutput, with_one_more
+from holdfast.replay.queries import unknown
+
+
+class NoUpdates:
+    """Every update is refused."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: Callable[[str, Reply], None]) -> None:
+        self._answer = answer
+
+    def refusal(self, event: UpdateAccepted) -> Reply:
+        """Why it is not accepted."""
+        del event
+        return unknown(())
+
+    def refuse(self, update_id: str, answer: Reply) -> None:
+        """Tell its sender."""
+        self._answer(update_id, answer)
+
+
+class RunFace:
+    """What is asked of every run, and what a flow never has."""
+
+    __slots__ = (
+        "_payloads",
+        "book",
+        "depth",
+        "flow",
+        "identity",
+        "is_done",
+        "limit",
+        "now_ms",
+        "output",
+        "parent",
+        "progress",
+        "resolve",
+        "seed",
+        "values",
+        "version",
+    )
+
+    mailbox: Final = None
+    drops_events: Final = False
+    is_ending: Final = False
+    is_spoiled: Final = False
+    is_end_deferred: Final = False
+
+    def __init__(
+        self,
+        flow: CompiledFlow,
+        identity: ExecutionId,
+        resolve: Resolver,
+        payloads: dict[str, bytes] | None = None,
+        limit: PayloadLimit | None = None,
+    ) -> None:
+        self.flow, self.identity, self.resolve = flow, identity, resolve
+        self.limit = limit or PayloadLimit()
+        self.book = book = FlowState(flow.graph, flow.roster)
+        self.progress = book.progress
+        self._payloads = {} if payloads is None else payloads
+        self.values = InstanceValues(flow, identity.instance_id, book, self._payloads)
+        self.version, self.parent, self.depth, self.seed, self.now_ms = "", "", 0, 0, 0
+        self.output = TurnOutput()
+        """What this turn does."""
+        self.is_done = False
+
+    @property
+    def has_family(self) -> bool:
+        """Whether the end of this execution concerns a parent or children."""
+        return self.depth > 0 or self.book.next_child > 0
+
+    @property
+    def has_open_activities(self) -> bool:
+        """Whether activities were still open at the end."""
+        besides = self.output.besides
+        return bool(self.book.activities) or (besides is not None and bool(besides.abandoned))
+
+    @property
+    def waited_for(self) -> tuple[str, ...]:
+        """The names of the events that are waited for."""
+        return tuple(self.book.waits)
+
+    @property
+    def kept(self) -> dict[str, bytes]:
+        """A flow keeps nothing besides its books."""
+        return {}
+
+    @property
+    def updates(self) -> NoUpdates:
+        """A flow takes no updates."""
+        return NoUpdates(self.answer)
+
+    def waits_for(self, timer: int) -> bool:
+        """Whether a timer is still waited for."""
+        return timer in self.book.timers
+
+    def waits_for_event(self, name: str) -> bool:
+        """Whether an event of this name would reach somebody."""
+        return name in self.book.waits
+
+    def misfit(self, event: EventReceived) -> None:
+        """A flow takes any value: its expressions read what they need."""
+
+    def values_of(self, activity: int) -> int:
+        """A flow takes no values before the last one."""
+        del activity
+        return -1
+
+    def add_payloads(self, payloads: dict[str, bytes]) -> None:
+        """Large payloads that messages still to be applied name by reference."""
+        self._payloads.update(payloads)
+
+    def data_of(self, payload: Payload) -> bytes | msgspec.Raw:
+        """What a payload holds, wherever it is kept."""
+        return self._payloads[payload.reference] if payload.reference else payload.data
+
+    def take_output(self) -> TurnOutput:
+        """What was done since the last call."""
+        output, self.output = self.output, TurnOutput()
+        return output
+
+    def end(self) -> None:
+        """Nothing of a flow is deferred: it has no handlers beside its nodes."""
+
+    def evict(self) -> Sequence[str]:
+        """Let go. There is no code to tear down."""
+        return ()
+
+    def abandon(self) -> None:
+        """As `evict`: there is no code to tear down."""
+
+    def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
+        """Log a line with this turn's commit."""
+        also = self.output.also()
+        also.logs = with_one_more(also.logs, LogLine(level, message, arguments, extra))
+
+    def answer(self, update_id: str, answer: Reply | None) -> None:
+        """Tell the sender of an update how it went."""
+        also = self.output.also()
+        if also.answers is None:
+            also.answers = {}
+        also.answers[update_id] = answer
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Failure).decode
+
+ANYTHING: Final = "Exception"
+"""What an activity raised is at least this, also where its type is not known here."""
+
+
+def failure_payload(error: BaseException) -> Payload:
+    """An error as the failure of a node."""
+    return Payload(msgspec.Raw(_encode(failure_of(error))))
+
+
+def error_types(error: BaseException) -> tuple[str, ...]:
+    """The names by which an error can be caught: of its type and of those it derives from, short and in full."""
+    return _names(type(error))
+
+
+def types_in(failure: bytes | msgspec.Raw, resolve: Resolver) -> tuple[str, ...]:
+    """The same, of a recorded failure: which names it can be caught by does not depend on who reads it."""
+    recorded = _decode(failure)
+    known = resolve(recorded.type)
+    if known is not None:
+        return _names(known)
+    names = (recorded.type, *recorded.bases)
+    return tuple(dict.fromkeys((*names, *(name.rpartition(".")[2] for name in names), ANYTHING)))
+
+
+def failure_of_child(event: ev.ChildFailed | ev.ChildStopped | ev.ChildRefused) -> Payload:
+    """What a flow makes of a child that gave no result. One that failed hands on what it failed with."""
+    match event:
+        case ev.ChildFailed():
+            return event.failure
+        case ev.ChildRefused():
+            return failure_payload(InstanceConflict(event.reason))
+        case ev.ChildStopped():
+            said = f"the child was {event.state.lower()}" + (f": {event.reason}" if event.reason else "")
+            if event.state == InstanceState.TERMINATED:
+                return failure_payload(WorkflowTerminated(said, event.reason or None))
+            return failure_payload(WorkflowCancelled(said))
+
+
+def _names(kind: type[BaseException]) -> tuple[str, ...]:
+    bases = [base for base in kind.__mro__ if base is not object]
+    return tuple(dict.fromkeys(name for base in bases for name in (base.__name__, qualified_name(base))))
+
 
 MOST_ROUNDS_AT_ONCE: Final = 1_000
 """Of cycles, in one turn: one that waits for nothing would never end."""

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import inspect
 
 from holdfast.payloads.limits import MAX_DEPTH, MAX_INTEGER_DIGITS, shorten
-from holdfast.payloads.models import is_model_type
+from holdfast.payloads.pydantic_models import is_model_type
 
 _LONGEST_KEY_SHOWN: Final = 60
 _TOO_LARGE_INTEGER: Final = 10**MAX_INTEGER_DIGITS

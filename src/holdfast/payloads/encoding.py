@@ -27,15 +27,15 @@ from msgspec.structs import astuple
 
 from holdfast.errors import AnnotationError, PayloadError
 from holdfast.payloads.diagnosis import describe, find_problem, name_of
-from holdfast.payloads.models import (
+from holdfast.payloads.limits import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
+from holdfast.payloads.nested_unions import Record, part_of
+from holdfast.payloads.pydantic_models import (
     are_constraints_ignored,
     decode_unknown,
     encode_unknown,
     is_model_type,
     with_constraints,
 )
-from holdfast.payloads.nested import Record, part_of
-from holdfast.payloads.wire import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
 
 CACHED_TYPES_LIMIT: Final = 4_096
 """Annotations come from code, so they are few; a program that makes types for ever loses speed only."""
@@ -297,7 +297,7 @@ def _build(annotation: Any) -> PayloadType:
     nodes = list(_nodes_of(node))
     if unknown := next(filter(_is_unknown, nodes), None):
         raise AnnotationError(
-            f"`{text_of(annotation)}` contains `{text_of(cast(Any, unknown).cls)}`, which cannot be stored as JSON; "
+            f"`{text_of(annotation)}` contains `{text_of(cast('Any', unknown).cls)}`, which cannot be stored as JSON; "
             f"{_TYPES_HINT}"
         )
     if refused := next(filter(None, map(_refused_key, nodes)), None):

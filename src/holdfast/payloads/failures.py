@@ -31,9 +31,9 @@ from holdfast.payloads.limits import (
     NOTES_LIMIT,
     TRACEBACK_LIMIT_CHARACTERS,
     TRACEBACK_LIMIT_FRAMES,
+    is_deeper_than,
     shorten,
 )
-from holdfast.payloads.wire import is_deeper_than
 
 FAILED: Final = " failed: "
 """Between the id of an instance and its error."""
@@ -158,7 +158,7 @@ def _bases_of(kind: type[BaseException]) -> tuple[str, ...]:
 
 
 def _as_group(exception: BaseException) -> BaseExceptionGroup[BaseException] | None:
-    return cast(Any, exception) if isinstance(exception, BaseExceptionGroup) else None
+    return cast("Any", exception) if isinstance(exception, BaseExceptionGroup) else None
 
 
 def _cause_of(exception: BaseException) -> BaseException | None:
@@ -256,7 +256,7 @@ def _rebuild(failure: Failure, cls: type[BaseException] | None, members: list[Ex
 
 def _rebuild_group(failure: Failure, cls: type[BaseException] | None, members: list[Exception]) -> Exception:
     if cls is not None and issubclass(cls, ExceptionGroup):
-        group_class = cast(type[ExceptionGroup[Exception]], cls)
+        group_class = cast("type[ExceptionGroup[Exception]]", cls)
         if group_class.__new__ is ExceptionGroup.__new__ and group_class.__init__ is ExceptionGroup.__init__:
             return group_class(failure.message, members)
     return ExceptionGroup(failure.message, members)
@@ -265,7 +265,7 @@ def _rebuild_group(failure: Failure, cls: type[BaseException] | None, members: l
 def _make(cls: type[Exception], arguments: Sequence[Any], attributes: dict[str, Any]) -> Exception:
     """An instance of `cls` as its own ``__init__`` left it, without running code of `cls`."""
     base = next(ancestor for ancestor in cls.__mro__ if ancestor.__module__ == builtins.__name__)
-    builtin = cast(type[Exception], base)
+    builtin = cast("type[Exception]", base)
     exception = builtin.__new__(cls, *arguments)
     builtin.__init__(exception, *arguments)
     if attributes:

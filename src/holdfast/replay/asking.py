@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.core.answers import Reply, ReplyKind
-from holdfast.replay.answers import failed, unknown
+from holdfast.core.queries import Reply, ReplyKind
 from holdfast.replay.output import LogLine
+from holdfast.replay.queries import failed, unknown
 from holdfast.replay.run import WorkflowRun
 
 

@@ -12,24 +12,24 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import msgspec
 
-from holdfast.core import events as ev
-from holdfast.core.answers import Reply
-from holdfast.core.events import Payload
-from holdfast.core.gates import EventPolicy, Mailbox
-from holdfast.core.options import ActivityOptions
+from holdfast.core import history as ev
+from holdfast.core.activity_options import ActivityOptions
+from holdfast.core.admission import EventPolicy, Mailbox
+from holdfast.core.history import Payload
+from holdfast.core.queries import Reply
 from holdfast.errors import NotInWorkflow, PayloadError
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.signature import Signature
-from holdfast.replay.continuing import continue_as_new
-from holdfast.replay.evicted import Evicted
+from holdfast.replay.continue_as_new import continue_as_new
+from holdfast.replay.events import EventWaits
 from holdfast.replay.guard import Guarded
-from holdfast.replay.handlers import Handlers
-from holdfast.replay.loop import WorkflowLoop
-from holdfast.replay.mailbox import EventWaits
+from holdfast.replay.loop.event_loop import WorkflowLoop
+from holdfast.replay.loop.loop_swap import SliceRunner
+from holdfast.replay.loop.restricted_loops import ReadOnlyLoop, is_untouched
+from holdfast.replay.loop.tasks import Evicted
 from holdfast.replay.output import LogLine, ScheduledActivity, SentEvent, TurnOutput, with_one_more
-from holdfast.replay.read_only import ReadOnlyLoop, is_untouched
-from holdfast.replay.running import SliceRunner
-from holdfast.replay.shown import WorkflowState
+from holdfast.replay.queries import Handlers
+from holdfast.replay.state import WorkflowState
 from holdfast.replay.streams import Streams
 from holdfast.replay.updates import Updates
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, assert_never
 
 import msgspec
 
-from holdfast.core import events as ev
+from holdfast.core import history as ev
 from holdfast.core.children import MOST_PARENTS, ParentClose
 from holdfast.core.deadlines import Deadline
 from holdfast.core.lifecycle import InstanceState
@@ -23,8 +23,8 @@ from holdfast.payloads.signature import Signature
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.core.events import Payload
-    from holdfast.replay.loop import WorkflowLoop
+    from holdfast.core.history import Payload
+    from holdfast.replay.loop.event_loop import WorkflowLoop
 
 NOT_WAITED_FOR: Final = "its parent does not wait for it any more"
 HASH_DIGITS: Final = 16

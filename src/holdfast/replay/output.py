@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.core.options import ActivityOptions
+from holdfast.core.activity_options import ActivityOptions
 
 if TYPE_CHECKING:
-    from holdfast.core import events as ev
-    from holdfast.core.answers import Reply
-    from holdfast.core.events import HistoryEvent
+    from holdfast.core import history as ev
+    from holdfast.core.history import HistoryEvent
+    from holdfast.core.queries import Reply
     from holdfast.replay.children import CancelledChild, ScheduledChild
 
 Item = TypeVar("Item")

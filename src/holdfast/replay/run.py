@@ -5,6 +5,10 @@ no I/O: what it collected becomes durable when its owner commits the turn, and n
 
 Replay is the same with the history as the source of inputs. The commands that the code produces are compared with the
 recorded ones; the first difference is a `HistoryMismatch` that names both.
+
+The end of code that was asked to end at its deadline, and gave no result.
+
+Code against history (G12): whether a command that the code produced is the recorded one, and how to say so.
 """
 
 import asyncio
@@ -15,22 +19,114 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent, Payload
-from holdfast.errors import ForbiddenInWorkflow, PayloadError
+from holdfast.core import history as ev
+from holdfast.core import history as flow
+from holdfast.core.history import HistoryEvent, Payload
+from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, HistoryMismatch, PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.payloads.models import constraints_ignored
+from holdfast.payloads.pydantic_models import constraints_ignored
 from holdfast.replay.calls import MILLISECONDS, ExecutionId, WorkflowCalls, WorkflowCode
 from holdfast.replay.children import CancelledChild, Children, ParentInfo, ScheduledChild
-from holdfast.replay.continuing import asked_to_continue
+from holdfast.replay.continue_as_new import asked_to_continue
 from holdfast.replay.guard import Guarded, causes_of
-from holdfast.replay.loop import WorkflowLoop
-from holdfast.replay.matching import ended_before_it_ran, is_same, mismatch
+from holdfast.replay.loop.event_loop import WorkflowLoop
+from holdfast.replay.loop.loop_swap import SliceRunner, loop_here, unwatched
+from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
 from holdfast.replay.output import ExecutionEnding, TurnOutput, with_one_more
-from holdfast.replay.overdue import overdue
-from holdfast.replay.read_only import ReadOnlyLoop
-from holdfast.replay.running import SliceRunner, loop_here, unwatched
+
+
+def overdue(reason: str, error: BaseException) -> DeadlineExceeded:
+    """The failure of the workflow. What its code stumbled over besides is its cause; that it was cancelled is not."""
+    exceeded = DeadlineExceeded(reason)
+    if not isinstance(error, asyncio.CancelledError) and asked_to_continue(error) is None:
+        exceeded.__cause__ = error
+    return exceeded
+
+
+_decode_recorded_failure: Final = msgspec.json.Decoder(Failure).decode
+
+
+def mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryEvent | None) -> HistoryMismatch:
+    """The first step in which code and history differ."""
+    return HistoryMismatch(
+        f"the code does not match the history at step {position}: "
+        f"recorded {_said(recorded)}, but the code produced {_said(produced)}"
+    )
+
+
+def is_same(recorded: HistoryEvent, produced: HistoryEvent) -> bool:
+    """Whether two commands are the same step. Arguments and due times may change with the code; steps may not."""
+    kind = type(recorded)
+    if type(produced) is not kind:
+        return False
+    if isinstance(recorded, ev.ChildScheduled) and recorded.named and recorded.id != getattr(produced, "id", ""):
+        return False
+    return all(getattr(recorded, name) == getattr(produced, name) for name in _IDENTITY.get(kind, ()))
+
+
+def ended_before_it_ran(recorded: Sequence[HistoryEvent]) -> bool:
+    """Whether an execution was ended from outside before any code of it ran: then no step of it is recorded."""
+    return len(recorded) > 1 and all(isinstance(event, ev.FROM_OUTSIDE) for event in recorded[1:])
+
+
+def _said(event: HistoryEvent | None) -> str:
+    if event is None:
+        return "nothing"
+    if isinstance(event, ev.INPUTS):
+        return "no further step before the next message"
+    return _SAID[type(event)](event)
+
+
+_IDENTITY: Final[dict[type[Any], tuple[str, ...]]] = {
+    ev.ActivityScheduled: ("activity", "name"),
+    ev.ActivityCancelled: ("activity",),
+    ev.TimerStarted: ("timer",),
+    ev.TimerCancelled: ("timer",),
+    ev.SideEffectRecorded: ("number",),
+    ev.EventAwaited: ("wait", "name"),
+    ev.EventWaitEnded: ("wait",),
+    ev.EventSetAside: ("wait", "name"),
+    ev.EventRaised: ("number", "name"),
+    ev.ChildScheduled: ("child", "name", "named"),
+    ev.ChildCancelRequested: ("child",),
+    ev.UpdateHandlerCompleted: ("id",),
+    ev.UpdateHandlerFailed: ("id",),
+}
+"""What must be equal in two commands of one kind."""
+
+_SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
+    ev.ActivityScheduled: lambda event: f"a call of activity {event.name!r} (number {event.activity})",
+    ev.ActivityCancelled: lambda event: f"the end of waiting for activity number {event.activity}",
+    ev.TimerStarted: lambda event: f"the start of timer number {event.timer}",
+    ev.TimerCancelled: lambda event: f"the end of waiting for timer number {event.timer}",
+    ev.SideEffectRecorded: lambda event: f"side effect number {event.number}",
+    ev.ExecutionCompleted: lambda _: "the end of the workflow",
+    ev.ExecutionFailed: lambda event: (
+        f"the failure of the workflow ({_decode_recorded_failure(bytes(event.failure.data)).message})"
+    ),
+    ev.EventAwaited: lambda event: f"a wait for event {event.name!r} (number {event.wait})",
+    ev.EventWaitEnded: lambda event: f"the end of wait number {event.wait} for an event",
+    ev.EventSetAside: lambda event: f"an event {event.name!r} that was set aside ({event.reason})",
+    ev.EventRaised: lambda event: f"an event {event.name!r} raised to {event.target!r}",
+    ev.ChildScheduled: lambda event: (
+        f"the start of a child of workflow {event.name!r} (number {event.child}, id {event.id!r})"
+    ),
+    ev.ChildCancelRequested: lambda event: f"a request to child number {event.child} to end",
+    ev.UpdateHandlerCompleted: lambda event: f"the end of update {event.id!r}",
+    ev.UpdateHandlerFailed: lambda event: f"the failure of update {event.id!r}",
+    ev.ExecutionCancelled: lambda _: "the end of the workflow by cancellation",
+    ev.ContinuedAsNew: lambda _: "the end of this execution, to be continued as new",
+    flow.FlowAdvanced: lambda event: f"moves of the nodes {', '.join(event.digits)}",
+    flow.NodeFailed: lambda event: f"the failure of node {event.node!r}",
+    flow.NodeCompleted: lambda event: f"the completion of node {event.node!r}",
+    flow.FanOutStarted: lambda event: f"the fan-out of node {event.node!r} over {event.count} items",
+    flow.CycleRestarted: lambda event: f"round {event.round} of the cycle {event.node!r}",
+    ev.InstanceTerminated: lambda _: "the end of the workflow from outside",
+    ev.InstanceCancelled: lambda _: "the cancellation of the workflow from outside",
+    ev.DeadlinePassed: lambda _: "the end of the workflow at its deadline",
+}
+"""A step, for people."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_failure: Final = msgspec.json.Decoder(Failure)

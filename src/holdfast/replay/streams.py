@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.core.events import ActivityCompleted, ActivityFailed, ActivityYielded, Payload
+from holdfast.core.history import ActivityCompleted, ActivityFailed, ActivityYielded, Payload
 from holdfast.errors import StreamRestarted, UsageError
-from holdfast.replay.loop import WorkflowLoop
-from holdfast.replay.running import loop_here
+from holdfast.replay.loop.event_loop import WorkflowLoop
+from holdfast.replay.loop.loop_swap import loop_here
 
 if TYPE_CHECKING:
     from holdfast.replay.calls import CallableActivity

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.core import events as ev
-from holdfast.core.answers import Reply, ReplyKind
-from holdfast.core.events import Payload
+from holdfast.core import history as ev
+from holdfast.core.history import Payload
+from holdfast.core.queries import Reply, ReplyKind
 from holdfast.errors import HistoryMismatch, UpdateUnfinished
 from holdfast.payloads.failures import failure_of
-from holdfast.replay.answers import failed, unknown
-from holdfast.replay.evicted import Evicted
+from holdfast.replay.loop.tasks import Evicted
+from holdfast.replay.queries import failed, unknown
 
 if TYPE_CHECKING:
     from holdfast.replay.calls import WorkflowCalls
-    from holdfast.replay.handlers import UpdateHandler
-    from holdfast.replay.loop import WorkflowLoop
+    from holdfast.replay.loop.event_loop import WorkflowLoop
+    from holdfast.replay.queries import UpdateHandler
 
 _encode: Final = msgspec.json.Encoder().encode
 

@@ -12,9 +12,23 @@ from typing import Final
 
 from holdfast.background import BackgroundTask, Duty
 from holdfast.errors import StoreError, StoreReplaced, WorkerFenced
-from holdfast.runtime.faults import FaultHook, FaultPoint, SimulatedCrash
-from holdfast.runtime.telling import RepeatedTrouble
-from holdfast.storage.contract import AskQuery, CommitId, Deliver, Failed, Member, Outcome, Start, Store, Terminate
+from holdfast.runtime.platform import FaultHook, FaultPoint, SimulatedCrash
+from holdfast.runtime.signals import RepeatedTrouble
+from holdfast.storage.contract import Store
+from holdfast.storage.members.instances import Start, Terminate
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.messages import AskQuery, Deliver
+from holdfast.storage.members.outcomes import (
+    Applied,
+    Delivered,
+    EndedInstance,
+    Expired,
+    Failed,
+    Outcome,
+    StartedInstance,
+    TerminatedInstance,
+)
+from holdfast.storage.records import CommitId
 
 MAX_GROUP: Final = 500
 """Members of one transaction. A longer one would make everybody wait for it."""
@@ -229,3 +243,13 @@ def _may_pass(error: Exception) -> bool:
 def _is_of_a_client(member: Member) -> bool:
     """In nobody's name: no lease is needed for it."""
     return isinstance(member, Terminate | Deliver | AskQuery) or (isinstance(member, Start) and member.first is None)
+
+
+_MAY_END_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired)
+
+
+def ended_with(outcomes: Sequence[Outcome]) -> Iterator[EndedInstance]:
+    """Children that ended with something else in a group."""
+    for outcome in outcomes:
+        if isinstance(outcome, _MAY_END_OTHERS) and outcome.ended:
+            yield from outcome.ended

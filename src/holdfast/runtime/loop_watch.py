@@ -21,7 +21,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any, Final
 
-from holdfast.storage.contract import InstanceNumber
+from holdfast.storage.records import InstanceNumber
 
 logger = logging.getLogger("holdfast")
 

@@ -25,7 +25,7 @@ from typing import Final, TypeVar, TypeVarTuple
 
 from holdfast.background import BackgroundThread, Duty
 from holdfast.errors import TurnTooLong
-from holdfast.replay.running import SliceRunner as AnyWatch
+from holdfast.replay.loop.loop_swap import SliceRunner as AnyWatch
 from holdfast.runtime.loop_watch import described, is_debugged
 
 TURN_LIMIT_MS: Final = 10_000

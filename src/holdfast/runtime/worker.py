@@ -16,49 +16,38 @@ import msgspec
 
 from holdfast.authoring.registry import Registry
 from holdfast.background import BackgroundTask, Duty
-from holdfast.core.events import Started
-from holdfast.core.liveness import WorkerKey
+from holdfast.core.history import Started
+from holdfast.core.leases import WorkerKey
 from holdfast.errors import StoreError, StoreReplaced
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.replay.output import ScheduledActivity
-from holdfast.runtime.attempts import AttemptRunner
-from holdfast.runtime.claims import LOOK_SECONDS, Claimer
+from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.deadlines import Deadlines
-from holdfast.runtime.entries import UnstoredValues
-from holdfast.runtime.host import this_process
-from holdfast.runtime.instances import TurnTaker
-from holdfast.runtime.janitor import Maintenance
-from holdfast.runtime.last_words import CrashMarker
-from holdfast.runtime.lease import BEATS_PER_LEASE, MILLISECONDS, LeaseThread
-from holdfast.runtime.live import Message
-from holdfast.runtime.net import Reconciler
-from holdfast.runtime.queries import Place, Queries
-from holdfast.runtime.questions import QueryService
-from holdfast.runtime.raising import LocalEvents
-from holdfast.runtime.runs import RunFactory
-from holdfast.runtime.surroundings import LeaseLike, Platform
-from holdfast.runtime.telling import RepeatedTrouble, log_failed_instance
-from holdfast.runtime.turns import with_started
-from holdfast.storage.contract import (
-    CANCEL_REQUESTED,
-    Completion,
-    HeartbeatAttempt,
-    InstanceEnd,
-    InstanceId,
-    InstanceNumber,
-    Member,
-    OpenNextAttempt,
-    Outcome,
-    Registration,
-    Rejected,
-    Start,
-    Store,
-    StreamValues,
-)
+from holdfast.runtime.crash_detection import CrashMarker, this_process
+from holdfast.runtime.duties.claimer import LOOK_SECONDS, Claimer
+from holdfast.runtime.duties.expiry import Deadlines
+from holdfast.runtime.duties.maintenance import Maintenance
+from holdfast.runtime.duties.reconciler import Reconciler
+from holdfast.runtime.platform import LeaseLike, Platform
+from holdfast.runtime.queries import Place, Queries, QueryService
+from holdfast.runtime.run_factory import RunFactory
+from holdfast.runtime.signals import RepeatedTrouble, log_failed_instance
+from holdfast.runtime.turns.live_instance import Message, UnstoredValues
+from holdfast.runtime.turns.messages import LocalEvents
+from holdfast.runtime.turns.turn_builder import with_started
+from holdfast.runtime.turns.turn_taker import TurnTaker
+from holdfast.runtime.worker_lease import BEATS_PER_LEASE, MILLISECONDS, LeaseThread
+from holdfast.storage.contract import Store
+from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.member import CANCEL_REQUESTED, Member
+from holdfast.storage.members.outcomes import Outcome, Rejected
+from holdfast.storage.members.turns import InstanceEnd, StreamValues
+from holdfast.storage.members.workers import Registration
+from holdfast.storage.records import InstanceId, InstanceNumber
 
 if TYPE_CHECKING:
-    from holdfast.runtime.live import LiveInstance
+    from holdfast.runtime.turns.live_instance import LiveInstance
 
 logger = logging.getLogger("holdfast")
 

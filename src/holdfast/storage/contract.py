@@ -6,182 +6,39 @@ was applied is on disk when the call returns. Each group has an id that is store
 is settled by asking `Store.was_committed`, never by applying twice.
 
 All times are the store's own, in milliseconds. A store's clock never goes back (W9).
+
+What is kept for a while only, for those who may still ask for it. Any worker removes it, a piece at a time (C1).
 """
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Final, Protocol
 
+from holdfast.core.leases import Heartbeat, HeartbeatReply, WorkerKey
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.liveness import Heartbeat, HeartbeatReply, WorkerKey
-from holdfast.errors import StoreError
-from holdfast.storage.answers import (
-    AnswerQuery,
-    AskQuery,
-    ClaimedQueries,
-    ClaimQueries,
-    DeleteQueries,
-    PendingQueries,
-    QueryRow,
-    UpdateAnswer,
-)
-from holdfast.storage.changes import (
-    CANCEL_REQUESTED,
-    Applied,
-    AppliedValues,
-    Block,
-    ClaimAttempts,
-    ClaimedAttempts,
-    ClaimedInstances,
-    ClaimInstances,
-    Completion,
-    Deliver,
-    Delivered,
-    Expired,
-    Failed,
-    HeartbeatAttempt,
-    InstanceEnd,
-    MarkWorkerLost,
-    Member,
-    NextExecution,
-    OpenNextAttempt,
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import (
     Outcome,
-    Rejected,
-    Release,
-    ReleaseUnknown,
-    SaveFlow,
-    Start,
-    StartedInstance,
-    StreamValues,
-    TargetInstance,
-    Terminate,
-    TerminatedInstance,
-    Transition,
-    Turn,
+    PendingQueries,
 )
-from holdfast.storage.children import CancelChild, CloseChildren, EndedInstance, NewChild, Parent, ParentAndChildren
-from holdfast.storage.deadlines import Expire, SetDeadline
+from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import (
-    AttemptKey,
     AttemptRecord,
     CommitId,
     DeadlineRecord,
-    Fence,
     HistoryRow,
     InboxRow,
     InstanceId,
     InstanceNumber,
     InstanceRecord,
-    LargePayload,
     LoadedInstance,
-    NewAttempt,
-    OwnedAttempt,
-    OwnedInstance,
     OwnedRows,
+    ParentAndChildren,
     QueueRow,
-    Record,
-    StateValue,
-    TimerRow,
     UpdateRow,
     WorkerLoad,
     WorkerRow,
 )
-
-__all__ = [
-    "CANCEL_REQUESTED",
-    "AnswerQuery",
-    "Applied",
-    "AppliedValues",
-    "AskQuery",
-    "AttemptKey",
-    "AttemptRecord",
-    "Block",
-    "CancelChild",
-    "ClaimAttempts",
-    "ClaimInstances",
-    "ClaimQueries",
-    "ClaimedAttempts",
-    "ClaimedInstances",
-    "ClaimedQueries",
-    "CloseChildren",
-    "CommitId",
-    "Completion",
-    "DeadlineRecord",
-    "DeleteQueries",
-    "Deliver",
-    "Delivered",
-    "EndedInstance",
-    "Expire",
-    "Expired",
-    "Failed",
-    "Fence",
-    "HeartbeatAttempt",
-    "HistoryRow",
-    "InboxRow",
-    "InstanceEnd",
-    "InstanceId",
-    "InstanceNumber",
-    "InstanceRecord",
-    "LargePayload",
-    "LoadedInstance",
-    "MarkWorkerLost",
-    "Member",
-    "NewAttempt",
-    "NewChild",
-    "NextExecution",
-    "OpenNextAttempt",
-    "Outcome",
-    "OwnedAttempt",
-    "OwnedInstance",
-    "OwnedRows",
-    "Parent",
-    "ParentAndChildren",
-    "PendingQueries",
-    "QueryRow",
-    "QueueRow",
-    "Record",
-    "Registration",
-    "Rejected",
-    "Release",
-    "ReleaseUnknown",
-    "ReplyLost",
-    "SaveFlow",
-    "SetDeadline",
-    "Start",
-    "StartedInstance",
-    "StateValue",
-    "Store",
-    "StreamValues",
-    "TargetInstance",
-    "Terminate",
-    "TerminatedInstance",
-    "TimerRow",
-    "Transition",
-    "Turn",
-    "UpdateAnswer",
-    "UpdateRow",
-    "WorkerLoad",
-    "WorkerRow",
-]
-
-
-class Registration(Record, frozen=True):
-    """What a worker says about itself when it registers."""
-
-    host: bytes
-    queues: str
-    """The names of the queues that it serves, as a JSON list."""
-    build: str
-    slots: int = 0
-    """How many bodies it runs at once."""
-    workflows: str | None = None
-    """The names of the workflows and flows that it has, as a JSON list."""
-    activities: str | None = None
-    abandoned: int = 0
-    """How many bodies it has abandoned that still run. Each heartbeat brings the number of that moment."""
-
-
-class ReplyLost(StoreError):
-    """A heartbeat was sent, and nobody knows whether the store took it: the next one tells (W4, W9)."""
 
 
 class Store(Protocol):
@@ -374,3 +231,43 @@ class Store(Protocol):
         where that is all that went wrong it raises `ReplyLost`.
         """
         ...
+
+
+class Notifier(Protocol):
+    """Wakes the others who use the store, and is woken by them."""
+
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def notify(self) -> None: ...
+
+
+class OpenableStore(Store, Protocol):
+    """A store that programs open by its name."""
+
+    @property
+    def path(self) -> Path:
+        """Beside this path the processes of one machine leave what is for each other only."""
+        ...
+
+    @property
+    def words(self) -> Path:
+        """A folder that workers of one machine share: in it they keep what they run, for when they are gone (G12)."""
+        ...
+
+    def make_bell(self, name: str, heard: Callable[[], None]) -> Notifier:
+        """Make the notifier of one process. It calls `heard` when another process has notified."""
+        ...
+
+    async def check_files(self) -> None:
+        """Raise `StoreReplaced` if a file of the store was removed or replaced. Commits check this by themselves."""
+        ...
+
+    def open_for_reading(self) -> None:
+        """Open a store that is there, to look at it: nothing is created, migrated or changed."""
+        ...
+
+
+COMMITS_KEPT_MS: Final = 3_600_000
+"""How long the ids of commits are kept for those who do not know whether theirs went through."""
+TOMBSTONES_KEPT_MS: Final = 24 * 3_600_000
+"""W5: how long the key of a dead worker is remembered, so that it is never revived."""

@@ -1,11 +1,14 @@
-"""Records of what a store holds, and the types of the ids and numbers in them."""
+"""Records of what a store holds, and the types of the ids and numbers in them.
+
+What a turn says about children, and what a store tells about them.
+"""
 
 from typing import NewType
 
 import msgspec
 
+from holdfast.core.leases import WorkerKey
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from holdfast.core.liveness import WorkerKey
 from holdfast.core.updates import UpdateState
 
 InstanceId = NewType("InstanceId", str)
@@ -231,3 +234,19 @@ class QueueRow(Record, frozen=True):
     running: int
     oldest_at_ms: int | None = None
     """Since when the oldest one waits that is not for later."""
+
+
+class Parent(Record, frozen=True):
+    """Who started an instance."""
+
+    id: InstanceId
+    number: InstanceNumber
+    execution: int
+    child: int
+
+
+class ParentAndChildren(Record, frozen=True, gc=True):
+    """The parent of an instance, if it has one, and how many children are in which state."""
+
+    parent: Parent | None
+    children: dict[InstanceState, int]

@@ -4,14 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast.testing.chaos import CrashReport
-    from holdfast.testing.commits import Crash
+    from holdfast.testing.crashes import Crash
     from holdfast.testing.environment import Environment
+    from holdfast.testing.every_commit import CrashReport
     from holdfast.testing.replayer import Replayer
 
 __all__ = ["Crash", "CrashReport", "Environment", "Replayer"]
 
-_WHERE = {"Crash": "commits", "CrashReport": "chaos", "Environment": "environment", "Replayer": "replayer"}
+_WHERE = {"Crash": "crashes", "CrashReport": "every_commit", "Environment": "environment", "Replayer": "replayer"}
 
 if not TYPE_CHECKING:  # a checker must still find a name that is written wrongly
 

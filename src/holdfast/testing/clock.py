@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 
 from holdfast.background import LOOKS
 from holdfast.errors import UsageError
-from holdfast.runtime.due import TimerHeap
-from holdfast.runtime.providers import SystemClockAndIds
+from holdfast.runtime.platform import SystemClockAndIds
+from holdfast.runtime.turns.turn_taker import TimerHeap
 
 MILLISECONDS: Final = 1000
 ATTRIBUTE: Final = "_holdfast_clock"

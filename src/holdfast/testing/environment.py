@@ -14,23 +14,31 @@ from typing import Any, Final, Self, TypeVar
 
 from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.workflow import AnyWorkflow
-from holdfast.client.beside import DEFAULT_MAX_ACTIVITIES
+from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES
 from holdfast.client.engine import Engine
-from holdfast.core.events import Started
+from holdfast.core.history import Started
 from holdfast.errors import InvalidOption, InvariantBroken, UsageError
-from holdfast.runtime.faults import FaultHook, FaultPoint
-from holdfast.runtime.providers import SystemClockAndIds
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import FaultHook, FaultPoint, Platform, SystemClockAndIds
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
-from holdfast.storage.contract import Deliver, InstanceNumber, Outcome, Start
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.records import InstanceNumber
 from holdfast.storage.sqlite.store import IN_MEMORY, SqliteStore
-from holdfast.testing.chaos import CrashReport, crash_at_every_commit
 from holdfast.testing.clock import SkippingClock
-from holdfast.testing.commits import Crash, Where, checked
-from holdfast.testing.dying import CrashingWorkers, RetryingCommitter, as_the_first, quiet_crashes
-from holdfast.testing.repeating import RedeliveringStore
-from holdfast.testing.replacing import Body, Replaceable, Replacements
-from holdfast.testing.simulation.world import TaskLease
+from holdfast.testing.crashes import (
+    Crash,
+    CrashingWorkers,
+    RetryingCommitter,
+    Where,
+    as_the_first,
+    checked,
+    quiet_crashes,
+)
+from holdfast.testing.duplicating_store import RedeliveringStore
+from holdfast.testing.every_commit import CrashReport, crash_at_every_commit
+from holdfast.testing.replacements import Body, Replaceable, Replacements
+from holdfast.testing.simulation.platform import TaskLease
 
 T = TypeVar("T")
 MILLISECONDS: Final = 1000

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import AnyWorkflow
-from holdfast.client.histories import parse
-from holdfast.core.events import HistoryEvent, Started
-from holdfast.core.flow.reading import FlowSnapshot, version_of
+from holdfast.client.views.history import parse
+from holdfast.core.flow.snapshot import FlowSnapshot, version_of
+from holdfast.core.history import HistoryEvent, Started
 from holdfast.errors import HistoryMismatch, HoldfastError, UsageError
 from holdfast.replay.calls import ExecutionId
 from holdfast.replay.guard import Unguarded

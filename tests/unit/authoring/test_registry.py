@@ -12,8 +12,7 @@ from tests.unit.authoring import declined
 from tests.unit.authoring.declined import Declined
 
 import holdfast as hf
-from holdfast.authoring.known_errors import known_errors
-from holdfast.authoring.registry import Registry
+from holdfast.authoring.registry import Registry, known_errors
 
 ONE = hf.Retry(attempts=1)
 

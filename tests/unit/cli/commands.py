@@ -3,14 +3,16 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 import pytest
 
 from holdfast.cli.main import main
 from holdfast.storage.relational.transaction import Row
-from holdfast.storage.sqlite.transaction import SqliteConnection
+
+if TYPE_CHECKING:
+    from holdfast.storage.sqlite.connection import SqliteConnection
 
 SHOP = '''
 """A little shop, for the tests of the command."""
@@ -107,7 +109,7 @@ class Command:
 
 def sql(path: Path, statement: str, *bindings: Any) -> list[Row]:
     """Run statements on a file, past everything that guards it."""
-    connection = cast(SqliteConnection, apsw.Connection(str(path)))
+    connection = cast("SqliteConnection", apsw.Connection(str(path)))
     try:
         return connection.execute(statement, bindings).fetchall()
     finally:

@@ -14,7 +14,7 @@ from tests.forking.processes import program
 from tests.unit.cli.commands import Command
 
 import holdfast as hf
-from holdfast.cli import waiting
+from holdfast.cli import send as waiting
 
 
 @hf.workflow

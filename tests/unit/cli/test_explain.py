@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from holdfast import __version__
+from holdfast._version import __version__
 from holdfast.cli.commands import root
 from holdfast.cli.explain import explanation_of
 from holdfast.cli.main import main

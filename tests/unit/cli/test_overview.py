@@ -10,8 +10,8 @@ from typing import Any
 from tests.unit.cli.commands import Command, sql
 
 import holdfast as hf
-from holdfast.core.liveness import Heartbeat, WorkerKey
-from holdfast.storage.contract import Registration
+from holdfast.core.leases import Heartbeat, WorkerKey
+from holdfast.storage.members.workers import Registration
 
 HOST = b'{"boot_id":"b","namespace":1,"pid":77,"started":"1","name":"green [b]"}'
 

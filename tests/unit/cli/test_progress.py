@@ -7,14 +7,14 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from holdfast.cli.progress import MOST_OPEN, Lines
+from holdfast.cli.console import moment_text, safe, safe_lines, seconds_text
+from holdfast.cli.run import MOST_OPEN, Lines
 from holdfast.cli.steps import InstanceSteps, steps_of
-from holdfast.cli.texts import moment_text, safe, safe_lines, seconds_text
-from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent, Payload
+from holdfast.core import history as ev
+from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.steps import read_steps
-from holdfast.storage.contract import AttemptKey, AttemptRecord, Fence, InstanceId, InstanceNumber, InstanceRecord
+from holdfast.storage.records import AttemptKey, AttemptRecord, Fence, InstanceId, InstanceNumber, InstanceRecord
 
 NUMBER = InstanceNumber(1)
 RECORD = InstanceRecord(

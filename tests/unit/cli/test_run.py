@@ -14,7 +14,7 @@ from tests.forking.processes import program
 from tests.forking.processes import run as forked
 from tests.unit.cli.commands import Command, sql
 
-from holdfast.audit import audit
+from holdfast.audit.auditor import audit
 
 RESULT = ["charged 5", "packed hat"]
 

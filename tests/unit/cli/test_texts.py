@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.commands import Command
 
-from holdfast.cli.texts import json_text
+from holdfast.cli.console import json_text
 
 HARMFUL = "\x1b[31m \x7f \x85 \x9b31m \u202e \u2028 \U000e0001 plain é 漢"
 

@@ -5,7 +5,7 @@ from rich.console import Console
 from rich.text import Text
 from tests.unit.cli.commands import Command
 
-from holdfast.cli.texts import print_aligned, print_line
+from holdfast.cli.console import print_aligned, print_line
 
 COLUMNS = 72
 SHOP = """

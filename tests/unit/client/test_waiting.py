@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from holdfast.client.waiting import ResultWaiters
-from holdfast.storage.contract import InstanceId, InstanceNumber
+from holdfast.runtime.signals import ResultWaiters
+from holdfast.storage.records import InstanceId, InstanceNumber
 
 
 def test_an_error_of_a_look_is_not_the_end_of_looking(caplog: pytest.LogCaptureFixture) -> None:

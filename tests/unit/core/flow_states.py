@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 
-from holdfast.core.collation import CollationKey, Digit, Graph, GraphEdge, Join, Move
-from holdfast.core.flow.events import FlowAdvanced
-from holdfast.core.flow.outcomes import EdgeState, Errored, FailurePolicy, FlowOutcome, NodeOutcome
-from holdfast.core.flow.progress import FlowScheduler, Settlement
+from holdfast.core.collation import CollationKey, Digit, Move
+from holdfast.core.flow.definition import FailurePolicy
+from holdfast.core.flow.graph import Graph, GraphEdge, Join
+from holdfast.core.flow.scheduler import EdgeState, Errored, FlowOutcome, FlowScheduler, NodeOutcome, Settlement
+from holdfast.core.history import FlowAdvanced
 
 Condition = Callable[[GraphEdge], bool]
 

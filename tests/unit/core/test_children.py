@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.children import ParentClose, ParentEnd, answer_of, decide_close
-from holdfast.core.events import ChildCompleted, ChildFailed, ChildStopped, Payload
+from holdfast.core.history import ChildCompleted, ChildFailed, ChildStopped, Payload
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 
 OPEN = [state for state in InstanceState if state not in INSTANCE_FINAL]

@@ -2,8 +2,16 @@
 
 import pytest
 
-from holdfast.core.collation import FIRST, CollationKey, Dimension, Move, item_dimension, nearest, next_round
-from holdfast.core.collation.dimensions import shown_place
+from holdfast.core.collation import (
+    FIRST,
+    CollationKey,
+    Dimension,
+    Move,
+    item_dimension,
+    nearest,
+    next_round,
+    shown_place,
+)
 from holdfast.errors import CollationError
 
 

@@ -13,15 +13,13 @@ from tests.simulation.flow_oracle import foretell
 from tests.simulation.flow_plans import ERRORS, Plan, Step, fold, plans, text_of, work
 
 import holdfast as hf
-from holdfast.core import events as ev
-from holdfast.core.collation.digits import Digit
-from holdfast.core.event import Payload
-from holdfast.core.flow.book import FlowState, read
-from holdfast.core.flow.outcomes import EdgeState
-from holdfast.core.flow.progress import FlowScheduler
-from holdfast.flows.compiled import CompiledFlow
-from holdfast.flows.failing import failure_payload
-from holdfast.flows.run import FlowRun
+from holdfast.core import history as ev
+from holdfast.core.collation import Digit
+from holdfast.core.flow.scheduler import EdgeState, FlowScheduler
+from holdfast.core.flow.state import FlowState, read
+from holdfast.core.history import Payload
+from holdfast.flows.compiled_flow import CompiledFlow
+from holdfast.flows.run import FlowRun, failure_payload
 from holdfast.payloads.failures import resolve_builtin
 from holdfast.replay.calls import ExecutionId
 

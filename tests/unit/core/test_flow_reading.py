@@ -1,9 +1,7 @@
 """What is read off the history of a flow: its books, its key, and what its nodes did in which round."""
 
-from holdfast.core import events as ev
-from holdfast.core.event import Payload
-from holdfast.core.flow import events as fe
-from holdfast.core.flow.book import FlowState, NodePlace, read
+from holdfast.core import history as ev
+from holdfast.core import history as fe
 from holdfast.core.flow.definition import (
     After,
     ChildAction,
@@ -15,7 +13,9 @@ from holdfast.core.flow.definition import (
     TriggerAction,
     graph_of,
 )
-from holdfast.core.flow.reading import FlowSnapshot, in_order, version_of
+from holdfast.core.flow.snapshot import FlowSnapshot, in_order, version_of
+from holdfast.core.flow.state import FlowState, NodePlace, read
+from holdfast.core.history import Payload
 
 START = ev.Started(time_ms=1, workflow="f", version="", seed=1, input=Payload(), flow="abc")
 

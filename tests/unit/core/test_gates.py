@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.gates import (
+from holdfast.core.admission import (
     Arrival,
     DeliveryVerdict,
     EventPolicy,

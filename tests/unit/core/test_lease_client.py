@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from holdfast.core.liveness import (
+from holdfast.core.leases import (
     AttemptId,
     LeaseAction,
     LeaseState,

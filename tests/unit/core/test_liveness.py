@@ -4,9 +4,13 @@ import itertools
 
 import pytest
 
-from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
-from holdfast.core.liveness import (
+from holdfast.core.leases import (
+    DEFAULT_LEASE_MS,
+    LONGEST_LEASE_MS,
     LOSS_EVENT,
+    SHORTEST_LEASE_MS,
+    WORKER_BEAT_MS,
+    WORKER_LEASE_MS,
     AttemptId,
     Heartbeat,
     Renewed,
@@ -25,13 +29,7 @@ from holdfast.core.liveness import (
     verification_delay_ms,
     verify,
 )
-from holdfast.core.liveness.lease import (
-    DEFAULT_LEASE_MS,
-    LONGEST_LEASE_MS,
-    SHORTEST_LEASE_MS,
-    WORKER_BEAT_MS,
-    WORKER_LEASE_MS,
-)
+from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.errors import LeaseError
 
 K = WorkerKey("k1")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.retry import (
+from holdfast.core.activity_options import (
     LONGEST_DELAY_MS,
     NoRetry,
     RetryAfter,

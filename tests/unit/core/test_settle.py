@@ -15,20 +15,21 @@ from tests.unit.core.flow_states import (
     trigger,
 )
 
-from holdfast.core.collation import Graph, GraphEdge, Join
-from holdfast.core.flow.outcomes import (
+from holdfast.core.flow.definition import FailurePolicy
+from holdfast.core.flow.graph import Graph, GraphEdge, Join
+from holdfast.core.flow.scheduler import (
     Completed,
     EdgeState,
     Errored,
-    FailurePolicy,
     FlowOutcome,
+    FlowScheduler,
     JoinVerdict,
     Released,
+    Settlement,
     TimedOut,
     join_verdict,
     undecided_edge,
 )
-from holdfast.core.flow.progress import FlowScheduler, Settlement
 from holdfast.errors import MalformedGraph, UnknownActivity, UnknownWord
 
 FOX = graph_of("quick->brown", "brown->fox", "fox->jumped", "fox->slept", "slept->ate")

@@ -13,8 +13,7 @@ from tests.unit.core.flow_states import (
     restart_cycle,
 )
 
-from holdfast.core.flow.outcomes import Completed, FlowOutcome
-from holdfast.core.flow.progress import FlowScheduler
+from holdfast.core.flow.scheduler import Completed, FlowOutcome, FlowScheduler
 from holdfast.errors import IllegalMove
 
 LOOP = graph_of("t->check", "check->again", "check->done", "t->side")

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.core.flow_states import Asking, FlowState, finish, flow_outcome, trigger
 
-from holdfast.core.collation import Digit, Graph, GraphEdge, Join
-from holdfast.core.flow.outcomes import Completed, Errored, FlowOutcome
-from holdfast.core.flow.progress import FlowScheduler
+from holdfast.core.collation import Digit
+from holdfast.core.flow.graph import Graph, GraphEdge, Join
+from holdfast.core.flow.scheduler import Completed, Errored, FlowOutcome, FlowScheduler
 from holdfast.errors import IllegalMove
 
 ERROR = Errored(("Oops", "Exception"))

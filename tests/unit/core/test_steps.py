@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core import events as ev
-from holdfast.core.events import HistoryEvent, Payload
+from holdfast.core import history as ev
+from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.steps import key_of, read_steps
 
 VALUE = Payload(msgspec.Raw(b"1"))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.gates import EventVerdict
+from holdfast.core.admission import EventVerdict
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.core.updates import KIND_OF, MAX_OPEN_UPDATES, REFUSALS, STATE_OF, UpdateState, decide_update
 

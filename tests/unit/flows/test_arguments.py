@@ -8,9 +8,8 @@ from tests.unit.flows.writing import problems_of, with_nodes
 import holdfast as hf
 from holdfast.authoring.registry import Registry
 from holdfast.errors import FlowError, UsageError
-from holdfast.flows.checking import KnownNames
-from holdfast.flows.known import known_in, workflows_in
-from holdfast.flows.loading import load_text
+from holdfast.flows.language.checker import KnownNames, known_in, workflows_in
+from holdfast.flows.language.parser import load_text
 
 
 @hf.activity(name="charge")

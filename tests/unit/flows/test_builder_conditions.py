@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.errors import InvalidOption
-from holdfast.flows.expressions import compile_expression
-from holdfast.flows.steps import ExpressionRef
+from holdfast.flows.builder import ExpressionRef
+from holdfast.flows.expressions.expression import compile_expression
 
 NAMES: tuple[str, ...] = ("a", "b", "c")
 Truths = dict[str, bool]

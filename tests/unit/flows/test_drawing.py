@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.unit.flows.writing import SAMPLES
 
 import holdfast as hf
-from holdfast.flows import drawing
-from holdfast.flows.layout import lay_out
+from holdfast.flows import svg as drawing
+from holdfast.flows.svg import lay_out
 
 SVG = "{http://www.w3.org/2000/svg}"
 FOX = hf.Flow.load(SAMPLES / "fox.yaml")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ExpressionError
-from holdfast.flows import expressions
-from holdfast.flows.cel import compile_program
-from holdfast.flows.expressions import CelExpression, Comparison, Literal, Path, compile_expression
+from holdfast.flows.expressions import expression as expressions
+from holdfast.flows.expressions.cel import compile_program
+from holdfast.flows.expressions.expression import CelExpression, Comparison, Literal, Path, compile_expression
 
 QUICK: dict[str, Any] = {
     "quick": {

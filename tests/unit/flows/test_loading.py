@@ -3,12 +3,12 @@
 import pytest
 from tests.unit.flows.writing import BOTH, SAMPLES, load, node, with_nodes
 
-from holdfast.core.collation.graph import Join
 from holdfast.core.flow.definition import (
     After,
     ChildAction,
     CycleAction,
     Each,
+    FailurePolicy,
     InterruptAction,
     RaiseAction,
     RetryRules,
@@ -18,9 +18,9 @@ from holdfast.core.flow.definition import (
     WaitAction,
     graph_of,
 )
-from holdfast.core.flow.outcomes import FailurePolicy
-from holdfast.flows.checking import KnownNames
-from holdfast.flows.loading import load_file
+from holdfast.core.flow.graph import Join
+from holdfast.flows.language.checker import KnownNames
+from holdfast.flows.language.parser import load_file
 
 
 def test_the_order_flow_has_every_construct() -> None:

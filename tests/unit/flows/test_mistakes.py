@@ -12,9 +12,9 @@ from tests.unit.flows.writing import BOTH, HEAD, SAMPLES, load, problem_of, prob
 
 from holdfast.core.flow.definition import graph_of
 from holdfast.errors import FlowError, UsageError
-from holdfast.flows import documents
-from holdfast.flows.checking import KnownNames
-from holdfast.flows.loading import load_file, load_text
+from holdfast.flows.language import yaml_tree as documents
+from holdfast.flows.language.checker import KnownNames
+from holdfast.flows.language.parser import load_file, load_text
 
 
 def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.core.flow.definition import FlowDefinition, decode_definition, encode_definition, graph_of, hash_of
-from holdfast.flows.builder import FlowBuilder
-from holdfast.flows.steps import EdgeArguments, NodeRef
+from holdfast.flows.builder import EdgeArguments, FlowBuilder, NodeRef
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 LENGTHS = st.integers(1, 10**9).map(lambda ms: ms / 1000)

@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from holdfast.flows import problems
-from holdfast.flows.problems import (
+from holdfast.flows.language import problems
+from holdfast.flows.language.problems import (
     LONGEST_COMPARED,
     MOST_NAMES_COMPARED,
     MOST_NAMES_LOOKED_AT,

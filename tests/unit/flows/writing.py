@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.core.flow.definition import FlowDefinition, Node
 from holdfast.errors import FlowError
-from holdfast.flows.checking import KnownNames
-from holdfast.flows.loading import load_text
+from holdfast.flows.language.checker import KnownNames
+from holdfast.flows.language.parser import load_text
 
 SAMPLES = Path(__file__).parent / "samples"
 HEAD = "flow: f\nactivities:\n  start: {trigger: true}\n"

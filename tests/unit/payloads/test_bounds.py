@@ -7,8 +7,7 @@ import pytest
 
 import holdfast.payloads
 from holdfast.errors import PayloadTooLarge
-from holdfast.payloads import INLINE_LIMIT_BYTES, PayloadLimit, is_inline
-from holdfast.payloads.limits import PAYLOAD_WARNING_BYTES, shorten
+from holdfast.payloads.limits import INLINE_LIMIT_BYTES, PAYLOAD_WARNING_BYTES, PayloadLimit, is_inline, shorten
 
 PACKAGE = Path(holdfast.payloads.__file__).parent
 

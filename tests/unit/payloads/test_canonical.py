@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import MalformedPayload
-from holdfast.payloads import HASH_BYTES, canonical_form, input_hash
+from holdfast.payloads.signature import HASH_BYTES, canonical_form, input_hash
 
 plain_json = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text('aé"\\'),

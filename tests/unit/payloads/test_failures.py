@@ -8,16 +8,9 @@ import msgspec
 import pytest
 
 from holdfast.errors import RemoteError
-from holdfast.payloads import (
-    Failure,
-    decode,
-    encode,
-    failure_of,
-    failures,
-    qualified_name,
-    resolve_builtin,
-    to_exception,
-)
+from holdfast.payloads import failures
+from holdfast.payloads.encoding import decode, encode
+from holdfast.payloads.failures import Failure, failure_of, qualified_name, resolve_builtin, to_exception
 from holdfast.payloads.limits import (
     ARGUMENTS_LIMIT_BYTES,
     ARGUMENTS_MAX_DEPTH,
@@ -199,7 +192,7 @@ def raised(exception: Exception, cause: Exception | None = None, context: Except
 
 def members(exception: BaseException) -> list[Exception]:
     assert isinstance(exception, ExceptionGroup)
-    return list(cast(ExceptionGroup[Exception], exception).exceptions)
+    return list(cast("ExceptionGroup[Exception]", exception).exceptions)
 
 
 def test_causes_and_contexts_come_back_as_causes() -> None:

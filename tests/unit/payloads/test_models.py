@@ -12,7 +12,8 @@ import pydantic
 import pytest
 
 from holdfast.errors import AnnotationError, ArgumentError, PayloadError
-from holdfast.payloads import Signature, decode, encode
+from holdfast.payloads.encoding import decode, encode
+from holdfast.payloads.signature import Signature
 
 
 class Line(pydantic.BaseModel):

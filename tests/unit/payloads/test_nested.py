@@ -9,8 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from holdfast.errors import AnnotationError, PayloadError
-from holdfast.payloads import decode, encode
-from holdfast.payloads.encoding import payload_type
+from holdfast.payloads.encoding import decode, encode, payload_type
 
 
 @dataclass(frozen=True)

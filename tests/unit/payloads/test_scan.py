@@ -10,9 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.errors import MalformedPayload, PayloadTooLarge
-from holdfast.payloads import check_untrusted
 from holdfast.payloads.limits import LOCATE_LIMIT_BYTES, MAX_DEPTH, MAX_INTEGER_DIGITS
-from holdfast.payloads.locate import find_fault
+from holdfast.payloads.untrusted import check_untrusted, find_fault
 
 LIMIT = 100_000
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import AnnotationError, ArgumentError, PayloadError
-from holdfast.payloads import Signature, input_hash
+from holdfast.payloads.signature import Signature, input_hash
 
 NOT_JSON = object()
 
@@ -126,7 +126,7 @@ def test_the_same_call_has_the_same_hash_however_it_was_written(card: str, cents
         (charge, ("42", float("nan")), {}, ("charge()", "argument `cents`", "found float")),
         (
             ship,
-            (Order("4", cast(int, "x")), dt.date(2026, 1, 1)),
+            (Order("4", cast("int", "x")), dt.date(2026, 1, 1)),
             {},
             ("ship()", "`order`", "`$.cents`", "found str"),
         ),

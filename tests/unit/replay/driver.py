@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.loop.event_loop import WorkflowLoop
 
 
 class RecordingHost:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncGenerator
 from typing import Any, TypeAlias
 
-from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.loop.event_loop import WorkflowLoop
 
 Program: TypeAlias = tuple[Any, ...]
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.replay.driver import RecordingHost, Run
 
 from holdfast.errors import TurnTooLong
-from holdfast.replay.loop import MAX_LEFT_OVER_ROUNDS, WorkflowLoop
+from holdfast.replay.loop.event_loop import MAX_LEFT_OVER_ROUNDS, WorkflowLoop
 
 
 def test_G12_a_slice_that_never_idles_is_stopped_at_its_bound() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.replay.driver import after
 
-from holdfast.replay import compat
+from holdfast.replay.loop import asyncio_patches as compat
 
 
 @pytest.mark.parametrize("name", ["wait_for", "as_completed", "gather"])

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.replay.driver import Run, after
 
 from holdfast.errors import InvariantBroken
-from holdfast.replay.evicted import Evicted
-from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.loop.event_loop import WorkflowLoop
+from holdfast.replay.loop.tasks import Evicted
 
 
 @pytest.fixture(autouse=True)

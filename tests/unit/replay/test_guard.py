@@ -16,7 +16,7 @@ from tests.unit.replay.driver import RecordingHost
 
 from holdfast.errors import ForbiddenInWorkflow
 from holdfast.replay.guard import Guard, GuardedTurn
-from holdfast.replay.loop import WorkflowLoop
+from holdfast.replay.loop.event_loop import WorkflowLoop
 
 Workflow = Callable[[], Coroutine[Any, Any, Any]]
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 import holdfast as hf
 from holdfast.payloads.limits import MEBIBYTE
-from holdfast.testing import Replayer
+from holdfast.testing.replayer import Replayer
 
 Positive = Annotated[int, Field(gt=0)]
 

@@ -13,8 +13,8 @@ import pytest
 from tests.unit.replay.driver import RecordingHost, Run, after, finish
 
 from holdfast.errors import InvalidDelay, InvariantBroken, NotInWorkflow
-from holdfast.replay.loop import WorkflowLoop
-from holdfast.replay.running import LoopSwapBatch
+from holdfast.replay.loop.event_loop import WorkflowLoop
+from holdfast.replay.loop.loop_swap import LoopSwapBatch
 
 
 def test_G10_time_moves_only_forward_and_only_by_the_driver() -> None:

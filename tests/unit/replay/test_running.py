@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.unit.replay.driver import RecordingHost
 
-from holdfast.replay import running
-from holdfast.replay.compat import running_workflow_loop
-from holdfast.replay.loop import WorkflowLoop
-from holdfast.replay.running import LoopSwapBatch, give_place_back, loop_here, run_in_place, take_place
+from holdfast.replay.loop import loop_swap as running
+from holdfast.replay.loop.asyncio_patches import running_workflow_loop
+from holdfast.replay.loop.event_loop import WorkflowLoop
+from holdfast.replay.loop.loop_swap import LoopSwapBatch, give_place_back, loop_here, run_in_place, take_place
 
 
 def new_loop() -> WorkflowLoop:

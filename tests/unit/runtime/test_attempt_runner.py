@@ -8,14 +8,15 @@ from tests.scenarios.support import until
 
 import holdfast as hf
 from holdfast.authoring.registry import Registry
+from holdfast.core.activity_options import ActivityOptions, encode_options
+from holdfast.core.leases import WorkerKey
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptState
-from holdfast.core.liveness import WorkerKey
-from holdfast.core.options import ActivityOptions, encode_options
-from holdfast.runtime import attempts as runtime_attempts
-from holdfast.runtime.attempts import AttemptRunner
-from holdfast.runtime.providers import SystemClockAndIds
-from holdfast.storage.contract import AttemptKey, AttemptRecord, Completion, InstanceNumber, OpenNextAttempt
+from holdfast.runtime.attempts import runner as runtime_attempts
+from holdfast.runtime.attempts.runner import AttemptRunner
+from holdfast.runtime.platform import SystemClockAndIds
+from holdfast.storage.members.attempts import Completion, OpenNextAttempt
+from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceNumber
 
 NEVER_MS = 2**53
 

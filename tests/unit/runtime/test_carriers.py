@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.scenarios.support import until
 
-from holdfast.runtime.carriers import SharedTasks
+from holdfast.runtime.attempts.shared_tasks import SharedTasks
 
 Body = Callable[[], Awaitable[Any]]
 colour: ContextVar[str] = ContextVar("colour", default="none")

@@ -3,15 +3,20 @@
 import asyncio
 from collections.abc import Sequence
 from itertools import count
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from tests.scenarios.support import until
 
 import holdfast as hf
 from holdfast.runtime.committer import Committer
-from holdfast.storage.contract import Applied, CommitId, Failed, Member, Outcome, Store
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Applied, Failed, Outcome
+from holdfast.storage.records import CommitId
 from holdfast.testing.conformance.bench import start
+
+if TYPE_CHECKING:
+    from holdfast.storage.contract import Store
 
 
 class Moody:
@@ -38,7 +43,7 @@ def test_G11_an_error_of_whatever_kind_is_told_to_everyone_as_the_stores_and_the
     unsure: list[bool] = []
 
     async def scenario() -> None:
-        committer = Committer(cast(Store, Moody(error)), count(1).__next__, unsure=lambda: unsure.append(True))
+        committer = Committer(cast("Store", Moody(error)), count(1).__next__, unsure=lambda: unsure.append(True))
         outcomes = await asyncio.gather(committer.commit(start("a")), committer.commit(start("b")))
         for outcome in outcomes:
             assert isinstance(outcome, Failed)
@@ -57,7 +62,7 @@ def test_L13_what_must_not_be_lost_is_tried_until_it_is_stored(monkeypatch: pyte
     monkeypatch.setattr("holdfast.runtime.committer.INSIST_SECONDS", 0.0)
 
     async def scenario() -> None:
-        committer = Committer(cast(Store, Moody(OSError("no disk"))), count(1).__next__)
+        committer = Committer(cast("Store", Moody(OSError("no disk"))), count(1).__next__)
         stored: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         member = start("a")
         committer.insist(member, stored.set_result)
@@ -94,7 +99,7 @@ def test_L13_a_full_disk_is_one_line_for_all_rows_and_tries(
     monkeypatch.setattr("holdfast.runtime.committer.INSIST_SECONDS", 0.0)
 
     async def scenario() -> None:
-        committer = Committer(cast(Store, Full(tries=20)), count(1).__next__)
+        committer = Committer(cast("Store", Full(tries=20)), count(1).__next__)
         outcomes: list[Outcome] = []
         for number in range(50):
             committer.insist(start(f"{number}"), outcomes.append)
@@ -111,7 +116,7 @@ def test_files_that_were_replaced_are_final_and_the_owner_of_the_committer_learn
     async def scenario() -> None:
         said: list[object] = []
         error = hf.StoreReplaced("shop.db was removed")
-        committer = Committer(cast(Store, Moody(error)), count(1).__next__, unusable=said.append)
+        committer = Committer(cast("Store", Moody(error)), count(1).__next__, unusable=said.append)
         committer.insist(start("a"), said.append)
         await until(lambda: len(said) == 2)
         assert said == [Failed(error=error), error]

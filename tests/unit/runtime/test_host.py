@@ -7,7 +7,7 @@ import sys
 import msgspec
 import pytest
 
-from holdfast.runtime.host import HostIdentity, decode_identity, is_dead, this_process
+from holdfast.runtime.crash_detection import HostIdentity, decode_identity, is_dead, this_process
 
 OWN = this_process()
 pytestmark = pytest.mark.skipif(not OWN.boot_id, reason="this system does not tell who a process is")

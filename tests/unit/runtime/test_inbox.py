@@ -5,10 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.events import ActivityFailed, ActivityYielded, Payload
+from holdfast.core.history import ActivityFailed, ActivityYielded, Payload
 from holdfast.core.lifecycle import AttemptState
-from holdfast.runtime.inbox import exit_of
-from holdfast.storage.contract import AppliedValues, AttemptKey, AttemptRecord, InstanceId, InstanceNumber, Transition
+from holdfast.runtime.turns.live_instance import exit_of
+from holdfast.storage.members.attempts import Transition
+from holdfast.storage.members.turns import AppliedValues
+from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceId, InstanceNumber
 
 KEY = AttemptKey(InstanceNumber(1), 1, 4, 6)
 NOTHING = Payload(msgspec.Raw(b"null"))

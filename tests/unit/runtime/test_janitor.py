@@ -8,13 +8,16 @@ from typing import ClassVar
 
 import pytest
 
-from holdfast.core.liveness import WorkerKey
-from holdfast.runtime import janitor as janitor_module
+from holdfast.core.leases import WorkerKey
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.host import HostIdentity
-from holdfast.runtime.janitor import Maintenance
-from holdfast.runtime.last_words import CrashMarker
-from holdfast.storage.contract import Applied, CommitId, MarkWorkerLost, Member, Outcome, Start
+from holdfast.runtime.crash_detection import CrashMarker, HostIdentity
+from holdfast.runtime.duties import maintenance as janitor_module
+from holdfast.runtime.duties.maintenance import Maintenance
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Applied, Outcome
+from holdfast.storage.members.workers import MarkWorkerLost
+from holdfast.storage.records import CommitId
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.conformance.bench import ANNA, BERT, Bench, ManualClock, start
 

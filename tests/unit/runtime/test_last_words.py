@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.liveness import WorkerKey
-from holdfast.runtime.last_words import FORGOTTEN_AFTER_SECONDS, NOBODY, CrashMarker
+from holdfast.core.leases import WorkerKey
+from holdfast.runtime.crash_detection import FORGOTTEN_AFTER_SECONDS, NOBODY, CrashMarker
 
 ANNA, BERT, CARL = WorkerKey("anna"), WorkerKey("bert"), WorkerKey("carl")
 

@@ -3,16 +3,18 @@
 import asyncio
 import logging
 import threading
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from holdfast.core.liveness import Heartbeat, HeartbeatReply, Renewed
-from holdfast.runtime.lease import LeaseThread
+from holdfast.core.leases import Heartbeat, HeartbeatReply, Renewed
 from holdfast.runtime.loop_watch import LoopRules
-from holdfast.runtime.providers import SystemClockAndIds
-from holdfast.storage.contract import Store
+from holdfast.runtime.platform import SystemClockAndIds
+from holdfast.runtime.worker_lease import LeaseThread
 from holdfast.testing.conformance.bench import HERE
+
+if TYPE_CHECKING:
+    from holdfast.storage.contract import Store
 
 LEASE_MS = 40
 
@@ -40,7 +42,7 @@ class Registry:
 
 def keeper_of(registry: Registry) -> LeaseThread:
     return LeaseThread(
-        cast(Store, registry),
+        cast("Store", registry),
         SystemClockAndIds(),
         lambda: HERE,
         lease_ms=LEASE_MS,
@@ -113,7 +115,7 @@ def test_W1_a_closed_loop_ends_the_lease_and_the_worker_may_act_no_more() -> Non
 
     async def leave() -> None:
         keeper = LeaseThread(
-            cast(Store, Registry()),
+            cast("Store", Registry()),
             SystemClockAndIds(),
             lambda: HERE,
             lease_ms=60_000,

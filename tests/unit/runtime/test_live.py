@@ -6,11 +6,12 @@ from typing import Any, cast
 
 import msgspec
 
-from holdfast.core.events import ActivityCompleted, ActivityYielded, Payload, TimerFired
-from holdfast.core.liveness import WorkerKey
-from holdfast.runtime.entries import UnstoredValues
-from holdfast.runtime.live import LiveInstance, Message
-from holdfast.storage.contract import AttemptKey, Fence, InstanceId, InstanceNumber, Outcome, StreamValues
+from holdfast.core.history import ActivityCompleted, ActivityYielded, Payload, TimerFired
+from holdfast.core.leases import WorkerKey
+from holdfast.runtime.turns.live_instance import LiveInstance, Message, UnstoredValues
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.members.turns import StreamValues
+from holdfast.storage.records import AttemptKey, Fence, InstanceId, InstanceNumber
 
 
 def live_at(stamp_ms: int) -> LiveInstance:
@@ -22,7 +23,7 @@ def live_at(stamp_ms: int) -> LiveInstance:
         fence=Fence(1),
         turn=1,
         stamp_ms=stamp_ms,
-        run=cast(Any, None),
+        run=cast("Any", None),
     )
 
 
@@ -43,7 +44,7 @@ def taken(live: LiveInstance, now_ms: int) -> list[tuple[str, int, int]]:
 
 def test_L11_values_that_wait_for_a_turn_are_told_once_that_none_comes() -> None:
     live = live_at(0)
-    live.run = cast(Any, SimpleNamespace(evict=lambda: None))
+    live.run = cast("Any", SimpleNamespace(evict=lambda: None))
     key = AttemptKey(live.number, 1, 0, 1)
     event = ActivityYielded(time_ms=1, activity=0, number=0, value=Payload())
     responses = StreamValues(key=key, owner=WorkerKey("anna"), from_ledger=889_000_000_000_000, event=event)

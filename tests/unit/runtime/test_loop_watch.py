@@ -1,15 +1,17 @@
 """W1: how the lease thread judges an event loop, without threads and without time."""
 
-import asyncio
 import logging
 import sys
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from holdfast.runtime.loop_watch import PYDEVD, LoopRules, LoopState, LoopWatch, is_debugged
+
+if TYPE_CHECKING:
+    import asyncio
 
 LOOK_MS = 500
 
@@ -37,7 +39,7 @@ class Loop:
 
 def watch_of(loop: Loop, **rules: Any) -> LoopWatch:
     known: dict[str, Any] = {"release_after_ms": 4_000, "end_after_ms": 60_000, **rules}
-    return LoopWatch(cast(asyncio.AbstractEventLoop, loop), LoopRules(**known), "anna")
+    return LoopWatch(cast("asyncio.AbstractEventLoop", loop), LoopRules(**known), "anna")
 
 
 def looks(watch: LoopWatch, count: int) -> list[LoopState]:
@@ -105,7 +107,7 @@ def test_W1_a_blocked_line_is_logged_once_and_again_after_the_loop_ran(caplog: p
 
 def test_W1_a_loop_that_waits_in_its_selector_is_not_called_blocked(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "holdfast"):
-        watch_of(Loop())._log(cast(Any, SimpleNamespace(f_globals={"__name__": "selectors"})))
+        watch_of(Loop())._log(cast("Any", SimpleNamespace(f_globals={"__name__": "selectors"})))
     assert not caplog.records
 
 
@@ -133,9 +135,9 @@ def test_W1_a_tracer_of_the_loops_thread_is_a_debugger_unless_it_measures_covera
 def test_W1_a_stack_that_is_stopped_in_a_debugger_is_debugged() -> None:
     outer = SimpleNamespace(f_globals={"__name__": "bdb"}, f_trace=None, f_back=None)
     inner = SimpleNamespace(f_globals={"__name__": "shop"}, f_trace=None, f_back=outer)
-    assert is_debugged(cast(Any, inner))
+    assert is_debugged(cast("Any", inner))
     outer.f_globals["__name__"] = "asyncio"
-    assert not is_debugged(cast(Any, inner))
+    assert not is_debugged(cast("Any", inner))
 
 
 def test_W1_a_debugger_that_monitors_is_attached(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,10 @@ from tests.scenarios.support import SleepingMachine, until
 from tests.unit.runtime import bodies
 
 import holdfast as hf
-from holdfast.runtime import attempts as runtime_attempts
-from holdfast.runtime.processes.child import ChildContext
-from holdfast.runtime.processes.messages import Begin, BodyTask, Cancel, framed
-from holdfast.runtime.providers import SystemClockAndIds
-from holdfast.runtime.running_attempt import RunningAttempt
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.attempts import runner as runtime_attempts
+from holdfast.runtime.attempts.process_child import Begin, BodyTask, Cancel, ChildContext, framed
+from holdfast.runtime.attempts.running_attempt import RunningAttempt
+from holdfast.runtime.platform import Platform, SystemClockAndIds
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +28,7 @@ def test_a_body_in_a_process_is_reused_gets_its_input_and_its_heartbeat_details(
             return await engine.run(bodies.work, id="w")
 
     result = asyncio.run(run())
-    pids = cast(list[int], result["pids"])
+    pids = cast("list[int]", result["pids"])
     assert len(set(pids)) == 1
     assert os.getpid() not in pids
     assert result["doubled"] == [2, 4]

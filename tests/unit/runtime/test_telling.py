@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StoreError, StoreReplaced
-from holdfast.runtime.telling import RepeatedTrouble, tell_trouble, trouble_of
+from holdfast.runtime.signals import RepeatedTrouble, tell_trouble, trouble_of
 
 
 def test_an_outage_of_the_store_is_one_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import holdfast as hf
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import Platform
 
 
 @hf.workflow

@@ -11,10 +11,12 @@ from tests.scenarios.support import engine_of, together
 
 import holdfast as hf
 from holdfast.replay.output import Besides, TurnOutput
-from holdfast.runtime import turns
-from holdfast.runtime.faults import FaultPoint
-from holdfast.runtime.turns import Unusual
-from holdfast.storage.contract import Member, Start, Turn
+from holdfast.runtime.platform import FaultPoint
+from holdfast.runtime.turns import turn_builder as turns
+from holdfast.runtime.turns.turn_builder import Unusual
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.turns import Turn
 
 USUAL = {
     *("number", "execution", "owner", "fence", "turn", "stamp_ms"),

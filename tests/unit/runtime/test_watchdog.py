@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.errors import TurnTooLong
-from holdfast.runtime.surroundings import Platform
+from holdfast.runtime.platform import Platform
 from holdfast.runtime.watchdog import IDLE_LOOKS, QUIET, SliceWatch, Watchdog
 
 SLICES = 20_000

@@ -8,11 +8,12 @@ import apsw
 import pytest
 
 import holdfast as hf
-from holdfast.storage.contract import CommitId, StartedInstance
-from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS
+from holdfast.storage.contract import COMMITS_KEPT_MS
+from holdfast.storage.members.outcomes import StartedInstance
+from holdfast.storage.records import CommitId
 from holdfast.storage.sqlite import store as sqlite_store
-from holdfast.storage.sqlite.lock import WriteLock
 from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.sqlite.write_lock import WriteLock
 from holdfast.testing.conformance.bench import Bench, ManualClock, start
 
 COMMITS = 7

@@ -16,14 +16,15 @@ from tests.forking.processes import program
 from tests.scenarios.support import rows, until
 
 import holdfast as hf
-from holdfast.core.liveness import Heartbeat, WorkerKey
-from holdfast.storage.contract import CommitId, InstanceId, Member, Outcome, StartedInstance
-from holdfast.storage.relational.members import apply_members
+from holdfast.core.leases import Heartbeat, WorkerKey
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome, StartedInstance
+from holdfast.storage.records import CommitId, InstanceId
+from holdfast.storage.relational.apply.dispatch import apply_members
 from holdfast.storage.sqlite import files
 from holdfast.storage.sqlite import writer as sqlite_writer
-from holdfast.storage.sqlite.lock import WriteLock
-from holdfast.storage.sqlite.patience import watch
 from holdfast.storage.sqlite.store import SqliteStore
+from holdfast.storage.sqlite.write_lock import WriteLock, watch
 from holdfast.testing.conformance.bench import HERE, ManualClock, start
 
 SUFFIXES = ("", "-wal", "-shm")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.storage.large import RAW, is_hash_of, large_value, read_stored, references_in
+from holdfast.storage.large_payloads import RAW, is_hash_of, large_value, read_stored, references_in
 
 
 @given(st.binary(max_size=200))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.storage.sqlite import patience
-from holdfast.storage.sqlite.lock import WriteLock
+from holdfast.storage.sqlite import write_lock as patience
+from holdfast.storage.sqlite.write_lock import WriteLock
 
 
 def test_a_lock_is_had_by_one_and_not_taken_by_another_without_waiting(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_long_wait_is_warned_of_once_and_its_end_is_told(
     warned, taken = threading.Event(), threading.Event()
     monkeypatch.setattr(patience, "TICK_SECONDS", 0.001)
     monkeypatch.setattr(patience, "watch", patience.LockWaitMonitor())
-    monkeypatch.setattr("holdfast.storage.sqlite.lock.watch", patience.watch)
+    monkeypatch.setattr("holdfast.storage.sqlite.write_lock.watch", patience.watch)
     caplog.set_level(logging.WARNING, logger="holdfast")
 
     def hear(record: logging.LogRecord) -> bool:

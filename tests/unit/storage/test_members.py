@@ -2,8 +2,8 @@
 
 from typing import get_args
 
-from holdfast.storage.contract import Member
-from holdfast.storage.relational import members
+from holdfast.storage.members.member import Member
+from holdfast.storage.relational.apply import dispatch as members
 
 
 def test_every_member_can_be_applied() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.storage.sqlite.statements import migrations, statements
+from holdfast.storage.sqlite.connection import migrations, statements
 
 PLANS = {
     "next_claimable": "COVERING INDEX instances_claimable (workflow=? AND claimable_at_ms>?)",

@@ -6,11 +6,11 @@ from typing import Any
 import apsw
 import pytest
 
-from holdfast.core.gates import IdPolicy
-from holdfast.storage.contract import StartedInstance
-from holdfast.storage.relational.members import apply_members
-from holdfast.storage.sqlite.statements import migrations, statements
-from holdfast.storage.sqlite.transaction import SqliteTransaction
+from holdfast.core.admission import IdPolicy
+from holdfast.storage.members.outcomes import StartedInstance
+from holdfast.storage.relational.apply.dispatch import apply_members
+from holdfast.storage.sqlite.connection import migrations, statements
+from holdfast.storage.sqlite.writer import SqliteTransaction
 from holdfast.testing.conformance.bench import start
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.storage.relational import statements as shared
-from holdfast.storage.sqlite import statements as of_sqlite
+from holdfast.storage.sqlite import connection as of_sqlite
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.conformance.bench import ManualClock
 

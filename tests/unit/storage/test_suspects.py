@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.core.gates import SUSPECT_AFTER
+from holdfast.core.leases import SUSPECT_AFTER
 
 STORAGE = Path(holdfast.__file__).parent / "storage"
 

@@ -10,9 +10,12 @@ import apsw
 import pytest
 
 import holdfast as hf
-from holdfast.core.liveness import Heartbeat, HeartbeatReply, Renewed, WorkerKey
-from holdfast.storage.contract import CommitId, Member, Outcome, Rejected, Start, StartedInstance
-from holdfast.storage.relational.members import apply_members
+from holdfast.core.leases import Heartbeat, HeartbeatReply, Renewed, WorkerKey
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome, Rejected, StartedInstance
+from holdfast.storage.records import CommitId
+from holdfast.storage.relational.apply.dispatch import apply_members
 from holdfast.storage.relational.transaction import Transaction
 from holdfast.storage.sqlite import writer as sqlite_writer
 from holdfast.storage.sqlite.store import SqliteStore

@@ -2,6 +2,8 @@
 
 Groups are written on one thread and one connection, heartbeats on another, and reads on a few: the worker's own thread
 never waits for the network. No connection keeps anything that a transaction pooler would lose.
+
+The raw tables of a PostgreSQL store for an audit: one snapshot, in a transaction that cannot write.
 """
 
 import asyncio
@@ -9,27 +11,30 @@ import hashlib
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from holdfast.core.liveness import Heartbeat, HeartbeatReply, WorkerKey
+import psycopg
+
+from holdfast.core.leases import Heartbeat, HeartbeatReply, WorkerKey
 from holdfast.errors import ClientClosed, StoreError
-from holdfast.storage.contract import CommitId, InboxRow, Member, Outcome, Registration
-from holdfast.storage.forks import generation
-from holdfast.storage.places import Notifier
+from holdfast.fork import generation
+from holdfast.storage.contract import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS, Notifier
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.members.workers import Registration
 from holdfast.storage.postgres.address import Address, parse
-from holdfast.storage.postgres.beating import HeartbeatWriter
-from holdfast.storage.postgres.clock import ServerClock
-from holdfast.storage.postgres.insisting import RetryingConnection
-from holdfast.storage.postgres.listening import make_bell
-from holdfast.storage.postgres.schema import migrate, require_current
-from holdfast.storage.postgres.statements import statements_of
-from holdfast.storage.postgres.transaction import BEGIN, ask_all
-from holdfast.storage.postgres.writer import PostgresWriter
-from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
-from holdfast.storage.relational.reading import BoundStatement, RelationalReads
+from holdfast.storage.postgres.connection import ReconnectingConnection, RetryingConnection
+from holdfast.storage.postgres.notifier import make_bell
+from holdfast.storage.postgres.schema import migrate, require_current, version
+from holdfast.storage.postgres.transaction import BEGIN, ServerClock, ask_all, statements_of
+from holdfast.storage.postgres.writer import HeartbeatWriter, PostgresWriter
+from holdfast.storage.records import CommitId, InboxRow
+from holdfast.storage.relational.raw_tables import RawTables, Unreadable
+from holdfast.storage.relational.reads import BoundStatement, RelationalReads
 from holdfast.storage.relational.rows import inbox_of
 from holdfast.storage.relational.transaction import Row
 
@@ -251,3 +256,46 @@ class PostgresStore(RelationalReads):
             raise ClientClosed(f"the store {self.address} was closed during this call")
         if not self._is_open:
             raise StoreError(f"the store {self.address} is not open")
+
+
+FETCH: Final = 500
+"""Rows that are fetched at once."""
+
+
+class PostgresTables(RawTables):
+    """The tables of one schema, at one moment."""
+
+    def __init__(self, address: str | Address) -> None:
+        self._address = parse(address) if isinstance(address, str) else address
+        self.sql = statements_of(self._address.schema)
+        self._connections = ReconnectingConnection(self._address)
+        self._connection = self._connections.get()
+        self._are_there = version(self._connection, self._address) > 0
+        self._cursors = count(1)
+        self._rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def damage(self) -> list[str]:
+        """Nothing: the server checks its own files."""
+        return []
+
+    def are_there(self) -> bool:
+        return self._are_there
+
+    def _rows(self, statement: str, *bindings: Any) -> list[Row]:
+        try:
+            [rows] = ask_all(self._connection, (statement, *bindings))
+        except psycopg.Error as error:
+            raise StoreError(f"{self._address} cannot be read: {' '.join(str(error).split())}") from error
+        return rows
+
+    def _stream(self, statement: str, table: str) -> Iterator[Row | Unreadable]:
+        """Through a cursor of the server, so that the client never holds a whole table."""
+        del table
+        name = f"audit_{next(self._cursors)}"
+        self._rows(f"DECLARE {name} NO SCROLL CURSOR FOR {statement}")
+        while rows := self._rows(f"FETCH FORWARD {FETCH} FROM {name}"):
+            yield from rows
+        self._rows(f"CLOSE {name}")

@@ -1,12 +1,29 @@
-"""One write transaction of PostgreSQL, with its time and the statements of its schema."""
+"""One write transaction of PostgreSQL, with its time and the statements of its schema.
 
+The store's time: the server's, which every worker shares, and which never goes back (W9).
+
+Inside a transaction it is read from the server, and that is what decides about leases. Between two of them it goes on
+by a clock of this machine from where it was read last. Tests give a clock of their own; then that one decides.
+
+The statements and migrations of the PostgreSQL store, for one schema of a database.
+
+Every table is named with its schema when a statement is loaded, so that no connection needs a search path. The shared
+statements are written for SQLite; four things differ in all of them in the same way, and are translated here.
+"""
+
+import re
+import threading
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from psycopg import RawCursor
 
-from holdfast.storage.postgres.connecting import PostgresConnection, one_round_trip
-from holdfast.storage.relational.reading import BoundStatement
-from holdfast.storage.relational.statements import Statements
+from holdfast.storage.postgres.connection import PostgresConnection, one_round_trip
+from holdfast.storage.relational import statements as history
+from holdfast.storage.relational import statements as shared
+from holdfast.storage.relational.reads import BoundStatement
+from holdfast.storage.relational.statements import Migration, Statements
 from holdfast.storage.relational.transaction import Row
 
 BEGIN: Final[BoundStatement] = ("BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE",)
@@ -56,3 +73,104 @@ class PostgresTransaction:
         """Run a statement that gives rows."""
         rows: list[Row] = self._cursor.execute(statement, bindings, binary=True).fetchall()
         return rows
+
+
+MARK_EVERY_MS: Final = 1_000
+"""How far the mark in the database may be behind. It matters when the server's clock goes back: after a failover."""
+
+
+MOST_AHEAD_MS: Final = 50
+"""What this machine said between two transactions may be so far ahead of the server, and is not taken back."""
+
+
+class ServerClock:
+    """One for each store; its connections read and set it from their threads."""
+
+    def __init__(self, given: Callable[[], int] | None, elapsed_ms: Callable[[], float]) -> None:
+        self._given = given
+        self._elapsed_ms = elapsed_ms
+        self._lock = threading.Lock()
+        self._mark_ms = 0
+        self._committed_ms = 0
+        self._read_ms = 0
+        self._read_at_ms = 0.0
+
+    @property
+    def slack_ms(self) -> int:
+        """How far the mark in the database may be behind the time of a transaction."""
+        return 0 if self._given is not None else MARK_EVERY_MS
+
+    @property
+    def marks_every_group(self) -> bool:
+        """Whether groups keep the mark, and not heartbeats alone."""
+        return self._given is not None
+
+    def now_ms(self) -> int:
+        """The time between transactions, as far as this machine can tell."""
+        with self._lock:
+            if self._given is not None:
+                now_ms = self._given()
+            else:
+                now_ms = self._read_ms + int(self._elapsed_ms() - self._read_at_ms)
+            self._mark_ms = max(self._mark_ms, now_ms, self._committed_ms)
+            return self._mark_ms
+
+    def read(self, server_ms: int, mark_ms: int) -> int:
+        """The time of a transaction, from what the server said in it and the mark in the database."""
+        with self._lock:
+            self._read_ms, self._read_at_ms = server_ms, self._elapsed_ms()
+            now_ms = server_ms if self._given is None else self._given()
+            said_ms = min(self._mark_ms, now_ms + MOST_AHEAD_MS)
+            self._committed_ms = max(self._committed_ms, now_ms, mark_ms, said_ms)
+            if self._given is not None:
+                self._mark_ms = max(self._mark_ms, self._committed_ms)
+            return self._committed_ms
+
+
+PACKAGE: Final = "holdfast.storage.postgres"
+TABLES: Final = (
+    *(
+        "instances",
+        "flows",
+        "closings",
+        "history",
+        "inbox",
+        "received",
+        "timers",
+        "attempts",
+        "payloads",
+        "kept",
+        "updates",
+    ),
+    *("questions", "workers", "commits", "clock", "migrations"),
+)
+
+_PLACEHOLDER: Final = re.compile(r"\?(\d*)")
+_SAME: Final = re.compile(r"\bIS \$")
+_HINT: Final = re.compile(r"(?<=[ (])\+(?=[a-z])")
+_EACH: Final = re.compile(r"json_each\(([^()]*)\)(?! AS \w+\()")
+_EACH_NAMED: Final = re.compile(r"json_each\(([^()]*)\)(?= AS \w+\()")
+_TABLE: Final = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
+
+
+@lru_cache
+def statements_of(schema: str) -> shared.Statements:
+    """The statements on the tables of a schema."""
+    return shared.Statements(PACKAGE, lambda text: translate(text, schema))
+
+
+def translate(text: str, schema: str) -> str:
+    """A statement in PostgreSQL's words: `?` is `$1`, a list in JSON is unfolded, hints to SQLite's planner go."""
+    counted = iter(range(1, text.count("?") + 1))
+    text = _PLACEHOLDER.sub(lambda found: f"${found[1] or next(counted)}", text)
+    text = _SAME.sub("IS NOT DISTINCT FROM $", text)
+    text = _HINT.sub("", text)
+    text = _EACH.sub(r"jsonb_array_elements_text((\1)::jsonb) AS json_each(value)", text)
+    text = _EACH_NAMED.sub(r"jsonb_array_elements_text((\1)::jsonb)", text)
+    text = text.replace("nextval('", f'nextval(\'"{schema}".')
+    return _TABLE.sub(rf'\1 "{schema}".\2', text)
+
+
+def migrations() -> tuple[Migration, ...]:
+    """The schema's history, oldest first."""
+    return history.migrations(PACKAGE)

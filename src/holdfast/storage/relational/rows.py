@@ -4,7 +4,8 @@ from enum import StrEnum
 from typing import TypeVar, cast
 
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from holdfast.storage.contract import (
+from holdfast.core.updates import UpdateState
+from holdfast.storage.records import (
     AttemptKey,
     AttemptRecord,
     DeadlineRecord,
@@ -18,6 +19,7 @@ from holdfast.storage.contract import (
     ParentAndChildren,
     QueueRow,
     TimerRow,
+    UpdateRow,
     WorkerRow,
 )
 from holdfast.storage.relational.transaction import Row
@@ -36,9 +38,9 @@ Word = TypeVar("Word", bound=StrEnum)
 def word_of(kind: type[Word], stored: object) -> Word:
     """A state. One that is none, in a damaged row, stays as it is, so that it can be shown; `verify` reports it."""
     try:
-        return kind(cast(str, stored))
+        return kind(cast("str", stored))
     except ValueError:
-        return cast(Word, str(stored))
+        return cast("Word", str(stored))
 
 
 def instance_of(row: Row) -> InstanceRecord:
@@ -145,3 +147,8 @@ def worker_of(row: Row) -> WorkerRow:
 
 def queue_of(row: Row) -> QueueRow:
     return QueueRow(queue=row[0], ready=row[1], later=row[2], running=row[3], oldest_at_ms=row[4])
+
+
+def update_of(row: Row) -> UpdateRow:
+    """A row of updates."""
+    return UpdateRow(id=row[0], state=word_of(UpdateState, row[1]), answer=row[2])

@@ -2,19 +2,64 @@
 
 Fails closed: a file that is damaged, read-only, of a release too new or not a database is refused with a sentence, and
 nothing in it is changed.
+
+The raw tables of a SQLite file for an audit.
+
+The statements and migrations of the SQLite store.
 """
 
 import os
 import stat
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, Protocol, cast
 
 import apsw
 
 from holdfast.errors import StoreError
-from holdfast.storage.relational.migrations import check_release
-from holdfast.storage.sqlite.statements import migrations
-from holdfast.storage.sqlite.transaction import SqliteConnection
+from holdfast.storage.relational import statements as history
+from holdfast.storage.relational import statements as shared
+from holdfast.storage.relational.raw_tables import RawTables, Unreadable
+from holdfast.storage.relational.statements import Migration, check_release
+from holdfast.storage.relational.transaction import Row
+
+PACKAGE: Final = "holdfast.storage.sqlite"
+
+statements: Final = shared.Statements(PACKAGE)
+
+
+@lru_cache
+def step_statements() -> shared.StepStatements:
+    """The statements of every step."""
+    return shared.StepStatements(statements)
+
+
+def migrations() -> tuple[Migration, ...]:
+    """The schema's history, oldest first."""
+    return history.migrations(PACKAGE)
+
+
+class SqliteCursor(Protocol):
+    """Runs statements, and is run again and again: making one costs more than a statement."""
+
+    def execute(self, statements: str, bindings: tuple[Any, ...] | None = None, /) -> "SqliteCursor": ...
+    def fetchall(self) -> list[Row]: ...
+
+
+class SqliteConnection(Protocol):
+    """One connection of the one SQLite library that this process uses."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+    def cursor(self) -> SqliteCursor: ...
+    def execute(self, statements: str, bindings: tuple[Any, ...] | None = None, /) -> SqliteCursor: ...
+    def changes(self) -> int: ...
+    def close(self) -> None: ...
+    def config(self, operation: int, value: int, /) -> object: ...
+    def set_wal_hook(self, callback: Callable[[Any, str, int], int] | None, /) -> None: ...
+    def wal_checkpoint(self, dbname: str | None = None, mode: int = 0) -> tuple[int, int]: ...
+
 
 OLDEST_SQLITE: Final = (3, 51, 3)
 """Versions before this one can corrupt a database when two connections reset the WAL at once."""
@@ -110,7 +155,7 @@ def migrate(connection: SqliteConnection, path: Path) -> None:
 def _connect(path: Path, flags: int) -> SqliteConnection:
     connection = apsw.Connection(str(path), flags=flags, statementcachesize=STATEMENT_CACHE)
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-    return cast(SqliteConnection, connection)
+    return cast("SqliteConnection", connection)
 
 
 def _configure(connection: SqliteConnection, durability: str) -> None:
@@ -173,3 +218,49 @@ def _pragma(connection: SqliteConnection, name: str) -> int:
 
 def _has_tables(connection: SqliteConnection) -> bool:
     return bool(connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall())
+
+
+class SqliteTables(RawTables):
+    """The tables of one file, at one moment."""
+
+    sql = statements
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = open_read_only(path, may_be_empty=True)
+        self._rows("BEGIN")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def damage(self) -> list[str]:
+        """What SQLite itself finds wrong with the file; nothing if it is sound."""
+        try:
+            found = [str(row[0]) for row in self._connection.execute("PRAGMA integrity_check").fetchall()]
+        except apsw.Error as error:
+            return [str(error)]
+        return [] if found == ["ok"] else found
+
+    def are_there(self) -> bool:
+        return bool(self._rows("SELECT 1 FROM sqlite_schema LIMIT 1"))
+
+    def _rows(self, statement: str, *bindings: Any) -> list[Row]:
+        try:
+            return self._connection.execute(statement, bindings).fetchall()
+        except apsw.Error as error:
+            raise StoreError(f"{self._path} cannot be read: {error}") from error
+
+    def _stream(self, statement: str, table: str) -> Iterator[Row | Unreadable]:
+        try:
+            cursor: Any = self._connection.execute(statement)
+            last: Row = ("none",)
+            is_open = True
+            while is_open:
+                try:
+                    for last in cursor:
+                        yield last
+                    is_open = False
+                except UnicodeDecodeError as error:  # SQLite takes any bytes as a text; the cursor is at the next row
+                    yield Unreadable(table=table, number=None, row=f"behind {last[0]}", reason=str(error))
+        except apsw.Error as error:
+            raise StoreError(f"{self._path} cannot be read: {error}") from error

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from holdfast.errors import StoreError, StoreReplaced
-from holdfast.storage.forks import generation
+from holdfast.fork import generation
 
 logger = logging.getLogger("holdfast")
 

@@ -18,22 +18,23 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import apsw
 
-from holdfast.core.liveness import Heartbeat, HeartbeatReply
+from holdfast.core.leases import Heartbeat, HeartbeatReply
 from holdfast.errors import ClientClosed, StoreError, StoreReplaced
-from holdfast.storage.contract import CommitId, Member, Outcome, Registration
-from holdfast.storage.forks import generation
-from holdfast.storage.places import Notifier
-from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
-from holdfast.storage.relational.reading import BoundStatement, RelationalReads
+from holdfast.fork import generation
+from holdfast.storage.contract import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS, Notifier
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.members.workers import Registration
+from holdfast.storage.records import CommitId
+from holdfast.storage.relational.reads import BoundStatement, RelationalReads
 from holdfast.storage.relational.transaction import Row
-from holdfast.storage.sqlite.connection import check_library, create, open_read_only, open_reader
+from holdfast.storage.sqlite.connection import check_library, create, open_read_only, open_reader, statements
 from holdfast.storage.sqlite.files import StoreFiles
 from holdfast.storage.sqlite.notifier import SocketNotifier
-from holdfast.storage.sqlite.statements import statements
 from holdfast.storage.sqlite.writer import SqliteWriter
 
 if TYPE_CHECKING:
-    from holdfast.storage.sqlite.transaction import SqliteConnection
+    from holdfast.storage.sqlite.connection import SqliteConnection
 
 IN_MEMORY: Final = ":memory:"
 Value = TypeVar("Value")

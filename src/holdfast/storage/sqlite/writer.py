@@ -5,26 +5,80 @@ It is used from one thread at a time, which may be the worker's own (`try_write`
 one that waits for its turn (`write`). An error that no guard foresaw is one member's fault: the group is rolled back
 and its halves are tried by themselves, until the member stands alone. A disk that is full or broken is everybody's:
 nothing of the group is kept and the error is raised.
+
+The few things asked of the SQLite library, and one write transaction with its time.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
-from holdfast.core.liveness import Heartbeat, HeartbeatReply
+from holdfast.core.leases import Heartbeat, HeartbeatReply
 from holdfast.errors import StoreError, StoreReplaced
-from holdfast.storage.contract import CommitId, Failed, Member, Outcome, Registration, Rejected
-from holdfast.storage.relational.beating import apply_beat
-from holdfast.storage.relational.forgetting import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
-from holdfast.storage.relational.members import apply_members
-from holdfast.storage.sqlite.connection import is_current, migrate, open_writer
+from holdfast.storage.contract import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Failed, Outcome, Rejected
+from holdfast.storage.members.workers import Registration
+from holdfast.storage.records import CommitId
+from holdfast.storage.relational.apply.dispatch import apply_members
+from holdfast.storage.relational.apply.workers import apply_beat
+from holdfast.storage.relational.transaction import Row
+from holdfast.storage.sqlite.connection import (
+    SqliteConnection,
+    SqliteCursor,
+    is_current,
+    migrate,
+    open_writer,
+    statements,
+    step_statements,
+)
+from holdfast.storage.sqlite.connection import statements as sql
 from holdfast.storage.sqlite.files import StoreFiles
-from holdfast.storage.sqlite.lock import WriteLock
-from holdfast.storage.sqlite.statements import statements as sql
-from holdfast.storage.sqlite.transaction import SqliteTransaction
+from holdfast.storage.sqlite.write_lock import WriteLock
+
+
+class SqliteTransaction:
+    """Statements of one group, between its BEGIN and its COMMIT."""
+
+    __slots__ = ("_changes", "_execute", "_fetch", "now_ms", "sql", "steps")
+    looks_first = True
+
+    def __init__(self, connection: SqliteConnection, cursor: SqliteCursor, now_ms: int) -> None:
+        self._execute = cursor.execute
+        self._fetch = cursor.fetchall
+        self._changes = connection.changes
+        self.now_ms = now_ms
+        self.sql = statements
+        self.steps = step_statements()
+
+    def change(self, statement: str, *bindings: Any) -> int:
+        """Run a statement that changes rows; the answer is how many."""
+        execute, changes = self._execute, self._changes
+        execute(statement, bindings)
+        return changes()
+
+    def do(self, statement: str, *bindings: Any) -> None:
+        """Run a statement that changes rows, of which nobody needs to know how many."""
+        self._execute(statement, bindings)
+
+    def finds(self, statement: str, *bindings: Any) -> bool:
+        """Whether a look finds its row."""
+        return bool(self.rows(statement, *bindings))
+
+    def create(self, statement: str, *bindings: Any) -> int | None:
+        """Insert an instance; the answer is its number, or None if its id is taken."""
+        rows = self.rows(statement, *bindings)
+        return rows[0][0] if rows else None
+
+    def rows(self, statement: str, *bindings: Any) -> list[Row]:
+        """Run a statement that gives rows."""
+        execute, fetch = self._execute, self._fetch
+        execute(statement, bindings)
+        return fetch()
+
 
 logger = logging.getLogger("holdfast")
 

@@ -11,27 +11,20 @@ Derive from `StoreConformance`, say how a store is made, and let pytest collect 
             return MyStore(self.place, clock=clock)
 """
 
-from holdfast.testing.conformance.attempts import AttemptRules
+from holdfast.testing.conformance.attempts import AttemptRules, InputRules
 from holdfast.testing.conformance.children import ChildRules
-from holdfast.testing.conformance.continuing import ContinuingRules
+from holdfast.testing.conformance.concurrent_duties import DutyRules
 from holdfast.testing.conformance.deadlines import DeadlineRules
-from holdfast.testing.conformance.deliveries import DeliveryRules
-from holdfast.testing.conformance.duties import DutyRules
-from holdfast.testing.conformance.flows import FlowRules
-from holdfast.testing.conformance.ghosts import GhostRules
-from holdfast.testing.conformance.groups import GroupRules
-from holdfast.testing.conformance.inputs import InputRules
-from holdfast.testing.conformance.instances import InstanceRules
-from holdfast.testing.conformance.keeping import KeepingRules
-from holdfast.testing.conformance.lost_owners import LostOwnerRules
-from holdfast.testing.conformance.overview import OverviewRules
-from holdfast.testing.conformance.policies import PolicyRules
-from holdfast.testing.conformance.questions import QuestionRules
-from holdfast.testing.conformance.sharing import SharingRules
+from holdfast.testing.conformance.groups import GroupRules, SharingRules
+from holdfast.testing.conformance.id_policy import PolicyRules
+from holdfast.testing.conformance.instances import ContinuingRules, FlowRules, InstanceRules, KeepingRules
+from holdfast.testing.conformance.messages import DeliveryRules
+from holdfast.testing.conformance.queries import QuestionRules
+from holdfast.testing.conformance.stale_workers import GhostRules, LostOwnerRules
 from holdfast.testing.conformance.streams import StreamRules
 from holdfast.testing.conformance.terminations import TerminationRules
 from holdfast.testing.conformance.updates import UpdateRules
-from holdfast.testing.conformance.workers import WorkerRules
+from holdfast.testing.conformance.workers import OverviewRules, WorkerRules
 
 __all__ = ["StoreConformance"]
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.core.events import (
+from holdfast.core.activity_options import ActivityOptions, encode_options
+from holdfast.core.checks import require
+from holdfast.core.history import (
     ActivityCompleted,
     ActivityScheduled,
     ExecutionCompleted,
@@ -18,30 +20,17 @@ from holdfast.core.events import (
     encode_event,
     encode_events,
 )
+from holdfast.core.leases import Heartbeat, HeartbeatReply, Renewed, WorkerKey
 from holdfast.core.ledger import SEED, enter_leg2, exit_leg2
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from holdfast.core.liveness import Heartbeat, HeartbeatReply, Renewed, WorkerKey
-from holdfast.core.options import ActivityOptions, encode_options
-from holdfast.core.require import require
-from holdfast.storage.contract import (
-    Applied,
-    AttemptKey,
-    CommitId,
-    Completion,
-    Fence,
-    InstanceEnd,
-    InstanceId,
-    InstanceNumber,
-    InstanceRecord,
-    Member,
-    NewAttempt,
-    Outcome,
-    Registration,
-    Start,
-    StartedInstance,
-    Store,
-    Turn,
-)
+from holdfast.storage.contract import Store
+from holdfast.storage.members.attempts import Completion
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Applied, Outcome, StartedInstance
+from holdfast.storage.members.turns import InstanceEnd, Turn
+from holdfast.storage.members.workers import Registration
+from holdfast.storage.records import AttemptKey, CommitId, Fence, InstanceId, InstanceNumber, InstanceRecord, NewAttempt
 
 RUNNING_LEDGER = 889_000_000_000_000
 FIRST_TIME_MS = 1_000_000

@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
+from holdfast.core.admission import IdPolicy
 from holdfast.core.children import ParentClose
-from holdfast.core.events import (
+from holdfast.core.history import (
     CancelRequested,
     ChildCompleted,
     ChildFailed,
@@ -20,27 +21,15 @@ from holdfast.core.events import (
     encode_event,
     encode_events,
 )
-from holdfast.core.gates import IdPolicy
 from holdfast.core.lifecycle import InstanceState
-from holdfast.storage.contract import (
-    Applied,
-    CancelChild,
-    CloseChildren,
-    Deliver,
-    EndedInstance,
-    InstanceEnd,
-    InstanceId,
-    InstanceRecord,
-    NewChild,
-    Rejected,
-    Release,
-    Terminate,
-    TerminatedInstance,
-    Turn,
-)
+from holdfast.storage.members.instances import CloseChildren, Release, Terminate
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.outcomes import Applied, EndedInstance, Rejected, TerminatedInstance
+from holdfast.storage.members.turns import CancelChild, InstanceEnd, NewChild, Turn
+from holdfast.storage.records import InstanceId, InstanceRecord
 from holdfast.testing.conformance.bench import ANNA, Bench, Rules, applied, check, closing, first_turn, start, turn
-from holdfast.testing.conformance.continuing import continuing
-from holdfast.testing.conformance.deliveries import claimable
+from holdfast.testing.conformance.instances import continuing
+from holdfast.testing.conformance.messages import claimable
 
 GIVEN = b'["hat"]'
 LARGE = b'"' + b"x" * 50_000 + b'"'

@@ -1,22 +1,14 @@
 """Deadlines of instances: acted upon by anyone, once, and not before their time (A9, C1)."""
 
 from holdfast.core.deadlines import Deadline, DeadlineVerdict
-from holdfast.core.events import CancelRequested, ChildFailed, DeadlinePassed, Started, decode_event, decode_events
+from holdfast.core.history import CancelRequested, ChildFailed, DeadlinePassed, Started, decode_event, decode_events
 from holdfast.core.lifecycle import InstanceState
-from holdfast.storage.contract import (
-    Block,
-    Expire,
-    Expired,
-    InstanceNumber,
-    InstanceRecord,
-    Outcome,
-    Rejected,
-    SetDeadline,
-    StartedInstance,
-)
+from holdfast.storage.members.instances import Block, Expire, SetDeadline
+from holdfast.storage.members.outcomes import Expired, Outcome, Rejected, StartedInstance
+from holdfast.storage.records import InstanceNumber, InstanceRecord
 from holdfast.testing.conformance.bench import ANNA, Bench, Rules, applied, check, closing, first_turn, start, turn
 from holdfast.testing.conformance.children import new_child, with_children
-from holdfast.testing.conformance.deliveries import cancel, claimable
+from holdfast.testing.conformance.messages import cancel, claimable
 
 LIMIT_MS, GRACE_MS = 1_000, 500
 LIMIT = Deadline(LIMIT_MS, GRACE_MS)

@@ -1,22 +1,23 @@
-"""Instances: who creates them, who may take their turns, and what a turn leaves behind."""
+"""Instances: who creates them, who may take their turns, and what a turn leaves behind.
+
+Continue-as-new: one execution ends and the next begins, in one commit (G4).
+
+Flows: the key moves in the commit of the turn (K2), and a definition stays as it was first saved.
+
+Key-values: they change with the turn that changes them, or not at all (G11), and belong to the instance (G4).
+"""
+
+from typing import Any
 
 import msgspec
 
-from holdfast.core.lifecycle import InstanceState
-from holdfast.core.liveness import WorkerKey
-from holdfast.storage.contract import (
-    Block,
-    ClaimedInstances,
-    ClaimInstances,
-    Fence,
-    InstanceId,
-    InstanceNumber,
-    InstanceRecord,
-    Rejected,
-    Release,
-    StartedInstance,
-    TimerRow,
-)
+from holdfast.core.history import ContinuedAsNew, Payload, Started, decode_event, encode_event, encode_events
+from holdfast.core.leases import WorkerKey
+from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.storage.members.instances import Block, ClaimInstances, Release, SaveFlow
+from holdfast.storage.members.outcomes import ClaimedInstances, Rejected, StartedInstance
+from holdfast.storage.members.turns import NextExecution, Turn
+from holdfast.storage.records import Fence, InstanceId, InstanceNumber, InstanceRecord, StateValue, TimerRow
 from holdfast.testing.conformance.bench import (
     ANNA,
     BERT,
@@ -25,6 +26,7 @@ from holdfast.testing.conformance.bench import (
     applied,
     check,
     closing,
+    completion,
     first_turn,
     new_attempt,
     start,
@@ -284,3 +286,177 @@ class InstanceRules(Rules):
         outcome = await bench.one(ClaimInstances(owner=owner, workflows=("flow",), limit=1))
         check(isinstance(outcome, ClaimedInstances) and len(outcome.instances) == 1)
         return outcome.instances[0]  # type: ignore[union-attr]  # checked above
+
+
+GIVEN = b'{"next":1}'
+
+
+def continuing(record: InstanceRecord, **more: Any) -> Turn:
+    """The last turn of an execution that is continued as new."""
+    payload = Payload(msgspec.Raw(GIVEN))
+    started = Started(time_ms=record.stamp_ms, workflow=record.workflow, version="", seed=2, input=payload, execution=2)
+    following = NextExecution(input=GIVEN, started=encode_event(started))
+    return turn(record, events=encode_events([ContinuedAsNew(input=payload)]), next=following, **more)
+
+
+class ContinuingRules(Rules):
+    """G4, and what it means for owners, attempts, timers and waiting messages."""
+
+    def test_G4_the_next_execution_is_there_with_its_start_and_its_owner(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(continuing(record))))
+            after = await bench.instance("a")
+            check((after.number, after.execution, after.turn) == (record.number, 2, 0))
+            check((after.state, after.owner, after.input) == (InstanceState.RUNNING, ANNA, GIVEN))
+            check(after.input_hash == record.input_hash, "the id stays that of the first input (G3)")
+            check(after.fence > record.fence, "what the old execution still sends must not fit (G1)")
+            loaded = await bench.store.load(record.number, 2)
+            starts = [decode_event(row.event) for row in loaded.inbox]
+            check(loaded.history == [] and len(starts) == 1)
+            check(isinstance(starts[0], Started) and starts[0].execution == 2)
+            check(len(await bench.store.read_history(record.number, 1)) == record.turn + 1)
+
+        self.on_bench(case)
+
+    def test_G4_what_was_open_ends_and_a_late_answer_changes_nothing(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            more = (new_attempt(1), new_attempt(2, owner=ANNA))
+            due = TimerRow(timer=1, due_at_ms=bench.clock.now_ms + 10)
+            check(applied(await bench.one(turn(record, attempts=more, timers_started=(due,)))))
+            record = await bench.instance("a")
+            check(applied(await bench.one(completion(record, 2))), "it waits in the inbox, unread")
+            check(applied(await bench.one(continuing(record))))
+            states = {each.key.activity: each.state for each in await bench.store.read_attempts(record.number, 1)}
+            check(states[0] is AttemptState.CANCELLED_RUNNING and states[1] is AttemptState.CANCELLED)
+            await bench.one(completion(record, 0))
+            loaded = await bench.store.load(record.number, 2)
+            check(loaded.timers == [] and loaded.attempts == [])
+            check([type(decode_event(row.event)) for row in loaded.inbox] == [Started])
+
+        self.on_bench(case)
+
+    def test_G1_a_turn_of_the_old_execution_is_refused(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(continuing(record))))
+            check(not applied(await bench.one(continuing(record))), "one successor")
+            check(not applied(await bench.one(turn(record, turn=0))))
+            check((await bench.instance("a")).execution == 2)
+
+        self.on_bench(case)
+
+    def test_G2_a_turn_that_lets_go_leaves_the_next_execution_to_anyone(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(continuing(record, release=True))))
+            after = await bench.instance("a")
+            check((after.owner, after.claimable_at_ms) == (None, 0))
+            claimed = await bench.one(ClaimInstances(owner=BERT, workflows=(record.workflow,), limit=10))
+            check(isinstance(claimed, ClaimedInstances) and [each.execution for each in claimed.instances] == [2])
+
+        self.on_bench(case)
+
+
+def saved(name: str, definition: bytes) -> SaveFlow:
+    return SaveFlow(hash=f"hash of {name}", name=name, version="1", definition=definition)
+
+
+class FlowRules(Rules):
+    """What `Turn.key` and `SaveFlow` mean."""
+
+    def test_K2_the_key_is_that_of_the_last_turn(self) -> None:
+        async def case(bench: Bench) -> None:
+            first = msgspec.structs.replace(first_turn(ANNA), key="986")
+            await bench.one(start("a", first=first))
+            record, other = await bench.instance("a"), await bench.started("b")
+            check(await bench.store.read_key(record.number) == "986")
+            check(await bench.store.read_key(other.number) is None, "a workflow written as code has none")
+            check(applied(await bench.one(turn(record, key="966"))))
+            check(await bench.store.read_key(record.number) == "966")
+            check(applied(await bench.one(turn(await bench.instance("a")))))
+            check(await bench.store.read_key(record.number) == "966", "a turn that says nothing leaves it")
+            check(applied(await bench.one(closing(await bench.instance("a"), key="666"))))
+            check(await bench.store.read_key(record.number) == "666")
+
+        self.on_bench(case)
+
+    def test_K2_G1_a_rejected_turn_moves_no_digit(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(applied(await bench.one(turn(record, key="986"))))
+            record = await bench.instance("a")
+            for stale in (turn(record, key="666", fence=Fence(record.fence + 1)), turn(record, key="666", turn=0)):
+                check(isinstance(await bench.one(stale), Rejected))
+            check(await bench.store.read_key(record.number) == "986")
+            check((await bench.instance("a")).turn == record.turn)
+
+        self.on_bench(case)
+
+    def test_K1_a_definition_is_kept_under_its_hash_and_never_changed(self) -> None:
+        async def case(bench: Bench) -> None:
+            check(await bench.store.read_flow("hash of fox") is None)
+            check(applied(await bench.one(saved("fox", b'{"flow": 1}'))))
+            check(all(map(applied, await bench.commit(saved("fox", b"other"), saved("hen", b"{}")))))
+            check(await bench.store.read_flow("hash of fox") == b'{"flow": 1}')
+            check(await bench.store.read_flow("hash of hen") == b"{}")
+
+        self.on_bench(case)
+
+
+def kept(**values: bytes | None) -> tuple[StateValue, ...]:
+    return tuple(StateValue(key=key, value=value) for key, value in values.items())
+
+
+class KeepingRules(Rules):
+    """What `Turn.kept` means."""
+
+    def test_G11_key_values_commit_with_their_turn(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            other = await bench.started("b")
+            check(await bench.store.read_kept(record.number) == {})
+            check(applied(await bench.one(turn(record, kept=kept(a=b"1", b=b"2")))))
+            check(await bench.store.read_kept(record.number) == {"a": b"1", "b": b"2"})
+            check(await bench.store.read_kept(other.number) == {})
+            record = await bench.instance("a")
+            check(applied(await bench.one(turn(record, kept=kept(a=b"3", b=None, never=None)))))
+            check(await bench.store.read_kept(record.number) == {"a": b"3"})
+
+        self.on_bench(case)
+
+    def test_G11_a_rejected_turn_keeps_nothing(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            stale = turn(record, fence=Fence(record.fence + 1), kept=kept(a=b"1"))
+            check(isinstance(await bench.one(stale), Rejected))
+            check(await bench.store.read_kept(record.number) == {})
+
+        self.on_bench(case)
+
+    def test_G11_what_the_last_turn_kept_stays_and_the_status_is_listed(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            status = (StateValue(key="", value=b'"done"'), StateValue(key="k", value=b"1"))
+            check(applied(await bench.one(closing(record, kept=status))))
+            check(await bench.store.read_kept(record.number) == {"": b'"done"', "k": b"1"})
+            (listed,) = await bench.store.list_instances(before=2**62, limit=10)
+            check(listed.custom_status == b'"done"')
+
+        self.on_bench(case)
+
+    def test_G11_a_glance_has_the_instance_with_its_status_and_the_events_of_its_last_turn(self) -> None:
+        async def case(bench: Bench) -> None:
+            record = await bench.started("a")
+            check(await bench.store.glance(InstanceNumber(record.number + 1)) is None)
+            second = turn(record, kept=(StateValue(key="", value=b'"half"'),))
+            check(applied(await bench.one(second)))
+            found = await bench.store.glance(record.number)
+            check(found is not None and found[0].turn == record.turn + 1 and found[0].custom_status == b'"half"')
+            check(found is not None and found[1] == second.events)
+            await bench.one(start("b"))
+            unbegun = await bench.store.glance((await bench.instance("b")).number)
+            check(unbegun is not None and unbegun[1] is None, "there is no turn to be seen yet")
+
+        self.on_bench(case)

@@ -2,23 +2,13 @@
 
 import msgspec
 
-from holdfast.core.events import ActivityYielded, Payload, decode_event
+from holdfast.core.history import ActivityYielded, Payload, decode_event
 from holdfast.core.lifecycle import AttemptState
 from holdfast.errors import InvariantBroken
-from holdfast.storage.contract import (
-    Applied,
-    AppliedValues,
-    AttemptKey,
-    ClaimedInstances,
-    ClaimInstances,
-    Failed,
-    Fence,
-    InstanceRecord,
-    Rejected,
-    Release,
-    StreamValues,
-    Terminate,
-)
+from holdfast.storage.members.instances import ClaimInstances, Release, Terminate
+from holdfast.storage.members.outcomes import Applied, ClaimedInstances, Failed, Rejected
+from holdfast.storage.members.turns import AppliedValues, StreamValues
+from holdfast.storage.records import AttemptKey, Fence, InstanceRecord
 from holdfast.testing.conformance.bench import ANNA, BERT, Bench, Rules, applied, check, completion, turn
 
 RUNNING = 889_000_000_000_000

@@ -1,22 +1,11 @@
 """Terminations: an instance is ended from outside, in one commit, whoever owns it (A9)."""
 
-from holdfast.core.events import InstanceTerminated, Started, decode_events
+from holdfast.core.history import InstanceTerminated, Started, decode_events
 from holdfast.core.lifecycle import InstanceState
-from holdfast.storage.contract import (
-    Block,
-    ClaimAttempts,
-    ClaimedAttempts,
-    ClaimedInstances,
-    ClaimInstances,
-    HeartbeatAttempt,
-    InstanceId,
-    InstanceRecord,
-    Rejected,
-    Release,
-    Terminate,
-    TerminatedInstance,
-    TimerRow,
-)
+from holdfast.storage.members.attempts import ClaimAttempts, HeartbeatAttempt
+from holdfast.storage.members.instances import Block, ClaimInstances, Release, Terminate
+from holdfast.storage.members.outcomes import ClaimedAttempts, ClaimedInstances, Rejected, TerminatedInstance
+from holdfast.storage.records import InstanceId, InstanceRecord, TimerRow
 from holdfast.testing.conformance.bench import (
     ANNA,
     BERT,

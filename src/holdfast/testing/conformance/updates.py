@@ -2,22 +2,16 @@
 
 import msgspec
 
-from holdfast.core.events import CancelRequested, Payload, UpdateAccepted, decode_event
-from holdfast.core.gates import EventVerdict
+from holdfast.core.admission import EventVerdict
+from holdfast.core.history import CancelRequested, Payload, UpdateAccepted, decode_event
 from holdfast.core.updates import MAX_OPEN_UPDATES, UpdateState
-from holdfast.storage.contract import (
-    Block,
-    Deliver,
-    Fence,
-    InstanceId,
-    InstanceRecord,
-    NextExecution,
-    Rejected,
-    Release,
-    UpdateAnswer,
-)
+from holdfast.storage.members.instances import Block, Release
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.outcomes import Rejected
+from holdfast.storage.members.turns import NextExecution, UpdateAnswer
+from holdfast.storage.records import Fence, InstanceId, InstanceRecord
 from holdfast.testing.conformance.bench import ANNA, Bench, Rules, applied, check, closing, start, turn
-from holdfast.testing.conformance.deliveries import claimable, refuses_to_close_unread, told
+from holdfast.testing.conformance.messages import claimable, refuses_to_close_unread, told
 
 
 def update(instance_id: str, update_id: str = "one", *, name: str = "add", data: bytes = b"1") -> Deliver:

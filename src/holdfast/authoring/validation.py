@@ -1,0 +1,144 @@
+"""Durations as people give them: seconds or a timedelta, checked where they are written.
+
+Deadlines as people write them: with the workflow, and with a start that says otherwise.
+
+Names and ids: short, printable, and without characters that look like others or change how text is shown.
+
+Options as people give them, checked where they are written: an `InvalidOption` names what makes no sense.
+"""
+
+import math
+import unicodedata
+from collections.abc import Iterable
+from datetime import timedelta
+from types import EllipsisType
+from typing import Final, TypeVar
+
+from holdfast.core.deadlines import LONGEST_DAYS, LONGEST_SECONDS, Deadline
+from holdfast.core.leases import LONGEST_LEASE_MS, SHORTEST_LEASE_MS
+from holdfast.errors import InvalidId, InvalidOption
+from holdfast.payloads.encoding import encode
+from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS, shorten
+from holdfast.payloads.limits import NAME_LIMIT_BYTES as LONGEST_BYTES
+
+Duration = float | timedelta
+
+
+def milliseconds(duration: object, what: str) -> int:
+    """`duration` in whole milliseconds, rounded up; what is no sensible duration is an `InvalidOption`."""
+    given = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+        raise InvalidOption(f"{what} must be a number of seconds or a timedelta, not {duration!r}")
+    if not 0 <= given <= LONGEST_SECONDS:
+        raise InvalidOption(f"{what} must be 0 to {LONGEST_DAYS} days, not {duration!r}")
+    return math.ceil(round(given * 1000, 3))
+
+
+def lease_milliseconds(duration: object, what: str) -> int:
+    """Like `milliseconds`, for the lease of a worker. The store would clamp others to these bounds (W1)."""
+    shortest, longest = SHORTEST_LEASE_MS / 1000, LONGEST_LEASE_MS / 1000
+    given = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if isinstance(given, bool) or not isinstance(given, int | float) or not shortest <= given <= longest:
+        raise InvalidOption(f"{what} must be {shortest:g} to {longest:,.0f} seconds, not {duration!r}")
+    return milliseconds(given, what)
+
+
+def timeout_milliseconds(duration: Duration | None, what: str) -> int | None:
+    """Like `milliseconds`, for a time-out: None is none at all, and zero would never let anything run."""
+    if duration is None:
+        return None
+    length_ms = milliseconds(duration, what)
+    if length_ms == 0:
+        raise InvalidOption(f"{what} must be longer than 0; leave it out for no limit")
+    return length_ms
+
+
+DeadlineOption = Duration | None | EllipsisType
+"""Seconds or a timedelta, None for none at all; left out, it is the workflow's own."""
+
+
+def said_deadline(own: Deadline | None, given: DeadlineOption) -> Deadline | None:
+    """What a start says: what is given, or else what the code says. None: that is not known here, or is nothing."""
+    if isinstance(given, EllipsisType):
+        return own if own is not None and own.limit_ms is not None else None
+    limit_ms = timeout_milliseconds(given, "deadline")
+    return Deadline(limit_ms) if own is None else own._replace(limit_ms=limit_ms)
+
+
+SHOWN_NAME_CHARACTERS: Final = 40
+"""Of a name that is too long."""
+_CONTROL: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Control, format (bidirectional marks among them), surrogate, private, unassigned, line and paragraph separators."""
+
+
+def checked_name(name: object, what: str) -> str:
+    """`name` itself; an `InvalidId` that says what is wrong with it otherwise."""
+    if not isinstance(name, str):
+        raise InvalidId(f"the name of {what} must be a text, not {type(name).__name__}")
+    if len(name) > LONGEST_BYTES:  # before anything looks at every character
+        raise _too_long(name, what)
+    if name.isascii() and name.isprintable() and name == name.strip() != "":
+        return name  # most are like that
+    if not name or name != name.strip():
+        raise InvalidId(f"the name of {what} must not be empty or have spaces around it: {name!r}")
+    for character in name:
+        if unicodedata.category(character) in _CONTROL:
+            raise InvalidId(f"the name of {what} must not contain {character!a}: {name!a}")
+    if len(name.encode()) > LONGEST_BYTES:
+        raise _too_long(name, what)
+    return name
+
+
+def _too_long(name: str, what: str) -> InvalidId:
+    shown = name[:SHOWN_NAME_CHARACTERS]
+    return InvalidId(f"the name of {what} must have at most {LONGEST_BYTES} bytes, and this has more: {shown!a}...")
+
+
+def checked_reason(reason: object) -> str:
+    """Why something is ended, as it is stored; `InvalidOption` if it is no text, or a long one."""
+    if reason is None:
+        return ""
+    if not isinstance(reason, str) or len(reason) > MESSAGE_LIMIT_CHARACTERS:
+        shown = f"{len(reason):,} characters" if isinstance(reason, str) else type(reason).__name__
+        raise InvalidOption(f"reason must be a text of at most {MESSAGE_LIMIT_CHARACTERS:,} characters, not {shown}")
+    encode(reason, str, what="the reason")
+    return reason
+
+
+T = TypeVar("T")
+LARGEST: Final = 2**31 - 1
+"""More than anybody needs, and every store has a column for it."""
+SHOWN_OPTION_CHARACTERS: Final = 100
+
+
+def whole_number(value: object, what: str, *, least: int, most: int = LARGEST) -> int:
+    """`value`, if it is a whole number within the bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        shown = shorten(repr(value), SHOWN_OPTION_CHARACTERS)
+        raise InvalidOption(f"{what} must be a whole number from {least:,} to {most:,}, not {shown}")
+    return value
+
+
+def switch(value: object, what: str) -> bool:
+    """`value`, if it is True or False. A text such as "no" would count as true."""
+    if not isinstance(value, bool):
+        raise InvalidOption(f"{what} must be True or False, not {value!r}")
+    return value
+
+
+def several(values: Iterable[T], what: str) -> tuple[T, ...]:
+    """`values` as a tuple. A single text is not several: it would be taken letter by letter."""
+    if not _is_several(values):
+        raise InvalidOption(f"{what} takes a list, not {values!r}; write {what}=[...]")
+    return tuple(values)
+
+
+def _is_several(values: object) -> bool:
+    return isinstance(values, Iterable) and not isinstance(values, str | bytes)
+
+
+def number(value: object, what: str) -> float:
+    """`value`, if it is a number of any kind."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidOption(f"{what} must be a number, not {value!r}")
+    return value

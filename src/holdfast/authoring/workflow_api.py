@@ -1,0 +1,90 @@
+"""What workflow code calls instead of clocks and randomness: the same in every replay."""
+
+import datetime as dt
+from collections.abc import Callable
+from random import Random  # noqa: TID251 - only its type; the numbers come from the history's seed
+from typing import Any, NamedTuple, NoReturn, TypeVar
+from uuid import UUID
+
+from holdfast.errors import NotInWorkflow
+from holdfast.payloads.encoding import decode, encode
+from holdfast.replay.calls import WorkflowCalls
+from holdfast.replay.loop.loop_swap import loop_here
+from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
+from holdfast.replay.run import WorkflowRun, current_run
+
+T = TypeVar("T")
+UUID_BITS = 128
+
+
+class WorkflowInfo(NamedTuple):
+    """Which execution this is."""
+
+    id: str
+    workflow: str
+    execution: int
+    history_length: int = 0
+    """Events in the history of this execution so far."""
+    should_continue: bool = False
+    """The history has become long (`@hf.workflow(continue_after=...)`): a good moment for `hf.continue_as_new`."""
+    parent: str | None = None
+    """The instance whose code started this one, if one did."""
+
+
+def now() -> dt.datetime:
+    """The time, in UTC: that of the message being handled, the same in every replay."""
+    return dt.datetime.fromtimestamp(looking("hf.now").now_ms / 1000, dt.UTC)
+
+
+def random() -> Random:
+    """A generator of random numbers that are the same in every replay: ``hf.random().choice(boxes)``."""
+    return current("hf.random").random
+
+
+def uuid4() -> UUID:
+    """A random UUID, the same in every replay."""
+    return UUID(int=current("hf.uuid4").random.getrandbits(UUID_BITS), version=4)
+
+
+def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
+    """Compute a value and record it: every replay gets the recorded one. For quick things without I/O.
+
+    `compute` is called again if the turn is not committed, as after a crash; only what is recorded counts. Anything
+    that must not happen twice is an activity.
+    """
+    run = current("hf.side_effect")
+    value: T = run.side_effect(
+        compute,
+        lambda result: encode(result, annotation, what="the side effect"),
+        lambda data: decode(data, annotation),
+    )
+    return value
+
+
+def info() -> WorkflowInfo:
+    """Which instance this code runs for."""
+    run = looking("hf.info")
+    identity = run.identity
+    return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution, *run.length, run.parent or None)
+
+
+def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
+    """End this execution and begin the next one of the same instance, with these arguments and an empty history (G4).
+
+    Only the main task may call it, and the call never returns. Activities and timers that are still open are cancelled.
+    """
+    current("hf.continue_as_new").continue_as_new(args, kwargs)
+
+
+def current(called: str) -> WorkflowRun:
+    """The run of the code that called us."""
+    run = current_run()
+    if run is None:
+        raise NotInWorkflow(f"{called} works in workflow code only; here the ordinary Python tools do")
+    return run
+
+
+def looking(called: str) -> WorkflowCalls:
+    """The same for what only looks, which queries may do, too."""
+    loop = loop_here()
+    return loop.calls if isinstance(loop, ReadOnlyLoop) else current(called)

@@ -1,0 +1,213 @@
+"""The user's code that a command names: ``shop.py:checkout``, or ``shop.orders:checkout`` for a module.
+
+``--input``: JSON from outside, checked before anything else looks, then read as the arguments of a workflow.
+
+An object has the arguments by name, an array by position. For a workflow with one parameter the JSON may also be that
+one argument itself, if it cannot be read as arguments.
+"""
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.authoring.workflow import BoundWorkflow, Workflow
+from holdfast.cli.store_option import is_there
+from holdfast.errors import ArgumentError, HoldfastError, PayloadError, UsageError
+from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
+from holdfast.payloads.signature import LONGEST_NAME
+from holdfast.payloads.untrusted import check_untrusted
+from holdfast.runtime.importing import StartedByImport, importing, refuse_while_importing
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """Modules, and the workflow that was asked for: one of theirs, or a flow from a file of its own."""
+
+    modules: tuple[ModuleType, ...]
+    workflow: Workflow[..., Any]
+    flows: tuple[Workflow[..., Any], ...] = ()
+    """What the modules do not bring."""
+
+
+def load_application(target: str) -> Application:
+    """Import the module and find the workflow. Whatever goes wrong is a `UsageError` with the reason."""
+    source, colon, wanted = target.rpartition(":")
+    if not colon:
+        source, wanted = target, ""
+    if not source or "\0" in target:
+        raise UsageError(f"{target!r} names no workflow; write FILE.py:WORKFLOW or MODULE:WORKFLOW")
+    module = _import(source)
+    return Application((module,), _find_workflow(module, source, wanted))
+
+
+def load_module(source: str) -> ModuleType:
+    """Import a module by its file or its name, for a command that takes all of it."""
+    if ":" in source:
+        raise UsageError(f"{source!r} names one thing of a module, and all of it is taken; write FILE.py or MODULE")
+    if not source or "\0" in source:
+        raise UsageError(f"{source!r} names no module; write FILE.py or MODULE")
+    return _import(source)
+
+
+def _import(source: str) -> ModuleType:
+    is_file = source.endswith(".py") or "/" in source
+    return _import_file(Path(source)) if is_file else _import_module(source)
+
+
+def _import_file(path: Path) -> ModuleType:
+    if not is_there(path) or not path.is_file():
+        raise UsageError(f"there is no file {str(path)!r}")
+    name = path.stem
+    if not name.isidentifier():
+        raise UsageError(f"{path.name!r} cannot be imported: the name of the file must be an identifier")
+    loaded = sys.modules.get(name)
+    if loaded is not None:
+        if Path(getattr(loaded, "__file__", None) or "").resolve() == path.resolve():
+            return loaded
+        raise UsageError(f"{path.name!r} has the name of another module, {name!r}; call the file something else")
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path.name!r} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with _importing():
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise UsageError(_why(str(path), error)) from error
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"{name!r} is neither a file that ends in .py nor the name of a module")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        with _importing():
+            return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UsageError(f"there is no module {name!r}") from error
+        raise UsageError(_why(name, error)) from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(_why(name, error)) from error
+
+
+@contextmanager
+def _importing() -> Generator[None]:
+    """Refuse engines, clients and `asyncio.run`: a program without a main guard would run as a whole."""
+    run = asyncio.Runner.run  # asyncio.run calls it
+
+    def checked(runner: asyncio.Runner, coro: Coroutine[Any, Any, Any], **options: Any) -> Any:
+        try:
+            refuse_while_importing("an event loop (asyncio.run)")
+        except StartedByImport:
+            coro.close()
+            raise
+        return run(runner, coro, **options)  # in another thread
+
+    asyncio.Runner.run = checked  # type: ignore[assignment, method-assign]
+    try:
+        with importing():
+            yield
+    finally:
+        asyncio.Runner.run = run  # type: ignore[method-assign]
+
+
+def _why(source: str, error: BaseException) -> str:
+    """The reason, with the last line of the user's code; for an engine or event loop the line that needs a guard."""
+    reason = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    frame = frames[0 if isinstance(error, StartedByImport) else -1] if frames else None
+    where = "" if frame is None else f" (line {frame.lineno} of {Path(frame.filename).name})"
+    return f"{source} cannot be imported: {reason}{where}"
+
+
+def _is_ours(filename: str) -> bool:
+    is_import = filename.startswith("<frozen importlib") or filename == importlib.__file__
+    return is_import or Path(filename).is_relative_to(Path(__file__).parents[1])
+
+
+def _find_workflow(module: ModuleType, source: str, wanted: str) -> Workflow[..., Any]:
+    values: dict[str, Any] = vars(module)
+    known = {name: cast("Workflow[..., Any]", value) for name, value in values.items() if isinstance(value, Workflow)}
+    if wanted in known:
+        return known[wanted]
+    for workflow in known.values():
+        if workflow.name == wanted:
+            return workflow
+    if not known:
+        raise UsageError(f"{source} has no workflow; mark an async function with @hf.workflow")
+    choices = ", ".join(f"{source}:{name}" for name in known)
+    if not wanted:
+        if len(known) == 1:
+            return next(iter(known.values()))
+        raise UsageError(f"{source} has several workflows; name one: {choices}")
+    if wanted in values:
+        raise UsageError(f"{wanted!r} of {source} is not marked with @hf.workflow; it has {choices}")
+    raise UsageError(f"{source} has no workflow {wanted!r}; it has {choices}")
+
+
+NO_OBJECT: Final = "got `object` - at `$`"
+"""The one argument takes no object at all: an object without its name has the name misspelled."""
+
+
+def bind_input(workflow: Workflow[..., Any], text: str | None) -> BoundWorkflow[Any]:
+    """The workflow with its arguments; what does not fit its signature is an `ArgumentError`."""
+    if text is None:
+        try:
+            return BoundWorkflow(workflow, workflow.signature.normalise(b"{}"))
+        except ArgumentError as error:
+            raise ArgumentError(f"{error} with --input") from error
+    return BoundWorkflow(workflow, _normalised(workflow, checked_json(text)))
+
+
+def checked_json(text: str) -> bytes:
+    """JSON that somebody typed, checked as all that comes from outside is."""
+    try:
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError("the input is not UTF-8") from error
+    try:
+        check_untrusted(data, max_bytes=PAYLOAD_LIMIT_BYTES)
+    except PayloadError as error:
+        if text.isidentifier():
+            raise UsageError(
+                f"{text[:LONGEST_NAME]} is no JSON; a text has quotes: '\"{text[:LONGEST_NAME]}\"'"
+            ) from error
+        raise
+    return data
+
+
+def _normalised(workflow: Workflow[..., Any], data: bytes) -> bytes:
+    parameters = list(inspect.signature(workflow.fn).parameters)
+    if len(parameters) != 1:
+        return workflow.signature.normalise(data)
+    value: Any = msgspec.json.decode(data)
+    is_call = parameters[0] in value if data.lstrip()[:1] == b"{" else data.lstrip()[:1] == b"[" and len(value) == 1
+    as_call, as_value = data, b"[%b]" % data
+    first, second = (as_call, as_value) if is_call else (as_value, as_call)
+    try:
+        return workflow.signature.normalise(first)
+    except ArgumentError as error:
+        try:
+            return workflow.signature.normalise(second)
+        except ArgumentError as other:
+            raise (other if NO_OBJECT in str(error) else error) from None

@@ -1,0 +1,196 @@
+"""Asking an instance something from outside: who answers, how long it is waited for, and what comes back."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.authoring.handlers import Query
+from holdfast.authoring.registry import Registry
+from holdfast.authoring.validation import Duration, checked_name, milliseconds
+from holdfast.client.updates import UpdateClient, encoded_arguments, limited
+from holdfast.core.lifecycle import InstanceState
+from holdfast.core.queries import Reply, ReplyKind, decode_answer
+from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
+from holdfast.payloads.encoding import decode
+from holdfast.payloads.failures import Failure, said_of, to_exception
+from holdfast.payloads.limits import PayloadLimit
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.crash_detection import CrashMarker
+from holdfast.runtime.platform import Platform
+from holdfast.runtime.queries import Queries, Unanswered
+from holdfast.runtime.run_factory import RunFactory
+from holdfast.runtime.signals import ChangeSignal
+from holdfast.runtime.worker import WorkerRuntime
+from holdfast.storage.contract import OpenableStore
+from holdfast.storage.members.messages import AskQuery, DeleteQueries, Deliver, QueryRow
+from holdfast.storage.members.outcomes import Delivered, Failed, Outcome, Rejected
+from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord
+
+LATE_MS: Final = 5_000
+"""A question outlives its asker's patience by so much, and then its row is removed by others."""
+LONGEST_KEPT_MS: Final = 86_400_000
+QUERY_SECONDS: Final = 10.0
+"""How long an answer is waited for where nothing else is said."""
+ASK_AGAIN_SECONDS: Final = 2.0
+"""A client that has the code itself looks after this time whether the owner of the instance is still there."""
+_failure: Final = msgspec.json.Decoder(Failure)
+
+
+class QueryClient:
+    """What a client asks instances. `worker` gives that of this process, if it has one; `deliver` commits a message."""
+
+    def __init__(
+        self,
+        store: OpenableStore,
+        registry: Registry,
+        surroundings: Platform,
+        *,
+        worker: Callable[[], WorkerRuntime | None],
+        deliver: Callable[[Deliver], Awaitable[Delivered]],
+        committer: Callable[[], Committer],
+        limit: PayloadLimit,
+    ) -> None:
+        self._limit = limit
+        self._store = store
+        self._registry = registry
+        self._surroundings = surroundings
+        self._worker = worker
+        self._committer = committer
+        self._own_runs: RunFactory | None = None
+        self._own_queries: Queries | None = None
+        self.changes = changes = ChangeSignal(store.check_files)
+        new_id = surroundings.providers.unique_text
+        self.updating = UpdateClient(store, changes, registry.resolve, new_id, deliver, limit=limit)
+
+    async def query(
+        self,
+        instance_id: InstanceId,
+        number: InstanceNumber | None,
+        query: str | Query[Any],
+        args: tuple[Any, ...],
+        *,
+        returns: Any,
+        within: Duration | None,
+    ) -> Any:
+        """Ask a query; see `Handle.query`."""
+        name = query.name if isinstance(query, Query) else checked_name(query, "a query")
+        data = encoded_arguments(args, f"the arguments of query {name!r}", self._limit)
+        async with limited(within, f"nobody answered the query {name!r} of {instance_id!r} in time"):
+            record = await self._begun(instance_id, number)
+            answer = await self._answer(record, name, data, within)
+        returns = query.annotation if isinstance(query, Query) else returns
+        return self._told(instance_id, name, answer, returns)
+
+    async def _begun(self, instance_id: InstanceId, number: InstanceNumber | None) -> InstanceRecord:
+        """The instance, once there is something to be seen of it: after the first turn of its execution (G11)."""
+        async for _ in self.changes.looks():
+            record = await (self._store.find(instance_id) if number is None else self._store.read_instance(number))
+            if record is None:
+                break
+            if record.turn > 0:
+                return record
+            if record.state is InstanceState.BLOCKED:
+                raise WorkflowBlocked(f"{instance_id} is blocked: {record.blocked}")
+        raise InstanceNotFound(f"no instance has the id {instance_id!r}")
+
+    async def _answer(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Reply:
+        """From the code in this process, or from a worker that finds the question in the store."""
+        async for _ in self.changes.looks():
+            worker = self._worker()
+            queries = self._queries(worker, record.workflow)
+            if queries is None:
+                patience = math.inf
+            else:
+                here = await self._answer_here(queries, worker, record, name, data)
+                if isinstance(here, Reply):
+                    return here
+                if here is Unanswered.NEEDS_TURN and worker is not None:
+                    continue  # this process takes the turn
+                patience = ASK_AGAIN_SECONDS
+            answer = await self._ask_others(record, name, data, within, patience)
+            if answer is not None:
+                return answer
+        raise AssertionError
+
+    async def _answer_here(
+        self, queries: Queries, worker: WorkerRuntime | None, record: InstanceRecord, name: str, data: bytes
+    ) -> Reply | Unanswered:
+        answer = await queries.ask(record.number, name, data)
+        is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.key)
+        if isinstance(answer, Reply) and answer.kind is ReplyKind.REFUSED and is_elsewhere:
+            # The code of the owner may fit the history where the code of this process does not.
+            return Unanswered.OWNED_ELSEWHERE
+        return answer
+
+    async def _ask_others(
+        self,
+        record: InstanceRecord,
+        name: str,
+        data: bytes,
+        within: Duration | None,
+        seconds: float,
+    ) -> Reply | None:
+        """Put the question into the store. None if it is to be put again, or there is no answer after `seconds`."""
+        question = QueryRow(id=self._surroundings.providers.unique_text(), number=record.number, name=name, input=data)
+        kept_ms = LONGEST_KEPT_MS if within is None else milliseconds(within, "timeout") + LATE_MS
+        outcome = await self._committer().commit(
+            AskQuery(question=question, expires_at_ms=self._store.now_ms() + kept_ms)
+        )
+        if isinstance(outcome, Rejected):
+            raise QueryFailed(f"the query {name!r} was not put to anybody: {outcome.reason}")
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + seconds
+        try:
+            async for _ in self.changes.looks():
+                stored = await self._store.read_answer(question.id)
+                if stored is not None:
+                    answer = decode_answer(stored)
+                    return None if answer.kind is ReplyKind.NOT_NOW else answer
+                if loop.time() >= ends_at:
+                    return None
+        finally:
+            self._committer().submit(DeleteQueries(question=question.id), _ignore)
+        raise AssertionError
+
+    def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:
+        """What runs the code of a workflow here: the worker, or this client; None if neither has it."""
+        if worker is not None and workflow in worker.registry.workflows:
+            return worker.questions.queries
+        if workflow not in self._registry.workflows:
+            return None
+        if self._own_queries is None:
+            words = CrashMarker(self._store.words)
+            self._own_runs = RunFactory(self._registry, self._surroundings, words)
+            self._own_queries = Queries(self._store, self._own_runs)
+        return self._own_queries
+
+    def stop(self, error: Exception | None = None) -> None:
+        """No more answers come: callers that still wait get the error, or are cancelled."""
+        self.changes.stop(error)
+        if self._own_runs is not None:
+            self._own_runs.stop()
+
+    def _told(self, instance_id: InstanceId, name: str, answer: Reply, returns: Any) -> Any:
+        data = bytes(answer.data)
+        match answer.kind:
+            case ReplyKind.DONE:
+                return decode(data, returns, what=f"the answer to query {name!r}")
+            case ReplyKind.FAILED:
+                cause = to_exception(_failure.decode(data), self._registry.resolve)
+                said = f"the query {name!r} of {instance_id!r} failed: {said_of(cause)}"
+                raise QueryFailed(said, cause) from cause
+            case ReplyKind.UNKNOWN:
+                known: list[str] = msgspec.json.decode(data)
+                said = f"{instance_id!r} answers no query {name!r}; it answers {', '.join(known) or 'none'}"
+                raise UnknownQuery(said, tuple(known))
+            case ReplyKind.REFUSED | ReplyKind.REJECTED | ReplyKind.NOT_NOW:
+                raise to_exception(_failure.decode(data), self._registry.resolve)
+
+
+def _ignore(_: Outcome) -> None:
+    """A row that stays is removed when its time is over."""

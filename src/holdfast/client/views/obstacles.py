@@ -1,0 +1,143 @@
+"""Why an instance does not move: work that no live worker can take, by queue, activity and workflow.
+
+`Handle.describe`, `holdfast show` and the message of a time-out share it. Everything is read from the store: a worker
+is live while its lease runs, and registers its queues, workflows and activities.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from holdfast.client.views.instances import Description
+from holdfast.client.views.overview import registered_names
+from holdfast.core.leases import WorkerKey, WorkerState
+from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.storage.contract import Store
+from holdfast.storage.records import AttemptRecord, InstanceId, InstanceRecord, WorkerRow
+
+MOST_NAMES: Final = 10
+"""Names that one sentence lists."""
+MOST_WAITS: Final = 5
+"""Steps that a sentence about an instance lists."""
+_NEEDS_NO_WORKER: Final = (InstanceState.BLOCKED, InstanceState.PAUSED)
+_WITH_A_WORKER: Final = (
+    AttemptState.QUEUED,
+    AttemptState.PREPARING,
+    AttemptState.RUNNING,
+    AttemptState.CANCELLED_RUNNING,
+)
+
+Overdue = Mapping[WorkerKey, int]
+"""Workers that are not live, with the milliseconds since their leases ended."""
+
+
+async def read_obstacles(store: Store, record: InstanceRecord, attempts: Sequence[AttemptRecord]) -> list[str]:
+    """Each reason why an open instance cannot go on, as a sentence; none if a live worker can take all its work."""
+    if record.closed_at_ms is not None or record.state in _NEEDS_NO_WORKER:
+        return []
+    return await _obstacles(store, record, attempts)
+
+
+async def read_silence(store: Store, instance_id: InstanceId) -> list[str]:
+    """Each reason why a query or an update of an instance gets no answer; an ended instance answers queries, too."""
+    record = await store.find(instance_id)
+    if record is None:
+        return []
+    is_open = record.closed_at_ms is None
+    attempts = await store.read_attempts(record.number, record.execution) if is_open else []
+    return await _obstacles(store, record, attempts)
+
+
+async def _obstacles(store: Store, record: InstanceRecord, attempts: Sequence[AttemptRecord]) -> list[str]:
+    now_ms = store.now_ms()
+    rows = await store.workers()
+    live = [row for row in rows if row.state == WorkerState.ACTIVE and row.deadline_ms > now_ms]
+    waiting = [
+        attempt for attempt in attempts if attempt.state is AttemptState.READY and attempt.available_at_ms <= now_ms
+    ]
+    overdue = {row.key: now_ms - row.deadline_ms for row in rows if row not in live}
+    found = [*_of_owners(record, attempts, overdue)]
+    if not live:
+        return [*found, "no worker is alive: start one with holdfast worker"]
+    if record.owner is None:
+        found += _of_workflow(record.workflow, live)
+    found += _of_attempts(waiting, live)
+    if waiting and not found:
+        found += await _of_slots(store, waiting, live)
+    return [*dict.fromkeys(found)]
+
+
+def waiting_sentence(described: Description) -> str:
+    """Where an instance is, what it waits for and why that does not come, in one line."""
+    parts = [f"{described.id!r} is {described.status}"]
+    waits = described.waiting_for or unrecorded_waits(described.status, described.turn, described.obstacles)
+    if waits:
+        parts.append(f"it waits for {_listed(waits, MOST_WAITS)}")
+    if described.blocked is not None and described.status is InstanceState.BLOCKED:
+        parts.append(described.blocked)
+    return "; ".join([*parts, *described.obstacles])
+
+
+def unrecorded_waits(state: InstanceState, turn: int, obstacles: Sequence[str]) -> list[str]:
+    """What an instance waits for whose history has no open step: conditions and tasks are not recorded."""
+    if state is not InstanceState.RUNNING or not turn or obstacles:
+        return []
+    return ["a condition (hf.wait_until), or tasks that its main function left over"]
+
+
+def _of_owners(record: InstanceRecord, attempts: Iterable[AttemptRecord], overdue: Overdue) -> Iterator[str]:
+    """Work that is in the name of a worker whose lease is over: a live worker takes it within a lease."""
+    if record.owner is not None and record.owner in overdue:
+        yield _lost(record.owner, overdue[record.owner], "which has the instance in memory")
+    for attempt in attempts:
+        if attempt.state in _WITH_A_WORKER and attempt.owner is not None and attempt.owner in overdue:
+            yield _lost(attempt.owner, overdue[attempt.owner], f"which runs activity {attempt.name!r}")
+
+
+def _lost(owner: str, since_ms: int, what: str) -> str:
+    return f"the lease of worker {owner}, {what}, ended {since_ms / 1000:.1f} s ago"
+
+
+def _of_workflow(workflow: str, live: Sequence[WorkerRow]) -> Iterator[str]:
+    known = [registered_names(row.workflows) for row in live]
+    if not any(names is None or workflow in names for names in known):
+        yield f"no live worker has workflow {workflow!r} (known: {_names(known)})"
+
+
+def _of_attempts(waiting: Iterable[AttemptRecord], live: Sequence[WorkerRow]) -> Iterator[str]:
+    served = {row.key: registered_names(row.queues) for row in live}
+    for attempt in waiting:
+        serving = [row for row in live if attempt.queue in (served[row.key] or ())]
+        if not serving:
+            queues = _names(served.values())
+            yield f"no live worker serves queue {attempt.queue!r}, where {attempt.name!r} waits (served: {queues})"
+            continue
+        known = [registered_names(row.activities) for row in serving]
+        if not any(names is None or attempt.name in names for names in known):
+            yield (
+                f"no live worker of queue {attempt.queue!r} has activity {attempt.name!r} (known: {_names(known)}): "
+                "is it missing from modules= or activities=?"
+            )
+
+
+async def _of_slots(store: Store, waiting: Iterable[AttemptRecord], live: Sequence[WorkerRow]) -> list[str]:
+    """Work that live workers can run, and have no free slot for."""
+    loads = {load.key: load.attempts for load in await store.worker_loads()}
+    found: list[str] = []
+    for attempt in waiting:
+        serving = [row for row in live if attempt.queue in (registered_names(row.queues) or ())]
+        if all(loads.get(row.key, 0) >= row.slots for row in serving):
+            taken = sum(loads.get(row.key, 0) for row in serving)
+            slots = sum(row.slots for row in serving)
+            found.append(f"no worker of queue {attempt.queue!r} has a free slot ({taken} of {slots} taken)")
+    return found
+
+
+def _names(several: Iterable[list[str] | None]) -> str:
+    return _listed(sorted({name for names in several for name in names or ()}), MOST_NAMES)
+
+
+def _listed(texts: Sequence[str], most: int) -> str:
+    if not texts:
+        return "none"
+    left = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {left} more" if left > 0 else "")

@@ -1,0 +1,139 @@
+"""What a client tells about workers and queues: plain values, safe to keep."""
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Final, cast
+
+import msgspec
+
+from holdfast.core.leases import WorkerKey, WorkerState
+from holdfast.runtime.crash_detection import HostIdentity, decode_identity
+from holdfast.storage.contract import Store
+from holdfast.storage.records import QueueRow, WorkerLoad, WorkerRow
+
+MILLISECONDS: Final = 1000
+_STATES: Final = frozenset(WorkerState)
+_decode_names = msgspec.json.Decoder(list[str]).decode
+
+
+class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker at one moment. One that is INACTIVE is remembered for a while, so that its key is never used again."""
+
+    key: str
+    state: WorkerState
+    lease: float
+    """How long its lease is, in seconds."""
+    lease_left: float
+    """Seconds until its work is given to others, unless it is heard of before. Below zero they are about to take it."""
+    queues: list[str]
+    attempts: int
+    """Activities that are bound to it."""
+    slots: int
+    """How many of them it runs at once."""
+    instances: int
+    """Workflows that it has in memory."""
+    abandoned: int
+    """Bodies of activities that were asked to stop, did not, and still run, as of its last heartbeat."""
+    build: str
+    host: str
+    pid: int | None
+    registered_at: dt.datetime
+    workflows: list[str] | None = None
+    """The workflows and flows that it has, by name; None if an older release registered it."""
+    activities: list[str] | None = None
+
+    @property
+    def load(self) -> float:
+        """Which part of its slots is taken."""
+        return self.attempts / self.slots if self.slots else 0.0
+
+
+class QueueView(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue at one moment."""
+
+    name: str
+    ready: int
+    """Activities that wait for a worker."""
+    later: int
+    """Activities that wait for their time: retries, mostly."""
+    running: int
+    oldest_wait: float | None
+    """How long the first of those that wait for a worker has waited, in seconds."""
+    served_by: list[str]
+    """The keys of the workers that serve it, and are alive as far as one knows."""
+
+
+class Overview:
+    """What a client tells beyond instances."""
+
+    @property
+    def store(self) -> Store:
+        """The store that the client works on."""
+        raise NotImplementedError
+
+    async def workers(self) -> Sequence[WorkerView]:
+        """Every worker that the store knows, by their registration; those that are gone, too, for a day."""
+        return await read_workers(self.store)
+
+    async def queues(self) -> Sequence[QueueView]:
+        """Every queue that has work, or somebody who serves it, by name."""
+        return await read_queues(self.store)
+
+
+async def read_workers(store: Store) -> list[WorkerView]:
+    """Every worker that is known, in the order of their registration."""
+    rows, now_ms = await store.workers(), store.now_ms()
+    loads = {load.key: load for load in await store.worker_loads()}
+    return [_worker(row, loads.get(row.key), now_ms) for row in rows]
+
+
+async def read_queues(store: Store) -> list[QueueView]:
+    """Every queue that has work or somebody who serves it, by name."""
+    rows, now_ms = {row.queue: row for row in await store.queues()}, store.now_ms()
+    servers: dict[str, list[WorkerKey]] = {}
+    for worker in await store.workers():
+        if worker.state == WorkerState.ACTIVE and worker.deadline_ms > now_ms:
+            for queue in registered_names(worker.queues) or ():
+                servers.setdefault(queue, []).append(worker.key)
+    return [_queue(name, rows.get(name), servers.get(name, []), now_ms) for name in sorted({*rows, *servers})]
+
+
+def registered_names(names: str | None) -> list[str] | None:
+    """A list of names in a registration; None where it is missing or cannot be decoded."""
+    try:
+        return None if names is None else _decode_names(names)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _worker(row: WorkerRow, load: WorkerLoad | None, now_ms: int) -> WorkerView:
+    host = decode_identity(row.host) or HostIdentity("", 0, 0, "")
+    return WorkerView(
+        key=row.key,
+        state=WorkerState(row.state) if row.state in _STATES else cast("WorkerState", str(row.state)),
+        lease=row.lease_ms / MILLISECONDS,
+        lease_left=(row.deadline_ms - now_ms) / MILLISECONDS,
+        queues=registered_names(row.queues) or [],
+        attempts=load.attempts if load else 0,
+        slots=row.slots,
+        instances=load.instances if load else 0,
+        abandoned=row.abandoned,
+        build=row.build,
+        host=host.name,
+        pid=host.pid or None,
+        registered_at=dt.datetime.fromtimestamp(row.registered_at_ms / MILLISECONDS, dt.UTC),
+        workflows=registered_names(row.workflows),
+        activities=registered_names(row.activities),
+    )
+
+
+def _queue(name: str, row: QueueRow | None, servers: list[WorkerKey], now_ms: int) -> QueueView:
+    oldest = row.oldest_at_ms if row else None
+    return QueueView(
+        name=name,
+        ready=row.ready if row else 0,
+        later=row.later if row else 0,
+        running=row.running if row else 0,
+        oldest_wait=None if oldest is None else max(0, now_ms - oldest) / MILLISECONDS,
+        served_by=list(servers),
+    )

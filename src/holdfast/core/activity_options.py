@@ -1,0 +1,189 @@
+"""How an activity is to be run: recorded with every attempt, so that any worker decides alike (A5, A10, G13).
+
+Retries: whether another attempt follows a failure or a loss, and when (G13, A10).
+
+The decision belongs into the transaction that records the failure, without a turn of the workflow; so it is a pure
+function of the policy, what happened so far, and a random number that the caller drew.
+"""
+
+import math
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.core.ledger import DEFAULT_LEG1_LIMIT
+from holdfast.errors import RetryPolicyError
+
+DEFAULT_MAX_LOSSES: Final = 5
+"""A10: how many workers an activity may take down, or lose, before it is given up."""
+LONGEST_DELAY_MS: Final = 366 * 24 * 3_600_000
+LEAST_JITTER: Final = 0.5
+"""With jitter a delay is between this share of itself and the whole."""
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    """How an activity is tried again. `attempts` None: for ever."""
+
+    attempts: int | None = 5
+    initial_ms: int = 1_000
+    backoff: float = 2.0
+    maximum_ms: int = 60_000
+    jitter: bool = True
+    non_retryable: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.attempts is not None and self.attempts < 1:
+            raise RetryPolicyError(f"attempts must be 1 or more (1 means no retry), not {self.attempts}")
+        if not 0 <= self.initial_ms <= LONGEST_DELAY_MS:
+            raise RetryPolicyError(f"the initial delay must be 0 to {LONGEST_DELAY_MS} ms, not {self.initial_ms}")
+        if not self.initial_ms <= self.maximum_ms <= LONGEST_DELAY_MS:
+            raise RetryPolicyError(
+                f"the maximum delay must be {self.initial_ms} (the initial one) to {LONGEST_DELAY_MS} ms, "
+                f"not {self.maximum_ms}"
+            )
+        if not (math.isfinite(self.backoff) and self.backoff >= 1):
+            raise RetryPolicyError(f"backoff must be a number of at least 1, not {self.backoff}")
+
+
+class RetryAfter(msgspec.Struct, frozen=True):
+    """Open the next attempt, not before `delay_ms` from now."""
+
+    delay_ms: int
+
+
+class NoRetry(msgspec.Struct, frozen=True):
+    """The activity has failed for good."""
+
+    reason: str
+
+
+RetryDecision = RetryAfter | NoRetry
+
+
+def delay_ms(policy: RetryPolicy, failures: int, random_number: float) -> int:
+    """The wait after the given number of failures (1 or more); `random_number` is in [0, 1)."""
+    if failures < 1:
+        raise RetryPolicyError(f"a delay follows at least one failure, not {failures}")
+    if not 0 <= random_number < 1:
+        raise RetryPolicyError(f"the random number must be from 0 up to 1, not {random_number}")
+    if not policy.initial_ms:
+        return 0
+    try:
+        grown = policy.initial_ms * policy.backoff ** (failures - 1)
+    except OverflowError:
+        grown = math.inf
+    delay = min(grown, policy.maximum_ms)
+    if policy.jitter:
+        delay *= LEAST_JITTER + (1 - LEAST_JITTER) * random_number
+    return round(delay)
+
+
+def after_failure(
+    policy: RetryPolicy,
+    *,
+    failures: int,
+    error_types: Collection[str],
+    random_number: float,
+    left_ms: int | None = None,
+    asked_delay_ms: int | None = None,
+) -> RetryDecision:
+    """G13: decide what follows the failure number `failures` of an activity.
+
+    `error_types` names the error's type and those it derives from. `left_ms` is the time until schedule-to-close,
+    if there is one. `asked_delay_ms` is a delay that the failure itself asked for, such as a rate limit's.
+    """
+    barred = policy.non_retryable.intersection(error_types)
+    if barred:
+        return NoRetry(f"{min(barred)} is not retried")
+    if policy.attempts is not None and failures >= policy.attempts:
+        return NoRetry("it was the only attempt" if failures == 1 else f"all {failures} attempts failed")
+    delay = delay_ms(policy, failures, random_number)
+    if asked_delay_ms is not None:
+        delay = min(max(0, asked_delay_ms), LONGEST_DELAY_MS)
+    if left_ms is not None and delay >= left_ms:
+        return NoRetry("the next attempt would begin after schedule-to-close")
+    return RetryAfter(delay)
+
+
+def after_loss(*, losses: int, rerun_after_loss: bool = True, max_losses: int = DEFAULT_MAX_LOSSES) -> RetryDecision:
+    """A10: decide what follows the loss of a worker. Losses are counted apart from failures."""
+    if not rerun_after_loss:
+        return NoRetry("its worker was lost, and it may run at most once")
+    if losses > max_losses:
+        return NoRetry(f"its worker was lost {losses} times")
+    return RetryAfter(0)
+
+
+DEFAULT_QUEUE: Final = "default"
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    """Of an activity that yields (L15). `delivered`: how many values the attempts before this one delivered."""
+
+    resumable: bool = False
+    delivered: int = 0
+
+
+class ActivityOptions(msgspec.Struct, frozen=True):
+    """Everything about an activity that matters after it was scheduled."""
+
+    queue: str = DEFAULT_QUEUE
+    retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
+    schedule_to_start_ms: int | None = None
+    start_to_close_ms: int | None = None
+    schedule_to_close_ms: int | None = None
+    heartbeat_ms: int | None = None
+    rerun_after_loss: bool = True
+    max_losses: int = DEFAULT_MAX_LOSSES
+    max_claims: int = DEFAULT_LEG1_LIMIT
+    stream: StreamOptions | None = None
+
+    def expires_at_ready_ms(self, *, scheduled_at_ms: int, available_at_ms: int) -> int | None:
+        """A5: until when an attempt may wait in its queue. A retry's own delay does not count as waiting."""
+        return _nearest(
+            _after(available_at_ms, self.schedule_to_start_ms), _after(scheduled_at_ms, self.schedule_to_close_ms)
+        )
+
+    def expires_at_running_ms(self, *, scheduled_at_ms: int, started_at_ms: int, heard_at_ms: int) -> int | None:
+        """A5: until when a body may run, given when it was last heard of."""
+        if self.start_to_close_ms is None and self.schedule_to_close_ms is None and self.heartbeat_ms is None:
+            return None  # the most frequent case
+        return _nearest(
+            _after(started_at_ms, self.start_to_close_ms),
+            _after(scheduled_at_ms, self.schedule_to_close_ms),
+            _after(heard_at_ms, self.heartbeat_ms),
+        )
+
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(ActivityOptions)
+
+
+def encode_options(options: ActivityOptions) -> bytes:
+    """The options as they are stored with an attempt."""
+    return _encoder.encode(options)
+
+
+def decode_options(data: bytes) -> ActivityOptions:
+    """The options of a stored attempt."""
+    return _decoder.decode(data)
+
+
+def options_of_next(data: bytes, entered: int) -> bytes:
+    """The options of the attempt after one that delivered `entered` values: their numbers go on (L15)."""
+    options = decode_options(data)
+    if options.stream is None or not entered:
+        return data
+    return encode_options(
+        replace(options, stream=replace(options.stream, delivered=options.stream.delivered + entered))
+    )
+
+
+def _after(start_ms: int, duration_ms: int | None) -> int | None:
+    return None if duration_ms is None else start_ms + duration_ms
+
+
+def _nearest(*deadlines_ms: int | None) -> int | None:
+    return min((deadline for deadline in deadlines_ms if deadline is not None), default=None)

@@ -1,0 +1,230 @@
+"""Gates: what may be delivered to an instance now, what a second start means, and in which order things apply.
+
+G3 (id policies), G5 (delivery), G6 and G7 (events), G10 (order), G12 (lost owners). All are decisions over values; who
+holds the loop, what the inbox has and what time it is come in as arguments.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum, StrEnum
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from holdfast.core.checks import word
+from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
+
+
+class MessageKind(StrEnum):
+    """Anything that can be delivered to an instance."""
+
+    START = "start"
+    COMPLETION = "completion"
+    TIMER = "timer"
+    EVENT = "event"
+    CHILD_RESULT = "child_result"
+    CANCEL = "cancel"
+    UPDATE = "update"
+
+
+class DeliveryVerdict(Enum):
+    """G5: what to do with a message. Kept messages stay in the durable inbox; nothing is re-enqueued."""
+
+    DELIVER = "deliver to the active loop"
+    KEEP_AND_WAKE = "keep; the instance becomes claimable"
+    KEEP = "keep; the instance is not claimable"
+    DROP = "drop; it can never be delivered"
+
+
+_ADDRESSED_TO_ONE_EXECUTION: Final = frozenset({MessageKind.COMPLETION, MessageKind.TIMER, MessageKind.CHILD_RESULT})
+_PARKED: Final = frozenset({InstanceState.PAUSED, InstanceState.BLOCKED})
+
+
+def deliver(
+    kind: MessageKind | str,
+    *,
+    state: InstanceState | str,
+    loop_is_active: bool,
+    addressed_to: int,
+    execution: int,
+) -> DeliveryVerdict:
+    """G4, G5, G7: may this message be delivered now?
+
+    Completions, timers and child results belong to the execution that asked for them; the rest goes to the latest.
+    A cancel does not wake a paused instance by itself: it moves it to CANCEL_REQUESTED (A9), and then it wakes.
+    """
+    kind = word(MessageKind, kind, "kind of message")
+    state = word(InstanceState, state, "state of an instance")
+    if state in INSTANCE_FINAL:
+        return DeliveryVerdict.DROP
+    if kind in _ADDRESSED_TO_ONE_EXECUTION and addressed_to != execution:
+        return DeliveryVerdict.DROP
+    if state in _PARKED:
+        return DeliveryVerdict.KEEP
+    return DeliveryVerdict.DELIVER if loop_is_active else DeliveryVerdict.KEEP_AND_WAKE
+
+
+class IdPolicy(StrEnum):
+    """G3: what starting an id that exists means."""
+
+    IDEMPOTENT = "idempotent"
+    REUSE = "reuse"
+    TERMINATE_EXISTING = "terminate_existing"
+
+
+IdPolicyOption = IdPolicy | Literal["idempotent", "reuse", "terminate_existing"]
+"""A policy as people write it."""
+
+
+class StartVerdict(Enum):
+    """G3: what a start does."""
+
+    CREATE = "create the instance"
+    SAME = "it is the instance that exists"
+    CONFLICT = "the id is taken by something else"
+    REPLACE = "terminate the one that exists, then create"
+
+
+class StartIdentity(msgspec.Struct, frozen=True):
+    """What makes two starts of one id the same: the workflow, and a hash of the first execution's input."""
+
+    workflow: str
+    input_hash: bytes
+
+
+class ExistingInstance(msgspec.Struct, frozen=True):
+    """The instance that has the id already."""
+
+    identity: StartIdentity
+    state: InstanceState | str
+
+
+def decide_start(
+    request: StartIdentity, existing: ExistingInstance | None, policy: IdPolicy | str = IdPolicy.IDEMPOTENT
+) -> StartVerdict:
+    """G3: judge a start against the instance that has the id, if one has."""
+    policy = word(IdPolicy, policy, "policy for ids")
+    if existing is None:
+        return StartVerdict.CREATE
+    closed = word(InstanceState, existing.state, "state of an instance") in INSTANCE_FINAL
+    if policy is IdPolicy.REUSE and closed:
+        return StartVerdict.CREATE
+    if policy is IdPolicy.TERMINATE_EXISTING:
+        return StartVerdict.CREATE if closed else StartVerdict.REPLACE
+    return StartVerdict.SAME if request == existing.identity else StartVerdict.CONFLICT
+
+
+class EventPolicy(StrEnum):
+    """G6: what becomes of an event that nobody waits for."""
+
+    MAILBOX = "mailbox"
+    DROP_UNSUBSCRIBED = "drop_unsubscribed"
+
+
+EventPolicyOption = EventPolicy | Literal["mailbox", "drop_unsubscribed"]
+"""A policy as people write it."""
+
+
+class EventVerdict(Enum):
+    """G6, G7: what becomes of a raised event."""
+
+    DELIVER = "delivered to the wait"
+    KEEP = "kept in the mailbox"
+    DROP_UNSUBSCRIBED = "dropped with a warning: nobody has subscribed"
+    DUPLICATE = "delivered before, by the same id"
+    MAILBOX_FULL = "refused: the mailbox is full"
+    CLOSED = "refused: the instance is finished"
+    UNKNOWN = "refused: there is no such instance"
+    CONFLICT = "refused: its id belongs to another message"
+
+
+DEFAULT_MAILBOX_LIMIT: Final = 100_000
+
+
+class Mailbox(NamedTuple):
+    """G6: what becomes of events that nobody waits for, and how many are kept."""
+
+    policy: EventPolicy = EventPolicy.MAILBOX
+    limit: int = DEFAULT_MAILBOX_LIMIT
+
+
+def decide_event(
+    state: InstanceState | str | None,
+    *,
+    seen_before: bool,
+    somebody_waits: bool,
+    kept: int,
+    policy: EventPolicy | str = EventPolicy.MAILBOX,
+    limit: int = DEFAULT_MAILBOX_LIMIT,
+) -> EventVerdict:
+    """G6, G7: judge an event for the latest execution of an instance. `state` None: no such instance.
+
+    `seen_before`: an event of this id was delivered or kept; one that was dropped or refused may be raised again.
+    `somebody_waits`: a wait of that name in the latest execution. `kept`: all events in the instance's mailbox.
+    """
+    policy = word(EventPolicy, policy, "policy for events")
+    if state is None:
+        return EventVerdict.UNKNOWN
+    state = word(InstanceState, state, "state of an instance")
+    if seen_before:
+        return EventVerdict.DUPLICATE
+    if state in INSTANCE_FINAL:
+        return EventVerdict.CLOSED
+    if somebody_waits and state not in _PARKED:
+        return EventVerdict.DELIVER
+    if not somebody_waits and policy is EventPolicy.DROP_UNSUBSCRIBED:
+        return EventVerdict.DROP_UNSUBSCRIBED
+    return EventVerdict.KEEP if kept < limit else EventVerdict.MAILBOX_FULL
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A message in the inbox. Rows are given in arrival order; stamps never go back."""
+
+    row_id: int
+    stamp_ms: int
+
+
+class PendingTimer(msgspec.Struct, frozen=True):
+    """A timer of the instance. The number is the order in which the code started it."""
+
+    number: int
+    due_at_ms: int
+
+
+class OrderedItem(msgspec.Struct, frozen=True):
+    """What a turn applies next, and the time its loop shows while it does."""
+
+    item: Arrival | PendingTimer
+    time_ms: int
+
+
+def stamp_ms(previous_ms: int, now_ms: int) -> int:
+    """G10: the stamp of a message that arrives now."""
+    return max(previous_ms, now_ms)
+
+
+def apply_order(
+    arrivals: Sequence[Arrival], timers: Iterable[PendingTimer], *, previous_ms: int, now_ms: int
+) -> tuple[OrderedItem, ...]:
+    """G10: merge due timers into the messages. Each item's time is its stamp or due time, and never goes back.
+
+    A timer goes before the first message stamped at or after its due time, so that after a downtime the order is
+    what it would have been without one. Timers that are not due yet are left out: late, never early.
+    """
+    due = sorted((timer for timer in timers if timer.due_at_ms <= now_ms), key=lambda t: (t.due_at_ms, t.number))
+    merged: list[OrderedItem] = []
+    clock = previous_ms
+    next_timer = 0
+
+    def fire_until(limit_ms: int) -> None:
+        nonlocal clock, next_timer
+        while next_timer < len(due) and due[next_timer].due_at_ms <= limit_ms:
+            clock = max(clock, due[next_timer].due_at_ms)
+            merged.append(OrderedItem(due[next_timer], clock))
+            next_timer += 1
+
+    for arrival in arrivals:
+        fire_until(arrival.stamp_ms)
+        clock = max(clock, arrival.stamp_ms)
+        merged.append(OrderedItem(arrival, clock))
+    fire_until(now_ms)
+    return tuple(merged)

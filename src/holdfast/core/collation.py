@@ -1,0 +1,395 @@
+"""The collation key itself: digits by activity, and guarded moves (K1, K2, K5, K8).
+
+A key is immutable; a move gives the next one. It belongs to one version of a flow: the activities and their order
+are fixed in its `Roster`, which all keys of that version share.
+
+What a digit of the collation key says, and the moves from one to the next (K2).
+
+The table here is the only source of legal moves; nothing else changes a digit.
+
+The composite key: the keys of awaited children, inside their parent's (K6).
+
+Right after the digit of the activity that awaited a child stand `1`, the child's composite and `2`. Statuses are 3
+to 9, so decoding is unambiguous: ``36636146636626`` is ``366366`` with ``466366`` inside its fifth.
+
+Dimensions: where in cycles and fan-outs an activity runs (K8).
+
+A flow begins in ``0/0``. Going round a cycle raises the number behind the slash: ``0/1``, ``0/2``. An item of a
+fan-out opens a level of its own with its index in front: item 3 of a fan-out in ``0/1`` runs in ``0/1:3/0``. Every
+dimension has its own attempts and ledgers.
+
+The collation key: one digit for each activity, the whole job at a glance (K1-K8).
+
+`digits` says what a digit means and how it may change, `key` has the key itself, `graph` the shape of a flow,
+`dimensions` the rounds of cycles and the items of fan-outs, and `composite` the text in which the keys of awaited
+children stand inside their parent's. What decides which digit moves next is in `core.flow`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Final, NewType, TypeVar
+
+from holdfast.core.checks import word
+from holdfast.errors import CollationError, IllegalMove, MalformedKey, UnknownActivity
+
+WORD: Final = 15
+"""K1: a key is padded to a multiple of this many digits."""
+
+
+class Digit(IntEnum):
+    """The status of one activity. 2, 1 and 0 are punctuation of keys and never a status."""
+
+    PENDING = 9
+    STARTED = 8
+    ERRORED = 7
+    COMPLETED = 6
+    PAUSED = 5
+    RELEASED = 4
+    SKIPPED = 3
+    AWAIT_CLOSES = 2
+    AWAIT_OPENS = 1
+    NOT_USED = 0
+
+    @property
+    def character(self) -> str:
+        """The digit as it stands in a key."""
+        return str(self.value)
+
+
+class Move(StrEnum):
+    """What can happen to an activity's digit."""
+
+    START = "start"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    PASS_THROUGH = "pass_through"  # noqa: S105 - a move of the trigger, not a password
+    PAUSE = "pause"
+    RELEASE = "release"
+    TIME_OUT = "time_out"
+    SKIP = "skip"
+    CANCEL = "cancel"
+
+
+LEGAL_MOVES: Final[Mapping[tuple[Digit, Move], Digit]] = MappingProxyType(
+    {
+        (Digit.PENDING, Move.START): Digit.STARTED,
+        (Digit.PENDING, Move.PASS_THROUGH): Digit.COMPLETED,
+        (Digit.PENDING, Move.SKIP): Digit.SKIPPED,
+        (Digit.PENDING, Move.CANCEL): Digit.SKIPPED,
+        (Digit.STARTED, Move.COMPLETE): Digit.COMPLETED,
+        (Digit.STARTED, Move.FAIL): Digit.ERRORED,
+        (Digit.STARTED, Move.PAUSE): Digit.PAUSED,
+        (Digit.STARTED, Move.CANCEL): Digit.ERRORED,
+        (Digit.PAUSED, Move.RELEASE): Digit.RELEASED,
+        (Digit.PAUSED, Move.TIME_OUT): Digit.ERRORED,
+        (Digit.PAUSED, Move.CANCEL): Digit.ERRORED,
+    }
+)
+
+STATUS: Final = frozenset({9, 8, 7, 6, 5, 4, 3})
+"""The digits an activity can have."""
+OPEN: Final = (Digit.PENDING, Digit.STARTED, Digit.PAUSED)
+"""K5: a key with one of these is not complete."""
+FINISHED: Final = (Digit.SKIPPED, Digit.RELEASED, Digit.COMPLETED, Digit.ERRORED)
+"""K8: the digits that a cycle takes back to pending."""
+
+
+def is_status(character: str) -> bool:
+    """Whether a character of a key is the status of an activity."""
+    return character.isascii() and character.isdigit() and int(character) in STATUS
+
+
+def is_complete(digits: str) -> bool:
+    """K5: nothing is pending, started or paused."""
+    return not any(digit.character in digits for digit in OPEN)
+
+
+def is_error(digits: str) -> bool:
+    """Whether an activity errored."""
+    return Digit.ERRORED.character in digits
+
+
+def padded(digits: str) -> str:
+    """K1: the digits, filled up with 0 to a multiple of fifteen."""
+    return digits.ljust(-(-len(digits) // WORD) * WORD, Digit.NOT_USED.character)
+
+
+MEANING: Final[Mapping[Digit, str]] = MappingProxyType(
+    {
+        Digit.PENDING: "pending",
+        Digit.STARTED: "started",
+        Digit.ERRORED: "errored",
+        Digit.COMPLETED: "completed",
+        Digit.PAUSED: "paused",
+        Digit.RELEASED: "released",
+        Digit.SKIPPED: "skipped",
+        Digit.AWAIT_CLOSES: "await closes",
+        Digit.AWAIT_OPENS: "await opens",
+        Digit.NOT_USED: "not used",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityOrder:
+    """The activities of one version of a flow, in the order of their digits (K1: ascending code points)."""
+
+    activities: tuple[str, ...]
+    _positions: Mapping[str, int] = field(repr=False, compare=False)
+    padding: str = field(default="", repr=False, compare=False)
+    """What fills a key up (K1)."""
+
+    @classmethod
+    def of(cls, ids: Iterable[str]) -> "ActivityOrder":
+        """Rank the ids. An empty or repeated one, or none at all, is a `CollationError`."""
+        activities = tuple(sorted(ids))
+        if not activities:
+            raise CollationError("a collation key needs at least one activity")
+        if not activities[0]:
+            raise CollationError("an activity id cannot be empty")
+        positions = {activity: position for position, activity in enumerate(activities)}
+        if len(positions) != len(activities):
+            twice = next(a for a, b in pairwise(activities) if a == b)
+            raise CollationError(f"the activity id {twice!r} is there twice")
+        digits = Digit.PENDING.character * len(activities)
+        return cls(activities, positions, padded(digits).removeprefix(digits))
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """The rank of every activity, in the order of the key."""
+        return self._positions
+
+    def position(self, activity: str) -> int:
+        """The rank of `activity`, from 0."""
+        try:
+            return self._positions[activity]
+        except KeyError:
+            raise UnknownActivity(
+                f"there is no activity {activity!r}; there are {', '.join(self.activities)}"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class CollationKey:
+    """One digit for each activity of a flow."""
+
+    roster: ActivityOrder
+    unpadded: str
+
+    @classmethod
+    def for_activities(cls, ids: Iterable[str]) -> "CollationKey":
+        """The key of a flow nothing of which has happened yet: all pending."""
+        roster = ActivityOrder.of(ids)
+        return cls(roster, Digit.PENDING.character * len(roster.activities))
+
+    @classmethod
+    def parse(cls, text: str, ids: Iterable[str]) -> "CollationKey":
+        """Read a key as it is stored or shown, with or without its padding."""
+        roster = ActivityOrder.of(ids)
+        count = len(roster.activities)
+        full = len(padded("9" * count))
+        if len(text) not in (count, full):
+            raise MalformedKey(f"a key of {count} activities has {full} digits; {text!r} has {len(text)}")
+        digits, padding = text[:count], text[count:]
+        for activity, digit in zip(roster.activities, digits, strict=True):
+            if not is_status(digit):
+                raise MalformedKey(f"{digit!r}, at {activity!r} in {text!r}, is not the status of an activity (3 to 9)")
+        if padding.strip("0"):
+            raise MalformedKey(f"{text!r} has {count} activities, so 0 must follow its first {count} digits")
+        return cls(roster, digits)
+
+    def move(self, activity: str, move: Move | str) -> "CollationKey":
+        """The key after `move` of `activity`; on a digit that does not allow it, an `IllegalMove` (K2)."""
+        move = word(Move, move, "move of an activity")
+        position = self.roster.position(activity)
+        digit = Digit(int(self.unpadded[position]))
+        after = LEGAL_MOVES.get((digit, move))
+        if after is None:
+            raise IllegalMove(
+                f"{activity!r} is {MEANING[digit]} ({int(digit)}), so it cannot {str(move).replace('_', ' ')}"
+            )
+        return self._with(position, after)
+
+    def reset(self, activities: Iterable[str]) -> "CollationKey":
+        """K8: take finished activities back to pending for the next dimension of a cycle."""
+        key = self
+        for activity in activities:
+            digit = key.digit(activity)
+            if digit not in FINISHED and digit is not Digit.PENDING:
+                raise IllegalMove(
+                    f"{activity!r} is {MEANING[digit]} ({int(digit)}), so a cycle cannot run it again yet"
+                )
+            key = key._with(key.roster.position(activity), Digit.PENDING)
+        return key
+
+    def digit(self, activity: str) -> Digit:
+        """The status of one activity."""
+        return Digit(int(self.unpadded[self.roster.position(activity)]))
+
+    @property
+    def digits(self) -> Mapping[str, Digit]:
+        """The status of every activity, in the order of the key."""
+        return {a: Digit(int(d)) for a, d in zip(self.roster.activities, self.unpadded, strict=True)}
+
+    @property
+    def is_complete(self) -> bool:
+        """K5: nothing is pending, started or paused."""
+        return is_complete(self.unpadded)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether an activity errored. The key alone cannot say whether the failure was caught (K5)."""
+        return is_error(self.unpadded)
+
+    def __str__(self) -> str:
+        return padded(self.unpadded)
+
+    def _with(self, position: int, digit: Digit) -> "CollationKey":
+        text = self.unpadded
+        return CollationKey(self.roster, f"{text[:position]}{int(digit)}{text[position + 1 :]}")
+
+
+OPENS: Final = Digit.AWAIT_OPENS.character
+CLOSES: Final = Digit.AWAIT_CLOSES.character
+PADDING: Final = Digit.NOT_USED.character
+MAX_DEPTH: Final = 100
+"""Children nested deeper than this are refused rather than recursed into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """A key and, by the position of the activity that awaited them, its children's."""
+
+    digits: str
+    children: Mapping[int, tuple["Composite", ...]]
+
+    def __str__(self) -> str:
+        return compose(self.digits, self.children)
+
+
+def compose(key: CollationKey | str, children: Mapping[str, Sequence[object]] | Mapping[int, Sequence[object]]) -> str:
+    """Put the composites of `children` behind the digits of `key` that awaited them.
+
+    Children are given by the activity that awaited them, or by its position from 0 (the only way where `key` is a
+    text). Each child is a composite: a text, or an object whose `str` is one.
+    """
+    digits = str(key).rstrip(PADDING)
+    if not digits or not all(map(is_status, digits)):
+        raise MalformedKey(f"{str(key)!r} is no collation key: every digit must be a status (3 to 9)")
+    awaited = {_position(key, at, len(digits)): several for at, several in children.items()}
+    pieces: list[str] = []
+    for at, digit in enumerate(digits):
+        pieces.append(digit)
+        for child in awaited.get(at, ()):
+            text = str(child).rstrip(PADDING)
+            _decompose(text, depth=1)
+            pieces += (OPENS, text, CLOSES)
+    return "".join(pieces)
+
+
+def decompose(text: str) -> Composite:
+    """Take a composite, or a plain key, apart. A text that is neither is a `MalformedKey` that names the place."""
+    stripped = text.rstrip(PADDING)
+    composite = _decompose(stripped, depth=0)
+    if len(text) != len(stripped) and (composite.children or len(text) % WORD or len(text) - len(stripped) >= WORD):
+        raise MalformedKey(f"the zeros behind {stripped} must fill it up to the next multiple of {WORD} digits")
+    return composite
+
+
+def _position(key: CollationKey | str, at: str | int, count: int) -> int:
+    if isinstance(at, str):
+        if isinstance(key, CollationKey):
+            return key.roster.position(at)
+        raise MalformedKey(f"a key that is a text has no activity {at!r}: give the position, or a CollationKey")
+    if not 0 <= at < count:
+        raise MalformedKey(f"a key of {count} digits has no position {at}")
+    return at
+
+
+def _decompose(text: str, *, depth: int) -> Composite:
+    composite, end = _read_composite(text, 0, depth)
+    if end != len(text):
+        raise MalformedKey(f"{text!r} closes at digit {end + 1} what was never opened")
+    return composite
+
+
+def _read_composite(text: str, start: int, depth: int) -> tuple[Composite, int]:
+    if depth > MAX_DEPTH:
+        raise MalformedKey(f"children nested more than {MAX_DEPTH} deep")
+    digits: list[str] = []
+    children: dict[int, tuple[Composite, ...]] = {}
+    at = start
+    while at < len(text) and text[at] != CLOSES:
+        if text[at] != OPENS:
+            if not is_status(text[at]):
+                raise MalformedKey(f"{text[at]!r} at digit {at + 1} of {text!r} is not a status (3 to 9)")
+            digits.append(text[at])
+            at += 1
+            continue
+        if not digits:
+            raise MalformedKey(f"digit {at + 1} of {text!r} opens a child that no activity awaited")
+        child, end = _read_composite(text, at + 1, depth + 1)
+        if end >= len(text):
+            raise MalformedKey(f"the child opened at digit {at + 1} of {text!r} is never closed")
+        awaiting = len(digits) - 1
+        children[awaiting] = (*children.get(awaiting, ()), child)
+        at = end + 1
+    if not digits:
+        raise MalformedKey(f"there is no digit at place {start + 1} of {text!r}")
+    return Composite("".join(digits), children), at
+
+
+Dimension = NewType("Dimension", str)
+Value = TypeVar("Value")
+
+FIRST: Final = Dimension("0/0")
+_LEVEL: Final = re.compile(r"(\d+)/(\d+)", re.ASCII)
+
+
+def next_round(dimension: Dimension) -> Dimension:
+    """The dimension of the next time round a cycle."""
+    outer, item, rounds = _split(dimension)
+    return Dimension(f"{outer}{item}/{rounds + 1}")
+
+
+def item_dimension(dimension: Dimension, item: int) -> Dimension:
+    """The dimension of one item of a fan-out that runs in `dimension`."""
+    _split(dimension)
+    if item < 0:
+        raise CollationError(f"items count from 0, not {item}")
+    return Dimension(f"{dimension}:{item}/0")
+
+
+def shown_place(node: str, dimension: str) -> str:
+    """An activity in a dimension: ``extract[1]`` is its item 1, ``extract[1] 0/2`` that item in the third round."""
+    rounds, *items = dimension.split(":")
+    index = "".join(f"[{item.partition('/')[0]}]" for item in items)
+    return f"{node}{index}" if rounds in ("", FIRST) else f"{node}{index} {rounds}"
+
+
+def nearest(outputs: Mapping[Dimension, Value], dimension: Dimension) -> Value | None:
+    """What is read from `dimension`: its own output, else the latest earlier round's, else that of the level outside.
+
+    None if the activity has not run where it could be seen from here. Items of a fan-out never see each other.
+    """
+    outer, item, rounds = _split(dimension)
+    for earlier in range(rounds, -1, -1):
+        candidate = Dimension(f"{outer}{item}/{earlier}")
+        if candidate in outputs:
+            return outputs[candidate]
+    return nearest(outputs, Dimension(outer.removesuffix(":"))) if outer else None
+
+
+def _split(dimension: Dimension) -> tuple[str, int, int]:
+    """The levels outside, with their colon, and the last level's item and round."""
+    *outside, last = dimension.split(":")
+    levels = [_LEVEL.fullmatch(level) for level in (*outside, last)]
+    innermost = levels[-1]
+    if innermost is None or not all(levels):
+        raise CollationError(f"{dimension!r} is no dimension; it looks like 0/2 or 0/2:5/0")
+    outer = "".join(f"{level}:" for level in outside)
+    return outer, int(innermost[1]), int(innermost[2])

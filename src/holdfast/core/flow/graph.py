@@ -1,0 +1,130 @@
+"""The shape of a flow: activities, and edges between them (K3).
+
+A graph is checked when it is made: names that are not there, edges that are there twice, activities that nothing
+leads to and circles are refused. `cycle` nodes are not edges; going round is a decision (`Progress.restart`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from holdfast.core.checks import word
+from holdfast.errors import MalformedGraph, UnknownActivity
+
+
+class Join(StrEnum):
+    """When a node with several incoming edges runs (K3)."""
+
+    ALL = "all"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """From one activity to another. With `catches` it is an error edge, for those error type names.
+
+    `otherwise`: the default branch, taken if the source completed and no edge of it with a condition was.
+    """
+
+    source: str
+    target: str
+    catches: tuple[str, ...] | None = None
+    has_condition: bool = False
+    otherwise: bool = False
+
+    is_plain: bool = field(init=False, compare=False, repr=False)
+    """Taken whenever its source completed."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_plain", self.catches is None and not self.has_condition and not self.otherwise)
+
+    @property
+    def is_error_edge(self) -> bool:
+        return self.catches is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The activities of a flow and the edges between them. It has no cycles: `cycle` nodes are not edges."""
+
+    trigger: str
+    joins: Mapping[str, Join]
+    edges: tuple[GraphEdge, ...]
+    incoming: Mapping[str, tuple[int, ...]]
+    """By the activity they lead to, the positions in `edges`."""
+    outgoing: Mapping[str, tuple[int, ...]]
+    indegrees: dict[str, int]
+    """How many edges lead to each activity."""
+    guarded: frozenset[str] = frozenset()
+    """The activities with a condition of their own, asked when their join is satisfied."""
+    _reach: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]], compare=False, repr=False)
+    """What was found out about `reachable`."""
+
+    @classmethod
+    def of(
+        cls, trigger: str, joins: Mapping[str, Join | str], edges: Iterable[GraphEdge], guarded: Iterable[str] = ()
+    ) -> "Graph":
+        """Check the edges and index them. A cycle or an unknown name is refused."""
+        every_edge = tuple(edges)
+        incoming: dict[str, list[int]] = {activity: [] for activity in joins}
+        outgoing: dict[str, list[int]] = {activity: [] for activity in joins}
+        if trigger not in joins:
+            raise UnknownActivity(f"the trigger {trigger!r} is not among the activities")
+        seen: set[tuple[str, str, bool]] = set()
+        for at, edge in enumerate(every_edge):
+            for end in (edge.source, edge.target):
+                if end not in joins:
+                    raise UnknownActivity(f"the edge {edge.source} -> {edge.target} names {end!r}, which is not there")
+            mark = (edge.source, edge.target, edge.is_error_edge)
+            if mark in seen:
+                raise MalformedGraph(f"the edge {edge.source} -> {edge.target} is there twice")
+            seen.add(mark)
+            incoming[edge.target].append(at)
+            outgoing[edge.source].append(at)
+        graph = cls(
+            trigger,
+            {activity: word(Join, join, "join") for activity, join in joins.items()},
+            every_edge,
+            {activity: tuple(several) for activity, several in incoming.items()},
+            {activity: tuple(several) for activity, several in outgoing.items()},
+            {activity: len(several) for activity, several in incoming.items()},
+            frozenset(guarded),
+        )
+        graph._refuse_cycles_and_strays()
+        return graph
+
+    def reachable(self, activity: str) -> frozenset[str]:
+        """`activity` and everything behind it."""
+        if (known := self._reach.get(activity)) is not None:
+            return known
+        if activity not in self.joins:
+            raise UnknownActivity(f"there is no activity {activity!r}")
+        found = {activity}
+        waiting = [activity]
+        while waiting:
+            for at in self.outgoing[waiting.pop()]:
+                target = self.edges[at].target
+                if target not in found:
+                    found.add(target)
+                    waiting.append(target)
+        reach = self._reach[activity] = frozenset(found)
+        return reach
+
+    def _refuse_cycles_and_strays(self) -> None:
+        if self.incoming[self.trigger]:
+            raise MalformedGraph(f"the trigger {self.trigger!r} cannot come after another activity")
+        undecided = {activity: len(edges) for activity, edges in self.incoming.items()}
+        ready = [activity for activity, count in undecided.items() if not count]
+        if strays := [activity for activity in ready if activity != self.trigger]:
+            raise MalformedGraph(f"nothing leads to {', '.join(sorted(strays))}")
+        done = 0
+        while ready:
+            done += 1
+            for at in self.outgoing[ready.pop()]:
+                target = self.edges[at].target
+                undecided[target] -= 1
+                if not undecided[target]:
+                    ready.append(target)
+        if done != len(self.joins):
+            caught = sorted(activity for activity, count in undecided.items() if count)
+            raise MalformedGraph(f"these activities wait for each other in a circle: {', '.join(caught)}")

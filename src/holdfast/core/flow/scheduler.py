@@ -1,0 +1,615 @@
+"""How far a flow is, and which activities start and which are skipped after one has finished (K2-K5, K8).
+
+A `Progress` has the digits, the state of every edge, and the failures that are caught. `finish` takes the
+outcome of one activity and follows everything that comes from it: the edges it decides, the joins they satisfy, and
+the skips that spread, each node once. What it costs grows with the edges it decides, not with the flow. The caller
+commits all of it together or not at all.
+
+What changed since the last look is told by `take_changes`, and `restore` puts such changes back: so a progress is
+read from its history without deciding anything again.
+
+What the edges of a flow say (K3): the state of each, and for each activity how many are in which.
+
+What becomes of the failures of a flow that an error edge takes to a node (K4).
+
+A failure is caught once such a node has started. While the node still waits it is offered to it; if nobody to whom it
+was offered runs in the end, because of a condition or because another parent failed, it has escaped: it is as if there
+had been no error edge.
+
+Who evaluates the conditions of a flow (K3). What they say is written elsewhere: the core only asks.
+
+What becomes of an activity of a flow, of the edges behind it, and of the flow (K3, K4, K5).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol, TypeAlias, assert_never
+
+import msgspec
+
+from holdfast.core.checks import word
+from holdfast.core.collation import FINISHED, LEGAL_MOVES, MEANING, OPEN, ActivityOrder, Digit, Move
+from holdfast.core.flow.definition import FailurePolicy
+from holdfast.core.flow.graph import Graph, GraphEdge, Join
+from holdfast.core.history import FlowAdvanced
+from holdfast.errors import IllegalMove
+
+TIMED_OUT_TYPES: Final = ("TimeoutError", "OSError", "Exception")
+
+
+class EdgeState(Enum):
+    """K3: an edge is decided once its source is."""
+
+    UNDECIDED = "undecided"
+    TAKEN = "taken"
+    DEAD = "dead"
+    FAILED = "failed"
+
+
+class JoinVerdict(Enum):
+    """What the incoming edges of a node say about it."""
+
+    WAIT = "wait"
+    RUN = "run"
+    SKIP = "skip"
+
+
+class FlowOutcome(Enum):
+    """K5: what the whole flow has come to."""
+
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The activity completed (8 -> 6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The wait got what it waited for (5 -> 4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errored:
+    """The activity failed (8 -> 7). `error_types`: the names of its type and of those it derives from."""
+
+    error_types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The wait ran out (5 -> 7)."""
+
+    error_types: tuple[str, ...] = TIMED_OUT_TYPES
+
+
+COMPLETED: Final = Completed()
+RELEASED: Final = Released()
+NodeOutcome: TypeAlias = Completed | Released | Errored | TimedOut
+
+MOVE_OF: Final[Mapping[type[NodeOutcome], Move]] = {
+    Completed: Move.COMPLETE,
+    Released: Move.RELEASE,
+    Errored: Move.FAIL,
+    TimedOut: Move.TIME_OUT,
+}
+"""How the digit of the activity moves."""
+
+
+def undecided_edge(edge: GraphEdge, outcome: NodeOutcome) -> EdgeState:
+    """K3, K4: what the outcome of its source makes of an edge, if its condition allows. Not TAKEN: it is not asked."""
+    match outcome:
+        case Completed() | Released():
+            return EdgeState.DEAD if edge.is_error_edge else EdgeState.TAKEN
+        case Errored(error_types) | TimedOut(error_types):
+            if edge.catches is None:
+                return EdgeState.FAILED
+            return EdgeState.TAKEN if any(name in edge.catches for name in error_types) else EdgeState.DEAD
+        case _:
+            assert_never(outcome)
+
+
+def join_verdict(join: Join, *, undecided: int, taken: int, failed: int) -> JoinVerdict:
+    """K3: run, wait, or skip because nothing can enable the node any more; by how many edges are in which state."""
+    if join is Join.ANY:
+        if taken:
+            return JoinVerdict.RUN
+        return JoinVerdict.WAIT if undecided else JoinVerdict.SKIP
+    if failed:
+        return JoinVerdict.SKIP
+    if undecided:
+        return JoinVerdict.WAIT
+    return JoinVerdict.RUN if taken else JoinVerdict.SKIP
+
+
+_UNDECIDED_EDGE, _TAKEN_EDGE, _FAILED_EDGE = EdgeState.UNDECIDED, EdgeState.TAKEN, EdgeState.FAILED
+_OF_ONE: Final = {
+    state: join_verdict(
+        Join.ALL, undecided=state is _UNDECIDED_EDGE, taken=state is _TAKEN_EDGE, failed=state is _FAILED_EDGE
+    )
+    for state in EdgeState
+}
+
+
+class EdgeStates:
+    """The edges of one flow. Whether a join of several is satisfied is known without a look at them."""
+
+    __slots__ = ("_edges", "_failed", "_graph", "_taken", "_undecided", "settled", "states")
+
+    def __init__(self, graph: Graph) -> None:
+        self._edges, self._graph = graph.edges, graph
+        self.states = [_UNDECIDED_EDGE] * len(graph.edges)
+        self.settled: list[int] = []
+        """Those that changed since somebody emptied this."""
+        self._undecided = graph.indegrees.copy()
+        self._taken: dict[str, int] = {}
+        self._failed: dict[str, int] = {}
+
+    def decide(self, at: int, state: EdgeState) -> None:
+        """Put an edge into a state."""
+        before = self.states[at]
+        if before is state:
+            return
+        self.states[at] = state
+        self.settled.append(at)
+        target = self._edges[at].target
+        if self._graph.indegrees[target] > 1:
+            self._count(target, before, state)
+
+    def _count(self, target: str, before: EdgeState, state: EdgeState) -> None:
+        self._undecided[target] += (state is _UNDECIDED_EDGE) - (before is _UNDECIDED_EDGE)
+        if state is _TAKEN_EDGE or before is _TAKEN_EDGE:
+            self._taken[target] = self._taken.get(target, 0) + (1 if state is _TAKEN_EDGE else -1)
+        if state is _FAILED_EDGE or before is _FAILED_EDGE:
+            self._failed[target] = self._failed.get(target, 0) + (1 if state is _FAILED_EDGE else -1)
+
+    def verdict(self, activity: str) -> JoinVerdict:
+        """Whether an activity runs, is skipped, or waits."""
+        graph = self._graph
+        if graph.indegrees[activity] == 1:  # most of them, and any join of one edge is the same
+            return _OF_ONE[self.states[graph.incoming[activity][0]]]
+        return join_verdict(
+            graph.joins[activity],
+            undecided=self._undecided[activity],
+            taken=self._taken.get(activity, 0),
+            failed=self._failed.get(activity, 0),
+        )
+
+
+_PENDING_DIGIT: Final = ord(Digit.PENDING.character)
+_SKIPPED: Final = ord(Digit.SKIPPED.character)
+
+
+class FailureFate(Enum):
+    """What became of a failure."""
+
+    OFFERED = "offered"
+    CAUGHT = "caught"
+    ESCAPED = "escaped"
+
+
+class FailureRouting:
+    """The failures of one flow, by the activity that failed. `digits` are those of the flow, and change under it."""
+
+    __slots__ = ("_digits", "_edges", "_graph", "_positions", "caught", "now", "offered")
+
+    def __init__(self, graph: Graph, edges: EdgeStates, digits: Sequence[int], positions: Mapping[str, int]) -> None:
+        self._graph, self._edges, self._digits, self._positions = graph, edges, digits, positions
+        self.caught: set[str] = set()
+        self.offered: set[str] = set()
+        self.now: dict[str, FailureFate] = {}
+        """What happened since somebody emptied this."""
+
+    def offer(self, activity: str, target: str) -> None:
+        """An error edge takes a failure to a node: it catches it, may do so later, or never will."""
+        digit = self._digits[self._positions[target]]
+        if digit == _PENDING_DIGIT:
+            if activity not in self.caught:
+                self.note(activity, FailureFate.OFFERED)
+        elif digit != _SKIPPED:
+            self.note(activity, FailureFate.CAUGHT)
+
+    def catch(self, activity: str) -> None:
+        """A node starts: it catches the failures that were offered to it."""
+        for source in self._offered_to(activity):
+            self.note(source, FailureFate.CAUGHT)
+
+    def let_escape(self, activity: str) -> None:
+        """A node does not run: a failure that was offered to it, and to nobody who still waits, has escaped."""
+        for source in self._offered_to(activity):
+            waiting = (self._graph.edges[at].target for at in self._graph.outgoing[source] if self._is_offer(at))
+            if all(target == activity for target in waiting):
+                self.note(source, FailureFate.ESCAPED)
+
+    def note(self, activity: str, how: FailureFate) -> None:
+        """Say what became of a failure."""
+        self.now[activity] = how
+        (self.offered.add if how is FailureFate.OFFERED else self.offered.discard)(activity)
+        if how is FailureFate.CAUGHT:
+            self.caught.add(activity)
+
+    def forget(self, activity: str) -> None:
+        """An activity runs again (K8): what it failed with before is over."""
+        self.caught.discard(activity)
+        self.offered.discard(activity)
+
+    def _offered_to(self, activity: str) -> list[str]:
+        edges = self._graph.edges
+        incoming = (at for at in self._graph.incoming[activity] if edges[at].is_error_edge)
+        return [edges[at].source for at in incoming if edges[at].source in self.offered]
+
+    def _is_offer(self, at: int) -> bool:
+        """Whether an error edge was taken to a node that still waits."""
+        edge = self._graph.edges[at]
+        is_taken = edge.is_error_edge and self._edges.states[at] is EdgeState.TAKEN
+        return is_taken and self._digits[self._positions[edge.target]] == _PENDING_DIGIT
+
+
+class Conditions(Protocol):
+    """Evaluates conditions, where there are any and it matters."""
+
+    def holds(self, edge: GraphEdge) -> bool:
+        """Whether an edge is taken that its source would otherwise take. Asked only of edges that have a condition."""
+        ...
+
+    def admits(self, activity: str) -> bool:
+        """Whether a node runs whose join is satisfied. Asked only of those that the graph calls guarded."""
+        ...
+
+
+class AlwaysTrue:
+    """Every condition holds."""
+
+    def holds(self, edge: GraphEdge) -> bool:
+        del edge
+        return True
+
+    def admits(self, activity: str) -> bool:
+        del activity
+        return True
+
+
+ALWAYS: Final = AlwaysTrue()
+
+_CODE: Final = {digit: ord(digit.character) for digit in Digit}
+_DIGIT: Final = {code: digit for digit, code in _CODE.items()}
+_AFTER: Final = {(_CODE[before], move): _CODE[after] for (before, move), after in LEGAL_MOVES.items()}
+_FINISH: Final = {
+    kind: {before: after for (before, each), after in _AFTER.items() if each is move} for kind, move in MOVE_OF.items()
+}
+"""By the kind of an outcome: the digits it is legal on, and what they become. Moves as keys cost more to look up."""
+_PENDING: Final = _CODE[Digit.PENDING]
+_PENDING_BYTE: Final = Digit.PENDING.character.encode()
+_STARTED: Final = _CODE[Digit.STARTED]
+_OPEN: Final = frozenset(_CODE[digit] for digit in OPEN)
+_STARTED_TEXT: Final = Digit.STARTED.character
+_RUN, _SKIP = JoinVerdict.RUN, JoinVerdict.SKIP
+_DRAIN: Final = FailurePolicy.DRAIN
+_UNDECIDED, _TAKEN, _DEAD, _FAILED = EdgeState.UNDECIDED, EdgeState.TAKEN, EdgeState.DEAD, EdgeState.FAILED
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """What one decision led to, in the order it was reached. Belongs into one commit."""
+
+    started: Sequence[str] = ()
+    skipped: Sequence[str] = ()
+    cancelled: Sequence[str] = ()
+
+
+class FlowScheduler:
+    """How far one flow is. `rounds` has, for each activity that a cycle ran again, how often that was."""
+
+    __slots__ = (
+        "_changed",
+        "_digits",
+        "_edges",
+        "_padding",
+        "_positions",
+        "failures",
+        "graph",
+        "lasting",
+        "open",
+        "roster",
+        "rounds",
+    )
+
+    def __init__(self, graph: Graph, roster: ActivityOrder | None = None) -> None:
+        self.graph = graph
+        self.roster = roster = ActivityOrder.of(graph.joins) if roster is None else roster
+        self._positions = roster.positions
+        self._padding = roster.padding
+        self.open = count = len(roster.activities)
+        """How many activities are pending, started or paused."""
+        self._digits = bytearray(_PENDING_BYTE * count)
+        self._edges = EdgeStates(graph)
+        self._changed: dict[str, str] = {}
+        self.failures = FailureRouting(graph, self._edges, self._digits, self._positions)
+        self.rounds: dict[str, int] = {}
+        self.lasting: frozenset[int] = frozenset()
+        """Edges into the reach of a cycle from outside (K8): what they say counts again in every round."""
+
+    # ------------------------------------------------------------ what there is
+
+    @property
+    def key(self) -> str:
+        """The collation key, with its padding (K1)."""
+        return self.write_key()
+
+    def write_key(self) -> str:
+        """`key`, for where every turn passes: Python calls a method faster than it reads a property."""
+        return self._digits.decode("ascii") + self._padding
+
+    def digit(self, activity: str) -> Digit:
+        """The status of one activity."""
+        return _DIGIT[self._digits[self.roster.position(activity)]]
+
+    def edge(self, at: int) -> EdgeState:
+        """The state of one edge of the graph."""
+        return self._edges.states[at]
+
+    @property
+    def is_complete(self) -> bool:
+        """K5: nothing is pending, started or paused."""
+        return not self.open
+
+    @property
+    def outcome(self) -> FlowOutcome:
+        """K5: complete when no digit is 9, 8 or 5; an error if a failure was not caught."""
+        if self.open:
+            return FlowOutcome.ACTIVE
+        errored = _CODE[Digit.ERRORED]
+        positions = self._positions
+        if self._digits.count(errored) > sum(self._digits[positions[each]] == errored for each in self.failures.caught):
+            return FlowOutcome.ERROR
+        return FlowOutcome.COMPLETED
+
+    # ------------------------------------------------------------ what happens
+
+    def trigger(self, judge: Conditions = ALWAYS) -> Settlement:
+        """The flow begins: the trigger passes through (9 -> 6) and what it leads to starts."""
+        self.move(self.graph.trigger, Move.PASS_THROUGH)
+        return self._follow(self.graph.trigger, Completed(), judge)
+
+    def pause(self, activity: str) -> None:
+        """A node that has started waits for something from outside (8 -> 5)."""
+        self.move(activity, Move.PAUSE)
+
+    def finish(
+        self,
+        activity: str,
+        outcome: NodeOutcome,
+        *,
+        judge: Conditions = ALWAYS,
+        policy: FailurePolicy | str = FailurePolicy.DRAIN,
+        waiting: Collection[str] = (),
+    ) -> Settlement:
+        """One activity is decided: move its digit, decide its edges, and follow what they lead to.
+
+        `waiting` are those that have started and did nothing yet, in case that an uncaught failure cancels all.
+        """
+        kind = type(outcome)
+        at = self._positions.get(activity)
+        before = self._digits[self.roster.position(activity) if at is None else at]
+        after = _FINISH[kind].get(before)
+        if after is None:
+            raise _illegal(activity, before, MOVE_OF[kind])
+        self._set(activity, after)
+        if type(policy) is not FailurePolicy:
+            policy = word(FailurePolicy, policy, "policy of a flow")
+        targets = self._decide_edges(activity, outcome, judge)
+        if policy is _DRAIN:
+            return self._settle(targets, judge)
+        if kind is not Completed and kind is not Released and activity not in self.failures.now:
+            return self.cancel(waiting)
+        settled = self._settle(targets, judge)
+        has_escaped = FailureFate.ESCAPED in self.failures.now.values()
+        return self.cancel((*waiting, *settled.started)) if has_escaped else settled
+
+    def cancel(self, waiting: Collection[str] = ()) -> Settlement:
+        """Cancel whatever is not decided yet (9 -> 3, 8 -> 7, 5 -> 7), `waiting` as if they had not started."""
+        for activity in waiting:
+            self._set(activity, _PENDING)
+        cancelled: list[str] = []
+        for activity, at in self._positions.items():
+            if self._digits[at] in _OPEN:
+                self.move(activity, Move.CANCEL)
+                cancelled.append(activity)
+        for at, state in enumerate(self._edges.states):
+            if state is _UNDECIDED:
+                self._edges.decide(at, _DEAD)
+        return Settlement(cancelled=cancelled)
+
+    def is_active_behind(self, target: str, *, besides: Collection[str] = ()) -> bool:
+        """K8: whether anything that a cycle to `target` would run again is started or paused."""
+        active = (Digit.STARTED, Digit.PAUSED)
+        return any(self.digit(each) in active for each in self.graph.reachable(target) if each not in besides)
+
+    def restart(self, target: str, *, judge: Conditions = ALWAYS) -> Settlement:
+        """K8: run `target` and everything behind it again, in the next dimension."""
+        if target == self.graph.trigger or self.digit(target) is Digit.PENDING:
+            raise IllegalMove(f"{target!r} has not run yet, so a cycle cannot run it again")
+        members = self.reset(target)
+        self.move(target, Move.START)
+        settled = self._settle(sorted(members - {target}), judge)
+        return Settlement([target, *settled.started], settled.skipped)
+
+    def reset(self, target: str) -> frozenset[str]:
+        """K8: the digits of `target` and everything behind it go back to 9, in the next dimension, which all share.
+
+        Edges that come from outside keep what they say, except that a taken one into an `any` join was spent by the run
+        it enabled: left taken, it would start that node ahead of the target.
+        """
+        members = self.graph.reachable(target)
+        for activity in sorted(members):
+            digit = self.digit(activity)
+            if digit not in FINISHED and digit is not Digit.PENDING:
+                raise IllegalMove(
+                    f"{activity!r} is {MEANING[digit]} ({int(digit)}), so a cycle cannot run it again yet"
+                )
+        number = 1 + max(self.rounds.get(activity, 0) for activity in members)
+        for activity in members:
+            self._set(activity, _PENDING)
+            self.rounds[activity] = number
+            self.failures.forget(activity)
+        edges, joins = self._edges, self.graph.joins
+        for at, edge in enumerate(self.graph.edges):
+            if edge.source in members:
+                edges.decide(at, _UNDECIDED)
+            elif edges.states[at] is _TAKEN and edge.target in members and joins[edge.target] is Join.ANY:
+                edges.decide(at, _DEAD)
+        return members
+
+    # ------------------------------------------------------------ the record of it
+
+    def take_changes(self) -> FlowAdvanced | None:
+        """What changed since the last call; None if nothing did.
+
+        Edges count while their target still waits, and where a cycle may make it wait again.
+        """
+        settled, states = self._edges.settled, self._edges.states
+        if not self._changed and not settled:
+            return None
+        digits, positions, edges = self._digits, self._positions, self.graph.edges
+        taken: list[int] = []
+        dead: list[int] = []
+        failed: list[int] = []
+        for at in settled:
+            state = states[at]
+            if state is not _UNDECIDED and (digits[positions[edges[at].target]] == _PENDING or at in self.lasting):
+                (taken if state is _TAKEN else dead if state is _DEAD else failed).append(at)
+        changed, handled = self._changed, self.failures.now
+        self._changed, self._edges.settled = {}, []
+        if not taken and not dead and not failed and not handled:
+            return FlowAdvanced(digits=changed)  # so it is in a chain
+        self.failures.now = {}
+        return FlowAdvanced(
+            digits=changed,
+            taken=_once(taken),
+            dead=_once(dead),
+            failed=_once(failed),
+            offered=tuple(each for each, how in handled.items() if how is FailureFate.OFFERED),
+            caught=tuple(each for each, how in handled.items() if how is FailureFate.CAUGHT),
+            escaped=tuple(each for each, how in handled.items() if how is FailureFate.ESCAPED),
+        )
+
+    def restore(self, changes: FlowAdvanced) -> None:
+        """Put changes back that were recorded. Nothing is decided and nothing follows."""
+        for activity, digit in changes.digits.items():
+            self._set(activity, ord(digit))
+        for states, now in ((changes.taken, _TAKEN), (changes.dead, _DEAD), (changes.failed, _FAILED)):
+            for at in states:
+                self._edges.decide(at, now)
+        for activities, how in (
+            (changes.offered, FailureFate.OFFERED),
+            (changes.caught, FailureFate.CAUGHT),
+            (changes.escaped, FailureFate.ESCAPED),
+        ):
+            for activity in activities:
+                self.failures.note(activity, how)
+        self._changed, self._edges.settled, self.failures.now = {}, [], {}
+
+    # ------------------------------------------------------------ inside
+
+    def move(self, activity: str, move: Move) -> None:
+        """Move a digit; on one that does not allow it, an `IllegalMove` (K2)."""
+        before = self._digits[self.roster.position(activity)]
+        after = _AFTER.get((before, move))
+        if after is None:
+            raise _illegal(activity, before, move)
+        self._set(activity, after)
+
+    def _set(self, activity: str, code: int) -> None:
+        at = self._positions[activity]
+        self.open += (code in _OPEN) - (self._digits[at] in _OPEN)
+        self._digits[at] = code
+        self._changed[activity] = chr(code)
+
+    def _follow(self, activity: str, outcome: NodeOutcome, judge: Conditions) -> Settlement:
+        return self._settle(self._decide_edges(activity, outcome, judge), judge)
+
+    def _decide_edges(self, activity: str, outcome: NodeOutcome, judge: Conditions) -> list[str]:
+        """Decide what leaves an activity that has finished; a default branch last, by what became of the others.
+
+        Where they lead to, in the order of the edges.
+        """
+        edges = self.graph.edges
+        targets: list[str] = []
+        went_well = type(outcome) is Completed or type(outcome) is Released
+        chosen = False
+        defaults: list[int] = []
+        for at in self.graph.outgoing[activity]:
+            edge = edges[at]
+            targets.append(edge.target)
+            if went_well and edge.is_plain:
+                self._edges.decide(at, _TAKEN)
+                continue
+            state = undecided_edge(edge, outcome)
+            if state is _TAKEN:
+                if edge.otherwise:
+                    defaults.append(at)
+                    continue
+                if edge.has_condition:
+                    if not judge.holds(edge):
+                        state = _DEAD
+                    else:
+                        chosen = True
+                if state is _TAKEN and edge.is_error_edge:
+                    self.failures.offer(activity, edge.target)
+            self._edges.decide(at, state)
+        for at in defaults:
+            self._edges.decide(at, _DEAD if chosen else _TAKEN)
+        return targets
+
+    def _settle(self, candidates: list[str], judge: Conditions) -> Settlement:
+        """Follow decided edges to the nodes they start or skip, until nothing more follows. Each node moves once."""
+        started: list[str] = []
+        skipped: list[str] = []
+        digits, positions, guarded, failures = self._digits, self._positions, self.graph.guarded, self.failures
+        for activity in candidates:  # which grows while it is gone through
+            at = positions[activity]
+            if digits[at] != _PENDING:
+                continue
+            verdict = self._edges.verdict(activity)
+            if verdict is _RUN and activity in guarded and not judge.admits(activity):
+                verdict = self._turn_away(activity)
+            if verdict is _RUN:
+                digits[at] = _STARTED  # legal, as it is pending, and as open as before
+                self._changed[activity] = _STARTED_TEXT
+                started.append(activity)
+                if failures.offered:
+                    failures.catch(activity)
+            elif verdict is _SKIP:
+                self.move(activity, Move.SKIP)
+                skipped.append(activity)
+                if failures.offered:
+                    failures.let_escape(activity)
+                for leaving in self.graph.outgoing[activity]:
+                    self._edges.decide(leaving, _DEAD)
+                    candidates.append(self.graph.edges[leaving].target)
+        return Settlement(started, skipped)
+
+    def _turn_away(self, activity: str) -> JoinVerdict:
+        """The condition of a node does not hold: it is skipped, or waits for another edge that may still come.
+
+        The edges of an `all` join keep what they say: if the node is in a cycle, they are asked again (K8).
+        """
+        if self.graph.joins[activity] is Join.ALL:
+            return _SKIP
+        for at in self.graph.incoming[activity]:
+            if self._edges.states[at] is _TAKEN:
+                self._edges.decide(at, _DEAD)
+        self.failures.let_escape(activity)
+        return self._edges.verdict(activity)
+
+
+def _once(edges: list[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(edges))
+
+
+def _illegal(activity: str, before: int, move: Move) -> IllegalMove:
+    digit = _DIGIT[before]
+    return IllegalMove(f"{activity!r} is {MEANING[digit]} ({int(digit)}), so it cannot {move.replace('_', ' ')}")

@@ -1,0 +1,479 @@
+"""History: what happened to an instance, in the order it was applied (G9-G11).
+
+Two kinds of events alternate. *Inputs* came from outside and were applied to the code: the start, completions, fired
+timers. *Commands* are what the code did in answer. Replay applies the inputs again and compares the commands (G12). An
+end from outside may follow them, of which the code never learns.
+
+A row of the history has the events of one turn, as JSON, which never change: fields may be added with a default,
+nothing may be taken away or renamed. A large payload lives in a table of its own and is named here by its reference.
+
+What every event of a history is, and the data that it carries.
+
+What a flow does besides calling activities, starting children and waiting: commands of its turns.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+
+class HistoryEventBase(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="event", kw_only=True, gc=False):
+    """Anything in the history."""
+
+
+class Payload(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Encoded data: in place, or, when it is large, by reference."""
+
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    reference: str = ""
+
+
+class FlowAdvanced(HistoryEventBase, frozen=True, tag="flow_advanced"):
+    """Digits that moved, with the edges that were decided and will be asked again (K3). See `flow.progress`.
+
+    `offered`, `caught` and `escaped` say what became of failures that an error edge took to a node (K4). `unclear` has
+    edges whose condition could not be evaluated, with the reason: their node fails with it when it starts.
+    """
+
+    digits: dict[str, str]
+    taken: tuple[int, ...] = ()
+    dead: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+    offered: tuple[str, ...] = ()
+    caught: tuple[str, ...] = ()
+    escaped: tuple[str, ...] = ()
+    unclear: dict[int, str] = {}
+
+
+class NodeFailed(HistoryEventBase, frozen=True, tag="node_failed"):
+    """A node failed by itself: an expression of it did, its wait ran out, or its cycle came to its limit."""
+
+    node: str
+    failure: Payload
+
+
+class NodeCompleted(HistoryEventBase, frozen=True, tag="node_completed"):
+    """A node that has no single answer of its own completed: a fan-out, or one that only says something."""
+
+    node: str
+    output: Payload
+
+
+class FanOutStarted(HistoryEventBase, frozen=True, tag="fan_out_began"):
+    """A node runs once for each of so many items. `items` are there where they do not all begin at once."""
+
+    node: str
+    count: int
+    items: Payload | None = None
+
+
+class CycleRestarted(HistoryEventBase, frozen=True, tag="cycle_restarted"):
+    """K8: a cycle runs its target, and everything behind it, once more."""
+
+    node: str
+    target: str
+    round: int
+
+
+# ---------------------------------------------------------------- inputs
+
+
+class Started(HistoryEventBase, frozen=True, tag="started"):
+    """An execution begins. Everything random in it grows from `seed`."""
+
+    time_ms: int
+    workflow: str
+    version: str
+    seed: int
+    input: Payload
+    execution: int = 1
+    kept: dict[str, msgspec.Raw] | None = None
+    """What the execution before it kept in `hf.state`, and its status: replay begins with them (G4)."""
+    parent: str = ""
+    """The id of the instance whose code started this one, empty if a client did; `depth` are above it in all."""
+    depth: int = 0
+    flow: str = ""
+    """Of a flow: the hash of the definition that the instance stays with."""
+    payload_limit: int = 0
+    """The largest payload in bytes that the code of this execution may make; 0: a release before began it."""
+
+
+class ActivityCompleted(HistoryEventBase, frozen=True, tag="activity_completed"):
+    """An activity gave its result."""
+
+    time_ms: int
+    activity: int
+    result: Payload
+    attempt: int = 1
+
+
+class ActivityFailed(HistoryEventBase, frozen=True, tag="activity_failed"):
+    """An activity failed for good: its last attempt did, and no retry follows."""
+
+    time_ms: int
+    activity: int
+    failure: Payload
+    attempt: int = 1
+
+
+class TimerFired(HistoryEventBase, frozen=True, tag="timer_fired"):
+    """A timer was due."""
+
+    time_ms: int
+    timer: int
+
+
+class EventReceived(HistoryEventBase, frozen=True, tag="event_received"):
+    """An event that was raised from outside reached the wait that had been longest there for its name (G6)."""
+
+    time_ms: int
+    name: str
+    value: Payload
+    id: str = ""
+    at_end: bool = False
+    """It was there when the main function ended, and was applied before the remaining tasks were cancelled (G14)."""
+
+
+class CancelRequested(HistoryEventBase, frozen=True, tag="cancel_requested"):
+    """Somebody wants it to end, or its deadline does; it is told. `descendants`: all children of a flow, too."""
+
+    time_ms: int
+    reason: str = ""
+    by_deadline: bool = False
+    descendants: bool = False
+
+
+class ActivityYielded(HistoryEventBase, frozen=True, tag="activity_yielded"):
+    """An activity yielded a value and goes on. Numbers go on across its attempts (L15).
+
+    Values that were ready together come as one message: those of `more` have the numbers behind that of `value`.
+    """
+
+    time_ms: int
+    activity: int
+    number: int
+    value: Payload
+    attempt: int = 1
+    more: tuple[Payload, ...] = ()
+
+    @property
+    def values(self) -> tuple[Payload, ...]:
+        """All values, in order."""
+        return (self.value, *self.more)
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of the values."""
+        return range(self.number, self.number + 1 + len(self.more))
+
+
+class ChildStarted(HistoryEventBase, frozen=True, tag="child_started"):
+    """A child whose id the code chose was created. Told to those only: any other id is free."""
+
+    time_ms: int
+    child: int
+
+
+class ChildRefused(HistoryEventBase, frozen=True, tag="child_refused"):
+    """A child was not created: its id is taken."""
+
+    time_ms: int
+    child: int
+    reason: str
+
+
+class ChildCompleted(HistoryEventBase, frozen=True, tag="child_completed"):
+    """A child gave its result."""
+
+    time_ms: int
+    child: int
+    result: Payload
+
+
+class ChildFailed(HistoryEventBase, frozen=True, tag="child_failed"):
+    """A child ended with an error."""
+
+    time_ms: int
+    child: int
+    failure: Payload
+
+
+class ChildStopped(HistoryEventBase, frozen=True, tag="child_stopped"):
+    """A child ended without a result of its own: `state` is CANCELLED or TERMINATED."""
+
+    time_ms: int
+    child: int
+    state: str
+    reason: str = ""
+
+
+class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
+    """An update that its validator let through, and whose handler begins. Before that it waits so in the inbox."""
+
+    time_ms: int
+    id: str
+    name: str
+    input: Payload
+    at_end: bool = False
+    """As of `EventReceived`."""
+
+
+# ---------------------------------------------------------------- commands
+
+
+class ActivityScheduled(HistoryEventBase, frozen=True, tag="activity_scheduled"):
+    """The code called an activity, or a node of a flow did, for an `item` of its list. Its attempts have the input."""
+
+    activity: int
+    name: str
+    node: str = ""
+    item: int = -1
+
+
+class ActivityCancelled(HistoryEventBase, frozen=True, tag="activity_abandoned"):
+    """The code stopped waiting for an activity, which is cancelled."""
+
+    activity: int
+
+
+class TimerStarted(HistoryEventBase, frozen=True, tag="timer_started"):
+    """The code waits for a time."""
+
+    timer: int
+    due_at_ms: int
+    node: str = ""
+
+
+class TimerCancelled(HistoryEventBase, frozen=True, tag="timer_cancelled"):
+    """The code stopped waiting for a time."""
+
+    timer: int
+
+
+class SideEffectRecorded(HistoryEventBase, frozen=True, tag="side_effect_recorded"):
+    """The code recorded a value that it computed once."""
+
+    number: int
+    value: Payload
+
+
+class ExecutionCompleted(HistoryEventBase, frozen=True, tag="workflow_completed"):
+    """The main function returned."""
+
+    result: Payload
+
+
+class ExecutionFailed(HistoryEventBase, frozen=True, tag="workflow_failed"):
+    """The main function raised."""
+
+    failure: Payload
+
+
+class EventAwaited(HistoryEventBase, frozen=True, tag="event_awaited"):
+    """The code, or a node of a flow, waits for an event of this name."""
+
+    wait: int
+    name: str
+    node: str = ""
+
+
+class EventWaitEnded(HistoryEventBase, frozen=True, tag="event_wait_ended"):
+    """The code stopped waiting for an event."""
+
+    wait: int
+
+
+class EventSetAside(HistoryEventBase, frozen=True, tag="event_set_aside"):
+    """The value of the event just before this does not fit the type of the wait that it reached. The wait goes on."""
+
+    wait: int
+    name: str
+    reason: str = ""
+
+
+class EventRaised(HistoryEventBase, frozen=True, tag="event_raised"):
+    """The code raised an event to another instance. The value travels with the message."""
+
+    number: int
+    target: str
+    name: str
+
+
+class UpdateHandlerCompleted(HistoryEventBase, frozen=True, tag="update_completed"):
+    """The handler of an update returned."""
+
+    id: str
+    result: Payload
+
+
+class UpdateHandlerFailed(HistoryEventBase, frozen=True, tag="update_failed"):
+    """The handler of an update raised, or was cancelled with the workflow."""
+
+    id: str
+    failure: Payload
+
+
+class ExecutionCancelled(HistoryEventBase, frozen=True, tag="workflow_cancelled"):
+    """The main function ended as it was asked to."""
+
+    reason: str = ""
+
+
+class ContinuedAsNew(HistoryEventBase, frozen=True, tag="continued_as_new"):
+    """The main function ended this execution and asked for the next, with this input (G4)."""
+
+    input: Payload
+
+
+class ChildScheduled(HistoryEventBase, frozen=True, tag="child_scheduled"):
+    """The code started another workflow, which has its input itself. `named`: the code chose the id."""
+
+    child: int
+    name: str
+    id: str
+    named: bool = False
+    node: str = ""
+    item: int = -1
+    detached: bool = False
+
+
+class ChildCancelRequested(HistoryEventBase, frozen=True, tag="child_asked_to_end"):
+    """The code cancelled a child, or stopped waiting for it."""
+
+    child: int
+    reason: str = ""
+
+
+# ---------------------------------------------------------------- the end from outside
+
+
+class InstanceTerminated(HistoryEventBase, frozen=True, tag="workflow_terminated"):
+    """Somebody ended the instance. Its code was not asked and never learns it (A9), so no replay sees this."""
+
+    time_ms: int
+    reason: str = ""
+
+
+class InstanceCancelled(HistoryEventBase, frozen=True, tag="instance_cancelled"):
+    """It was cancelled where no code could be asked: before it began, or while it was parked (A9)."""
+
+    time_ms: int
+    reason: str = ""
+
+
+class DeadlinePassed(HistoryEventBase, frozen=True, tag="deadline_passed"):
+    """It was not over in time, and was ended where no code could be asked, or where the code did not end (A9)."""
+
+    time_ms: int
+    failure: Payload
+
+
+ChildEnd = ChildRefused | ChildCompleted | ChildFailed | ChildStopped
+ChildAnswer = ChildStarted | ChildEnd
+Input = (
+    Started
+    | ActivityCompleted
+    | ActivityFailed
+    | TimerFired
+    | EventReceived
+    | CancelRequested
+    | ActivityYielded
+    | ChildAnswer
+    | UpdateAccepted
+)
+FlowCommand = FlowAdvanced | NodeFailed | NodeCompleted | FanOutStarted | CycleRestarted
+Command = (
+    ActivityScheduled
+    | ActivityCancelled
+    | TimerStarted
+    | TimerCancelled
+    | SideEffectRecorded
+    | ExecutionCompleted
+    | ExecutionFailed
+    | EventAwaited
+    | EventWaitEnded
+    | EventSetAside
+    | EventRaised
+    | UpdateHandlerCompleted
+    | UpdateHandlerFailed
+    | ExecutionCancelled
+    | ContinuedAsNew
+    | ChildScheduled
+    | ChildCancelRequested
+    | FlowCommand
+)
+ExternalEnd = InstanceTerminated | InstanceCancelled | DeadlinePassed
+HistoryEvent = Input | Command | ExternalEnd
+
+CHILD_ENDS: Final = (ChildRefused, ChildCompleted, ChildFailed, ChildStopped)
+INPUTS: Final = (
+    Started,
+    ActivityCompleted,
+    ActivityFailed,
+    TimerFired,
+    EventReceived,
+    CancelRequested,
+    ActivityYielded,
+    ChildStarted,
+    *CHILD_ENDS,
+    UpdateAccepted,
+)
+ANSWERS: Final = (ActivityCompleted, ActivityFailed, TimerFired, ActivityYielded, ChildStarted, *CHILD_ENDS)
+"""Inputs that answer what one execution asked for: they end with it, and never reach the next (G4)."""
+FROM_OUTSIDE: Final = (InstanceTerminated, InstanceCancelled, DeadlinePassed)
+
+_encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(list[HistoryEvent])
+_one: Final[msgspec.json.Decoder[HistoryEvent]] = msgspec.json.Decoder(HistoryEvent)
+
+
+encode_events: Final[Callable[[list[HistoryEvent]], bytes]] = _encoder.encode
+"""The events of one turn as they are stored."""
+
+
+def decode_events(data: bytes) -> list[HistoryEvent]:
+    """The events of one stored turn."""
+    return _decoder.decode(data)
+
+
+def encode_event(event: HistoryEvent) -> bytes:
+    """One event, as it waits in an inbox."""
+    return _encoder.encode(event)
+
+
+def decode_event(data: bytes) -> HistoryEvent:
+    """One event from an inbox."""
+    return _one.decode(data)
+
+
+def payloads_of(event: HistoryEvent) -> tuple[Payload, ...]:
+    """All data that an event carries."""
+    if isinstance(event, ActivityYielded):
+        return event.values
+    payload = payload_of(event)
+    return () if payload is None else (payload,)
+
+
+def payload_of(event: HistoryEvent) -> Payload | None:
+    """The data an event carries, if it carries any; of several values, the first."""
+    match event:
+        case Started() | ContinuedAsNew() | UpdateAccepted():
+            return event.input
+        case ActivityCompleted() | ExecutionCompleted() | ChildCompleted() | UpdateHandlerCompleted():
+            return event.result
+        case (
+            ActivityFailed()
+            | ExecutionFailed()
+            | ChildFailed()
+            | DeadlinePassed()
+            | UpdateHandlerFailed()
+            | NodeFailed()
+        ):
+            return event.failure
+        case SideEffectRecorded() | EventReceived() | ActivityYielded():
+            return event.value
+        case NodeCompleted(output=payload) | FanOutStarted(items=payload):
+            return payload
+        case _:
+            return None

@@ -1,0 +1,153 @@
+"""A flow that can be run here: its expressions compiled, its activities found."""
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.core.activity_options import ActivityOptions, RetryPolicy, encode_options
+from holdfast.core.collation import ActivityOrder
+from holdfast.core.flow.definition import (
+    ChildAction,
+    CycleAction,
+    FlowDefinition,
+    InterruptAction,
+    Node,
+    RaiseAction,
+    RetryRules,
+    RunAction,
+    RunRules,
+    Span,
+    WaitAction,
+    graph_of,
+)
+from holdfast.core.flow.graph import Graph, GraphEdge
+from holdfast.flows.expressions.expression import Expression, compile_expression
+from holdfast.flows.expressions.templates import CompiledTemplate, compile_template
+
+
+class ActivityLookup(Protocol):
+    """What a flow needs to know of an activity."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def options(self) -> ActivityOptions: ...
+
+
+class NodeActivity(msgspec.Struct, frozen=True):
+    """The activity of a node, as this node wants it run."""
+
+    name: str
+    options: ActivityOptions
+    encoded_options: bytes
+
+
+class CompiledNode(msgspec.Struct, frozen=True):
+    """One node. What its kind does not have is None."""
+
+    node: Node
+    when: Expression | None
+    input: CompiledTemplate | None
+    has_arguments: bool
+    """Whether the input has arguments by name or position, and is not the only one."""
+    items: Expression | None
+    activity: NodeActivity | None
+    span: int | Expression | None
+    target: Expression | None
+
+
+class CompiledFlow:
+    """One version of a flow, ready for any number of instances."""
+
+    def __init__(self, definition: FlowDefinition, digest: str, activity: Callable[[str], ActivityLookup]) -> None:
+        self.definition, self.hash = definition, digest
+        self.graph = graph_of(definition)
+        self.roster = ActivityOrder.of(self.graph.joins)
+        self.nodes = {node.id: _compiled(node, activity) for node in definition.nodes}
+        self.conditions: dict[GraphEdge, tuple[int, Expression]] = {}
+        """With the position of their edge."""
+        edges = iter(enumerate(self.graph.edges))
+        for node in definition.nodes:
+            for after in node.after:
+                at, edge = next(edges)
+                if after.when:
+                    self.conditions[edge] = (at, compile_expression(after.when))
+        self.lasting = _outside_edges(definition, self.graph)
+        """Edges into the reach of a cycle from outside: what they say counts again in every round (K8)."""
+        self.output: CompiledTemplate | None = (
+            None if definition.output is None else compile_template(definition.output, is_output=True)
+        )
+
+
+def _outside_edges(definition: FlowDefinition, graph: Graph) -> frozenset[int]:
+    found: set[int] = set()
+    for node in definition.nodes:
+        if isinstance(node.action, CycleAction):
+            reach = graph.reachable(node.action.target)
+            inward = (at for member in reach for at in graph.incoming[member])
+            found.update(at for at in inward if graph.edges[at].source not in reach)
+    return frozenset(found)
+
+
+def _compiled(node: Node, activity: Callable[[str], ActivityLookup]) -> CompiledNode:
+    action = node.action
+    given = getattr(action, "input", None) if not isinstance(action, RaiseAction) else action.value
+    each = action.each if isinstance(action, RunAction | ChildAction) else None
+    return CompiledNode(
+        node=node,
+        when=compile_expression(node.when) if node.when else None,
+        input=None if given is None else compile_template(given),
+        has_arguments=isinstance(given, dict | list),
+        items=None if each is None else compile_expression(each.items),
+        activity=_activity(activity(action.activity), action.rules) if isinstance(action, RunAction) else None,
+        span=_span(
+            action.timeout
+            if isinstance(action, WaitAction)
+            else action.delay
+            if isinstance(action, CycleAction)
+            else None
+        ),
+        target=_target(node),
+    )
+
+
+def _span(span: Span | None) -> int | Expression | None:
+    return compile_expression(span) if isinstance(span, str) else span
+
+
+def _target(node: Node) -> Expression | None:
+    """The expression that gives the id of another instance."""
+    match node.action:
+        case RaiseAction(to=text) | InterruptAction(target=text) | ChildAction(id=text):
+            return compile_expression(text) if text else None
+        case _:
+            return None
+
+
+def _activity(code: ActivityLookup, rules: RunRules) -> NodeActivity:
+    options = options_with(code.options, rules)
+    return NodeActivity(code.name, options, encode_options(options))
+
+
+_TIMES: Final = ("schedule_to_start_ms", "start_to_close_ms", "schedule_to_close_ms", "heartbeat_ms", "queue")
+
+
+def options_with(options: ActivityOptions, rules: RunRules) -> ActivityOptions:
+    """The options of an activity with what a node says about them."""
+    said = {name: value for name in _TIMES if (value := getattr(rules, name)) is not None}
+    retry = options.retry if rules.retry is None else _retry_with(options.retry, rules.retry)
+    return replace(options, retry=retry, **said)
+
+
+def _retry_with(policy: RetryPolicy, rules: RetryRules) -> RetryPolicy:
+    names = ("attempts", "initial_ms", "backoff", "maximum_ms", "jitter", "non_retryable")
+    said = {name: value for name in names if (value := getattr(rules, name)) is not None}
+    if "attempts" in said:
+        said["attempts"] = said["attempts"] or None
+    if "non_retryable" in said:
+        said["non_retryable"] = frozenset(said["non_retryable"])
+    if "initial_ms" in said and "maximum_ms" not in said:
+        said["maximum_ms"] = max(policy.maximum_ms, said["initial_ms"])
+    return replace(policy, **said)

@@ -1,0 +1,1 @@
+"""CEL expressions of flows: compiled, bounded, and filled into JSON templates."""

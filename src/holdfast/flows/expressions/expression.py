@@ -1,0 +1,227 @@
+"""Expressions of flows: CEL, compiled once, bounded, never `eval`.
+
+Most expressions of a flow are a path such as ``quick.input.speed``, a literal, or a comparison of the two; those are
+read here, and give what the library gives. Everything else is CEL by the library (decision 22).
+
+Values are those of JSON, in and out. Beyond them, a duration comes out as seconds and a timestamp as text.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from holdfast.errors import ExpressionError
+from holdfast.flows.expressions.cel import TOO_LARGE, Program, compile_program
+from holdfast.flows.expressions.scanner import KEYWORDS, RESERVED, TYPES, ExpressionUses, Paths, check_work, scan
+
+LONGEST_CHARACTERS: Final = 4_096
+CACHED_EXPRESSIONS: Final = 8_192
+
+_FIELD: Final = rf"(?!(?:{'|'.join(sorted(KEYWORDS))})\b)[A-Za-z_][A-Za-z0-9_]*"
+_PATH: Final = re.compile(
+    rf"""(?P<root>{_FIELD})(?P<steps>(?:\.{_FIELD}|\[(?:0|[1-9][0-9]{{0,8}})\]|\["[^"\\\n]*"\]|\['[^'\\\n]*'\]){{0,24}})"""
+)
+_STEP: Final = re.compile(r"""\.(\w+)|\[([0-9]+)\]|\["([^"]*)"\]|\['([^']*)'\]""")
+_NO_VARIABLES: Final = RESERVED | TYPES
+_WORDS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
+_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_DECIMAL: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,18}")
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
+}  # fmt: skip
+_NUMBERS: Final = frozenset({int, float})
+_ORDERED: Final = frozenset({int, float, str, bool})
+_EXACT: Final = 2**53
+"""Up to here a float holds every whole number, so nobody can disagree about how the two compare."""
+_SMALLEST: Final = -(2**63)
+_LARGEST: Final = 2**64 - 1
+"""The integers of CEL: those of its `int` and its `uint`. The library refuses all others, and so does a comparison."""
+_TEXT: Final = re.compile(r""""[^"\\\n\r]*"|'[^'\\\n\r]*'""")
+_COMPARISON: Final = re.compile(
+    rf"{_PATH.pattern} *(?P<operator>==|!=|<=|>=|<|>) *(?P<literal>[A-Za-z0-9.-]+|{_TEXT.pattern})"
+)
+
+
+class Expression:
+    """A compiled expression. `names` are the variables that it reads, `paths` what of each."""
+
+    __slots__ = ("names", "paths", "text")
+
+    def __init__(self, text: str, paths: Paths) -> None:
+        self.text = text
+        self.paths = paths
+        self.names = frozenset(paths)
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        """Its value. What goes wrong is an `ExpressionError` that says what is missing."""
+        raise NotImplementedError
+
+    def fields(self, *path: str) -> frozenset[str]:
+        """The fields that it selects at a path of fields, such as ``fields("fox", "output")``."""
+        paths: Paths | None = self.paths
+        for name in path:
+            paths = paths.get(name) if paths else None
+        return frozenset(paths or ())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+
+class Literal(Expression):
+    """A number, a text, true, false or null."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, text: str, value: Any) -> None:
+        super().__init__(text, {})
+        self._value = value
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:  # noqa: ARG002  # every expression takes them
+        return self._value
+
+
+class Path(Expression):
+    """Fields and places of one variable, one inside the other."""
+
+    __slots__ = ("_root", "_steps")
+
+    def __init__(self, text: str, root: str, steps: tuple[str | int, ...]) -> None:
+        super().__init__(text, _as_paths(root, steps))
+        self._root = root
+        self._steps = steps
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        try:
+            value = variables[self._root]
+        except KeyError:
+            raise ExpressionError(f"{self.text}: there is no {self._root}") from None
+        for step in self._steps:
+            kind = cast("type[object]", type(value))
+            there = step in value if kind is dict else kind is list and type(step) is int and step < len(value)
+            if not there:
+                raise ExpressionError(f"{self.text}: {_why_not(value, step)}")
+            value = value[step]
+        return value
+
+
+class Comparison(Expression):
+    """A path, an operator and a literal: what most conditions are. What is not plain is left to the library."""
+
+    __slots__ = ("_compare", "_is_equality", "_path", "_program", "_value")
+
+    def __init__(self, text: str, path: Path, word: str, value: Any) -> None:
+        super().__init__(text, path.paths)
+        self._path = path
+        self._compare = _OPERATORS[word]
+        self._is_equality = word in {"==", "!="}
+        self._value = value
+        self._program: CelExpression | None = None
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        found, value = self._path.evaluate(variables), self._value
+        kind, other = cast("type[object]", type(found)), cast("type[object]", type(value))
+        if kind is int and not _SMALLEST <= found <= _LARGEST:
+            raise ExpressionError(f"{self.text}: {TOO_LARGE}")
+        if kind is other and (self._is_equality or kind in _ORDERED):
+            return self._compare(found, value)
+        if kind in _NUMBERS and other in _NUMBERS and -_EXACT <= found <= _EXACT and -_EXACT <= value <= _EXACT:
+            return self._compare(found, value)
+        if self._program is None:
+            self._program = CelExpression(self.text, compile_program(self.text), scan(self.text))
+        return self._program.evaluate(variables)
+
+
+class CelExpression(Expression):
+    """Anything else: a program of the library."""
+
+    __slots__ = ("_program", "_uses")
+
+    def __init__(self, text: str, program: Program, uses: ExpressionUses) -> None:
+        super().__init__(text, uses.paths)
+        self._program = program
+        self._uses = uses
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        read = _what_is_read(self.paths, variables)
+        check_work(self.text, self._uses, read)
+        try:
+            return self._program.run(read)
+        except ExpressionError as error:
+            raise ExpressionError(f"{self.text}: {error}") from None
+
+
+@lru_cache(CACHED_EXPRESSIONS)
+def compile_expression(text: str) -> Expression:
+    """`text` as an expression; `ExpressionError`, with the column where that is known, if it is none."""
+    if len(text) > LONGEST_CHARACTERS:
+        raise ExpressionError(f"an expression has at most {LONGEST_CHARACTERS:,} characters, not {len(text):,}")
+    bare = text.strip(" ")
+    if (plain := _literal(text, bare) or _path(text, _PATH.fullmatch(bare)) or _comparison(text, bare)) is not None:
+        return plain
+    program = compile_program(text)
+    return CelExpression(text, program, scan(text))
+
+
+def _path(text: str, match: re.Match[str] | None) -> Path | None:
+    if match is None or match["root"] in _NO_VARIABLES:
+        return None
+    return Path(text, match["root"], tuple(map(_step, _STEP.findall(match["steps"]))))
+
+
+def _comparison(text: str, bare: str) -> Comparison | None:
+    match = _COMPARISON.fullmatch(bare)
+    if match is None:
+        return None
+    path, literal = _path(text, match), _literal(text, match["literal"])
+    return None if path is None or literal is None else Comparison(text, path, match["operator"], literal.evaluate({}))
+
+
+def _as_paths(root: str, steps: tuple[str | int, ...]) -> Paths:
+    """What a path reads: its fields, up to the first place in a list."""
+    inner: Paths | None = None
+    for place in range(len(steps) - 1, -1, -1):
+        step = steps[place]
+        inner = {step: inner} if isinstance(step, str) else None
+    return {root: inner}
+
+
+def _literal(text: str, bare: str) -> Literal | None:
+    if bare in _WORDS:
+        return Literal(text, _WORDS[bare])
+    if _INTEGER.fullmatch(bare):
+        return Literal(text, int(bare))
+    if _DECIMAL.fullmatch(bare):
+        return Literal(text, float(bare))
+    if _TEXT.fullmatch(bare):
+        return Literal(text, bare[1:-1])
+    return None
+
+
+def _step(found: tuple[str, str, str, str]) -> str | int:
+    field, index, *keys = found
+    return field or (int(index) if index else "".join(keys))
+
+
+def _what_is_read(paths: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of `values` that `paths` names. The library would turn all of it into values of its own."""
+    read: dict[str, Any] = {}
+    for name, inner in paths.items():
+        if name in values:
+            value = values[name]
+            read[name] = _what_is_read(inner, cast("dict[str, Any]", value)) if inner and type(value) is dict else value
+    return read
+
+
+def _why_not(value: Any, step: str | int) -> str:
+    """Why `value` has no such part."""
+    shown = f'"{step}"' if isinstance(step, str) else f"[{step}]"
+    if value is None:
+        return f"there is no {shown}, because what should have it is null"
+    if isinstance(value, dict):
+        return f"there is no {shown} in the map"
+    if isinstance(value, list):
+        length = len(value)  # pyright: ignore[reportUnknownArgumentType]  # a list of anything has a length
+        return f"there is no {shown} in a list of {length}"
+    return f"there is no {shown} in a {type(value).__name__}"

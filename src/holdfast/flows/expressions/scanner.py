@@ -1,0 +1,270 @@
+"""What an expression uses, read from its text: the names of its variables, its functions, and how it loops.
+
+The library has parsed the text before, so its brackets match and its tokens are the ones of CEL. It does not tell
+what an expression reads, and that is needed for three things: names that are wrong are found when a flow is loaded,
+only what is read is handed over, and what the work can grow to is known before it begins.
+
+How much work an expression may be: decided before it begins, because nobody can stop it once it runs.
+
+The library stops after 10,000 rounds of loops in all. That is no bound of time: a round may join long texts, and the
+lists that `map` and `filter` build are copied for each item. So what the work can grow to is estimated from the text
+and from the size of what it reads, rather too high than too low, and too much is refused.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+
+from holdfast.errors import ExpressionError
+
+MOST_NESTED_MACROS: Final = 3
+"""Loops inside loops. The library stops after 10,000 rounds in all; a fourth level could never do anything useful."""
+
+TYPES: Final = frozenset({"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
+KEYWORDS: Final = frozenset({"false", "in", "null", "true"})
+RESERVED: Final = frozenset(
+    {"as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package"}
+    | {"namespace", "return", "var", "void", "while"}
+)
+"""Words that CEL keeps for itself: they cannot be the name of a variable."""
+MACROS: Final = frozenset({"all", "exists", "exists_one", "filter", "map"})
+BUILDING_MACROS: Final = frozenset({"filter", "map"})
+FUNCTIONS: Final = frozenset(
+    {
+        "bool",
+        "bytes",
+        "double",
+        "duration",
+        "dyn",
+        "has",
+        "int",
+        "matches",
+        "size",
+        "string",
+        "timestamp",
+        "type",
+        "uint",
+    }
+)
+METHODS: Final = frozenset(
+    {"contains", "endsWith", "matches", "size", "startsWith", "getDate", "getDayOfMonth", "getDayOfWeek"}
+    | {"getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds"}
+)
+
+_OTHER_FUNCTIONS: Final = {"len": ["size"], "str": ["string"], "float": ["double"], "any": ["exists"]}
+"""What Python calls what CEL has, too."""
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<space>\s+|//[^\n]*)
+    |(?P<text>[bB]?[rR](?:'''[\s\S]*?'''|\"\"\"[\s\S]*?\"\"\"|'[^'\n]*'|"[^"\n]*")
+      |[bB]?(?:'''(?:[^\\]|\\.)*?'''|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"))
+    |(?P<number>0x[0-9a-fA-F]+[uU]?|(?:\d+\.\d+|\.\d+|\d+)(?:[eE][+-]?\d+)?[uU]?)
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*|`[^`\n]*`)
+    |(?P<sign>&&|\|\||[<>=!]=|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_OPENING: Final = frozenset("([{")
+_CLOSING: Final = frozenset(")]}")
+
+
+class Token(NamedTuple):
+    """A piece of the text that means something, and where it begins."""
+
+    kind: str
+    text: str
+    start: int
+
+
+Paths = dict[str, "Paths | None"]
+"""What is read of each variable: the fields of it, and of those, or None for all of it."""
+
+
+@dataclass(slots=True)
+class ExpressionUses:
+    """What one expression uses."""
+
+    paths: Paths = field(default_factory=dict[str, "Paths | None"])
+    macros: int = 0
+    nested: int = 0
+    builds_lists: bool = False
+    additions: int = 0
+    outer_additions: int = 0
+    """Those outside of macros: they can lengthen a list before it is gone through."""
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class _Bracket:
+    """An open bracket. Behind the first comma of a macro its variable has a value."""
+
+    is_macro: bool = False
+    variable: str = ""
+
+
+def scan(text: str) -> ExpressionUses:
+    """What `text` uses. A function that CEL does not have is an `ExpressionError`."""
+    tokens = [
+        Token(match.lastgroup or "", match.group(), match.start())
+        for match in _TOKEN.finditer(text)
+        if match.lastgroup != "space"
+    ]
+    uses = ExpressionUses(tokens=len(tokens))
+    open_brackets: list[_Bracket] = []
+    before = ""
+    for place, (kind, word, _) in enumerate(tokens):
+        if kind == "name":
+            if place + 1 < len(tokens) and tokens[place + 1].text == "(":
+                _check_function(tokens[place], is_method=before == ".")
+            elif before != ".":
+                _add_variable(uses, tokens, place, open_brackets)
+        elif kind == "sign":
+            if word in _OPENING:
+                open_brackets.append(_opened(uses, tokens, place, open_brackets))
+            elif word in _CLOSING:
+                open_brackets.pop()
+            elif word == "+":
+                uses.additions += 1
+                uses.outer_additions += not any(bracket.is_macro for bracket in open_brackets)
+        before = word
+    return uses
+
+
+def _opened(uses: ExpressionUses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> _Bracket:
+    """The bracket at `place`; the one of a macro is counted."""
+    is_call = tokens[place].text == "(" and place > 1 and tokens[place - 2].text == "."
+    if not is_call or tokens[place - 1].text not in MACROS:
+        return _Bracket()
+    uses.macros += 1
+    uses.nested = max(uses.nested, 1 + sum(bracket.is_macro for bracket in open_brackets))
+    uses.builds_lists |= tokens[place - 1].text in BUILDING_MACROS
+    if uses.nested > MOST_NESTED_MACROS:
+        raise ExpressionError(
+            f"more than {MOST_NESTED_MACROS} macros inside each other", column=tokens[place - 1].start + 1
+        )
+    return _Bracket(is_macro=True, variable=tokens[place + 1].text)
+
+
+def _check_function(token: Token, *, is_method: bool) -> None:
+    known = METHODS | MACROS if is_method else FUNCTIONS
+    if token.text in known:
+        return
+    similar = _OTHER_FUNCTIONS.get(token.text) or get_close_matches(token.text, known, n=1)
+    hint = f"; did you mean {similar[0]}?" if similar else ""
+    what = "method" if is_method else "function"
+    raise ExpressionError(f"there is no {what} {token.text}(){hint}", column=token.start + 1)
+
+
+def _add_variable(uses: ExpressionUses, tokens: list[Token], place: int, open_brackets: list[_Bracket]) -> None:
+    """A name that stands alone: a variable of the flow, unless a macro around it has made it, or CEL has it."""
+    name = tokens[place].text
+    if name in KEYWORDS or name in TYPES or any(bracket.variable == name for bracket in open_brackets):
+        return
+    path = [name]
+    place += 1
+    while _is_selection(tokens, place):
+        path.append(tokens[place + 1].text.strip("`"))
+        place += 2
+    add_path(uses.paths, path)
+
+
+def _is_selection(tokens: list[Token], place: int) -> bool:
+    """Whether a field is selected there, and not a method called."""
+    return (
+        place + 1 < len(tokens)
+        and tokens[place].text == "."
+        and tokens[place + 1].kind == "name"
+        and not (place + 2 < len(tokens) and tokens[place + 2].text == "(")
+    )
+
+
+def add_path(paths: Paths, path: list[str]) -> None:
+    """Note that `path` is read. All of something contains the parts of it."""
+    for name in path[:-1]:
+        inner = paths.setdefault(name, {})
+        if inner is None:
+            return
+        paths = inner
+    paths[path[-1]] = None
+
+
+MOST_ROUNDS: Final = 10_000
+"""The library's own bound."""
+MOST_WORK: Final = 2_000_000_000
+"""Bytes looked at. The worst that was found needs about a second."""
+MOST_MATCHED: Final = 4_096
+"""Bytes that an expression with a pattern reads in all: a pattern may need thousands of steps for each of them."""
+LONGEST_BUILT_LIST: Final = 3_000
+"""Items that `map` and `filter` go over: the time grows with the square, and this many take a third of a second."""
+
+
+def check_work(text: str, uses: ExpressionUses, read: Mapping[str, Any]) -> None:
+    """Refuse an evaluation that could take very long, or that the library would get wrong."""
+    size = len(_encoded(text, read)) + len(text)
+    if "matches" in text and size > MOST_MATCHED:
+        raise ExpressionError(
+            f"{text}: `matches` looks at {MOST_MATCHED:,} bytes at most, and this reads {size:,}; do it in an activity"
+        )
+    if not uses.macros and not uses.additions:
+        return
+    stages = uses.macros + 1
+    growth = (1 + uses.additions / stages) ** stages
+    longest = max(longest_in(read), uses.tokens) if uses.macros else 0
+    length = longest * (growth if uses.macros > 1 else 1 + uses.outer_additions)
+    if uses.builds_lists and length > LONGEST_BUILT_LIST:
+        raise ExpressionError(
+            f"{text}: map and filter go over at most {LONGEST_BUILT_LIST:,} items, and this may have "
+            f"{length:,.0f}; do it in an activity, or use each"
+        )
+    rounds = min(MOST_ROUNDS, length**uses.nested)
+    if size * growth * uses.tokens * rounds > MOST_WORK:
+        raise ExpressionError(
+            f"{text}: this would be too much work for an expression that looks at {size:,} bytes; do it in an activity"
+        )
+
+
+def _encoded(text: str, read: Mapping[str, Any]) -> bytes:
+    """What is read, as JSON. The library cuts texts off at the character U+0000, so that one is refused."""
+    try:
+        encoded = msgspec.json.encode(read)
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise ExpressionError(f"{text}: what it reads is no JSON: {error}") from None
+    if b"\\u0000" in encoded and any("\0" in one for one in _texts_in(read)):
+        raise ExpressionError(f"{text}: what it reads has a text with the character U+0000, which is not supported")
+    return encoded
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    """Every text and key in a value."""
+    waiting: list[Any] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            several = cast("dict[str, Any]", one)
+            yield from several
+            waiting.extend(several.values())
+        elif isinstance(one, list):
+            waiting.extend(cast("list[Any]", one))  # type: ignore[redundant-cast]  # pyright sees a list of unknowns
+
+
+def longest_in(value: Any) -> int:
+    """How long the longest list or map in `value` is."""
+    longest = 0
+    waiting: list[Any] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting.extend(cast("dict[str, Any]", one).values())
+        elif isinstance(one, list):
+            waiting.extend(cast("list[Any]", one))  # type: ignore[redundant-cast]  # pyright sees a list of unknowns
+        else:
+            continue
+        longest = max(longest, len(one))  # pyright: ignore[reportUnknownArgumentType]  # of anything
+    return longest

@@ -1,0 +1,1 @@
+"""The language of flows: from YAML to a checked definition, and back."""

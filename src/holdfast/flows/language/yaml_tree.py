@@ -1,0 +1,236 @@
+"""YAML as a tree with line numbers, read safely: no tags, no aliases, bounded, and without words that change meaning.
+
+PyYAML's parser in C makes the events; nothing of it turns them into objects (decision 23). Plain words are read as YAML
+1.2 says, except those that YAML 1.1 reads as true or false (`on`, `yes`): they are refused, because readers differ.
+"""
+
+import math
+import re
+from typing import Any, Final, TypeAlias
+
+from holdfast.errors import FlowError
+from holdfast.flows.language.problems import Problems, printable, quoted
+from holdfast.flows.libraries import yaml
+
+LARGEST_BYTES: Final = 1_000_000
+MOST_VALUES: Final = 100_000
+DEEPEST: Final = 32
+
+_WORDS: Final = {
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+} | dict.fromkeys(["", "~", "null", "Null", "NULL"])
+_UNSURE: Final = {word for plain in ("yes", "no", "on", "off") for word in (plain, plain.title(), plain.upper())}
+_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,18}")
+_NUMBER: Final = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+_NUMBER_BEGINS: Final = frozenset("0123456789-+.")
+_SAID: Final = {
+    "a flow mapping": "a map in { }", "a flow sequence": "a list in [ ]", "a block mapping": "a map",
+    "a block collection": "a list", "a block sequence": "a list",
+}  # fmt: skip
+"""What the parser calls things. A flow is something else here."""
+_MERGE: Final = "<<"
+"""What YAML 1.1 reads as: all that another map has."""
+
+
+Plain: TypeAlias = str | int | float | bool | None
+
+
+class YamlScalar:
+    """A text, a number, true, false or null. `text` is how it was written.
+
+    `is_refused`: why it cannot be read was told, and nothing more is to be said about it.
+    """
+
+    __slots__ = ("is_refused", "line", "text", "value")
+
+    def __init__(self, value: Plain, text: str, line: int, *, is_refused: bool = False) -> None:
+        self.value = value
+        self.text = text
+        self.line = line
+        self.is_refused = is_refused
+
+
+class YamlSequence:
+    """A list."""
+
+    __slots__ = ("items", "line")
+
+    def __init__(self, line: int) -> None:
+        self.items: list[Tree] = []
+        self.line = line
+
+
+class YamlMapping:
+    """A map. `lines` has the line of each key. `is_partial`: more was meant to be merged into it."""
+
+    __slots__ = ("entries", "is_partial", "line", "lines")
+
+    def __init__(self, line: int) -> None:
+        self.entries: dict[str, Tree] = {}
+        self.lines: dict[str, int] = {}
+        self.line = line
+        self.is_partial = False
+
+
+Tree: TypeAlias = YamlScalar | YamlSequence | YamlMapping
+
+
+def is_text(plain: str) -> bool:
+    """Whether a word without quotes is read as a text."""
+    return plain not in _WORDS and plain not in _UNSURE and not _NUMBER.fullmatch(plain)
+
+
+def read_document(text: str, problems: Problems) -> Tree | None:
+    """The tree of the only document in `text`. What is wrong is added to `problems`; None if there is no tree."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        problems.add(1, "it is no text in Unicode")
+        return None
+    if size > LARGEST_BYTES:
+        problems.add(1, f"it has {size:,} bytes, and a flow has at most {LARGEST_BYTES:,}")
+        return None
+    loader: Any = yaml.CBaseLoader(text.removeprefix("\ufeff"))
+    try:
+        return _Builder(loader, problems).document()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        problems.add(min(line, text.count("\n") + 1), _syntax(error))
+    except yaml.YAMLError as error:  # a character that YAML does not allow
+        problems.add(1, f"it is no YAML: {' '.join(str(error).split())}")
+    except _TooMuch as error:
+        problems.add(error.line, str(error))
+    finally:
+        loader.dispose()
+    return None
+
+
+def _syntax(error: Any) -> str:
+    what: str = error.problem or "it cannot be read"
+    if "\\t" in what or "character that cannot start any token" in what:
+        what += " (a tab? indent with spaces)"
+    context: str = error.context or ""
+    for theirs, ours in _SAID.items():
+        context, what = context.replace(theirs, ours), what.replace(theirs, ours)
+    if context and error.context_mark is not None:
+        context += f" that begins in line {error.context_mark.line + 1}"
+    return f"it is no YAML: {context + ': ' if context else ''}{what}"
+
+
+class _TooMuch(FlowError):
+    """A bound was reached: reading on makes no sense."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class _Builder:
+    """Builds the tree from events."""
+
+    def __init__(self, loader: Any, problems: Problems) -> None:
+        self._next: Any = loader.get_event
+        self._problems = problems
+        self._values = 0
+
+    def document(self) -> Tree | None:
+        self._next()  # the stream begins
+        event = self._next()
+        if isinstance(event, yaml.StreamEndEvent):
+            self._problems.add(1, "the file is empty; a flow begins with flow: NAME")
+            return None
+        tree = self._tree(self._next(), 0)
+        self._next()  # the document ends
+        another = self._next()
+        if not isinstance(another, yaml.StreamEndEvent):
+            self._problems.add(another.start_mark.line + 1, "a second document begins here; a file has one flow")
+        return tree
+
+    def _tree(self, event: Any, depth: int) -> Tree:
+        line: int = event.start_mark.line + 1
+        self._values += 1
+        if self._values > MOST_VALUES or depth > DEEPEST:
+            raise _TooMuch(f"a flow has at most {MOST_VALUES:,} values, and they nest at most {DEEPEST} deep", line)
+        if isinstance(event, yaml.AliasEvent):
+            self._problems.add(line, f"aliases such as *{event.anchor} are not read in flows; write it out")
+            return YamlScalar(None, "", line, is_refused=True)
+        if event.anchor is not None:
+            self._problems.add(line, f"anchors such as &{event.anchor} are not read in flows; write it out")
+        if event.tag is not None:
+            self._problems.add(line, f"tags such as {quoted(event.tag)} are not read in flows")
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event, line)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(line, depth)
+        return self._mapping(line, depth)
+
+    def _sequence(self, line: int, depth: int) -> YamlSequence:
+        sequence = YamlSequence(line)
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            sequence.items.append(self._tree(event, depth + 1))
+        return sequence
+
+    def _mapping(self, line: int, depth: int) -> YamlMapping:
+        mapping = YamlMapping(line)
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            if isinstance(event, yaml.ScalarEvent) and event.value == _MERGE and not event.style:
+                self._merge(event, depth)
+                mapping.is_partial = True
+                continue
+            key = self._tree(event, depth + 1)
+            value = self._tree(self._next(), depth + 1)
+            if not isinstance(key, YamlScalar):
+                self._problems.add(key.line, "a key must be a text, not a list or a map")
+                continue
+            if not isinstance(key.value, str):
+                self._problems.add(key.line, f"the key {quoted(key.text)} is no text here; write it in quotes")
+            if key.text in mapping.entries:
+                self._problems.add(
+                    key.line, f"{quoted(key.text)} is there twice; it is in line {mapping.lines[key.text]}, too"
+                )
+                continue
+            mapping.entries[key.text] = value
+            mapping.lines[key.text] = key.line
+        return mapping
+
+    def _merge(self, key: Any, depth: int) -> None:
+        """What would be merged is not looked at: that it is an alias needs no word of its own."""
+        self._problems.add(
+            key.start_mark.line + 1, "merge keys (<<) are not read in flows; write out what is to be there"
+        )
+        event = self._next()
+        if not isinstance(event, yaml.AliasEvent):
+            self._tree(event, depth + 1)
+
+    def _scalar(self, event: Any, line: int) -> YamlScalar:
+        """What a scalar means. Only plain ones, without quotes, are anything but a text."""
+        text: str = event.value
+        if event.style or not event.implicit[0]:
+            return YamlScalar(text, text, line)
+        if text in _WORDS:
+            return YamlScalar(_WORDS[text], text, line)
+        if text in _UNSURE:
+            meant = "true" if text.lower() in {"yes", "on"} else "false"
+            self._problems.add(
+                line, f'{text} alone is read as {meant} by many; write {meant}, or "{text}" for the text'
+            )
+            return YamlScalar(text, text, line, is_refused=True)
+        return self._number(text, line) if text[0] in _NUMBER_BEGINS else YamlScalar(text, text, line)
+
+    def _number(self, text: str, line: int) -> YamlScalar:
+        if _INTEGER.fullmatch(text):
+            return YamlScalar(int(text), text, line)
+        if not _NUMBER.fullmatch(text):
+            return YamlScalar(text, text, line)
+        number = math.inf if text[-1].isalpha() else float(text)
+        if not math.isfinite(number):
+            self._problems.add(line, f"{printable(text)} is not a number that JSON has")
+            return YamlScalar(None, text, line, is_refused=True)
+        return YamlScalar(number if not text.lstrip("-+").isdigit() else int(text), text, line)

@@ -1,0 +1,330 @@
+"""What the nodes of a flow do when they begin, and how what is open of them is stopped."""
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from holdfast.authoring.validation import checked_name, checked_reason
+from holdfast.core import history as ev
+from holdfast.core import history as fe
+from holdfast.core.children import MOST_PARENTS, ParentClose
+from holdfast.core.collation import Move
+from holdfast.core.flow.definition import (
+    ChildAction,
+    CycleAction,
+    InterruptAction,
+    RaiseAction,
+    RunAction,
+    TriggerAction,
+    WaitAction,
+    is_list,
+)
+from holdfast.core.flow.scheduler import COMPLETED
+from holdfast.core.flow.state import NO_ITEM, FanOut, NodePlace
+from holdfast.core.history import Payload
+from holdfast.errors import CycleLimitExceeded, ExpressionError, NestedTooDeep
+from holdfast.flows.compiled_flow import CompiledNode
+from holdfast.flows.expressions.expression import Expression
+from holdfast.flows.expressions.templates import INDEX, ITEM, ItemVariables, bounded, evaluate, joined
+from holdfast.replay.children import (
+    NOT_WAITED_FOR,
+    SEED_BYTES,
+    CancelledChild,
+    ChildCall,
+    ChildTies,
+    ScheduledChild,
+    default_id,
+)
+from holdfast.replay.output import ScheduledActivity, SentEvent, with_one_more
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.flows.run import FlowRun
+
+
+MILLISECONDS: Final = 1000
+LONGEST_SPAN_MS: Final = 100 * 366 * 24 * 3_600_000
+MOST_ITEMS: Final = 100_000
+"""Of one fan-out. Each is a row, and all results together are one list."""
+NO_ARGUMENTS: Final = b"{}"
+INTERRUPTED: Final = "interrupted by a flow"
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(list[Any]).decode
+
+
+def begin(run: "FlowRun", compiled: CompiledNode) -> None:
+    """A node has started: do what it says. What goes wrong in it is raised, and fails the node."""
+    node, action = compiled.node.id, compiled.node.action
+    if compiled.activity is not None and compiled.items is None:  # most nodes
+        _call(run, compiled, NodePlace(node), None)
+        return
+    match action:
+        case ChildAction(each=None):
+            _start_child(run, compiled, NodePlace(node), None)
+        case RunAction() | ChildAction():
+            _fan_out(run, compiled)
+        case WaitAction():
+            _wait(run, compiled, action)
+        case CycleAction():
+            delay_ms = _milliseconds(run, compiled.span)
+            if delay_ms:
+                _start_timer(run, node, delay_ms)
+            else:
+                run.cycle_waits(node)
+        case RaiseAction():
+            _raise(run, compiled, action)
+        case InterruptAction():
+            _interrupt(run, compiled, action)
+        case TriggerAction():
+            raise ExpressionError(f"{node!r} is a trigger, and nothing leads to it")
+
+
+def next_items(run: "FlowRun", place: NodePlace) -> bool:
+    """An item of a node has its result: begin the next one. Whether the node is complete by it."""
+    fan_out = run.book.fan_outs[place.node]
+    if fan_out.begun < fan_out.count:
+        _begin_item(run, run.flow.nodes[place.node], fan_out.begun)
+    return _completes(run, place.node, fan_out)
+
+
+def go_round(run: "FlowRun", node: str, waiting: list[str], note_progress: "Callable[[], None]") -> None:
+    """K8: everything that a cycle runs again is at rest, so it goes round, or has come to its limit."""
+    action = cast("CycleAction", run.flow.nodes[node].node.action)
+    rounds = run.book.rounds.get(node, 0)
+    if rounds >= action.limit:
+        run.failed(node, CycleLimitExceeded(f"the cycle {node!r} went round {rounds} times, which is its limit"))
+        return
+    members = run.flow.graph.reachable(action.target)
+    for other in [node, *(each for each in waiting if each in members)]:
+        run.progress.move(other, Move.COMPLETE)  # others that wait to go round, too, have their way with this one
+    waiting[:] = [each for each in waiting if each not in members]
+    note_progress()
+    run.do(fe.CycleRestarted(node=node, target=action.target, round=rounds + 1))
+    run.restart(action.target)
+
+
+def stop(run: "FlowRun", node: str) -> None:
+    """Nothing that is open of a node goes on."""
+    book = run.book
+    for number in [number for number, place in book.activities.items() if place.node == node]:
+        also = run.output.also()
+        also.abandoned = with_one_more(also.abandoned, number)
+        run.do(ev.ActivityCancelled(activity=number))
+    if (timer := book.timer_of(node)) is not None:
+        end_timer(run, timer)
+    if (wait := book.wait_of(node)) is not None:
+        end_wait(run, wait)
+    for number, child in list(book.children.items()):
+        if child.node == node and not child.detached:
+            stop_child(run, number, NOT_WAITED_FOR)
+
+
+def stop_child(run: "FlowRun", number: int, reason: str, *, descendants: bool = False) -> None:
+    """Ask a child to end. What comes of it is not waited for."""
+    asked = CancelledChild(number, reason, descendants)
+    also = run.output.also()
+    also.children_asked = with_one_more(also.children_asked, asked)
+    run.do(ev.ChildCancelRequested(child=number, reason=reason))
+
+
+def end_timer(run: "FlowRun", timer: int) -> None:
+    """Nobody waits for a timer any more."""
+    also = run.output.also()
+    if also.timers_started.pop(timer, None) is None:
+        also.timers_ended = with_one_more(also.timers_ended, timer)
+    run.do(ev.TimerCancelled(timer=timer))
+
+
+def end_wait(run: "FlowRun", wait: int) -> None:
+    """Nobody waits for an event any more."""
+    run.output.also().waits_changed = True
+    run.do(ev.EventWaitEnded(wait=wait))
+
+
+# ---------------------------------------------------------------- kinds of nodes
+
+
+def _call(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
+    activity = compiled.activity
+    if activity is None:
+        raise ExpressionError(f"{place.node!r} runs no activity")
+    encoded = _arguments(run, compiled, own)
+    output, number = run.output, run.book.next_activity
+    name = activity.name
+    output.scheduled.append(ScheduledActivity(number, name, encoded, activity.options, activity.encoded_options))
+    output.events.append(ev.ActivityScheduled(activity=number, name=name, node=place.node, item=place.item))
+    run.book.scheduled(number, place)
+
+
+def _start_child(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
+    action = cast("ChildAction", compiled.node.action)
+    encoded = _arguments(run, compiled, own)
+    chosen = "" if compiled.target is None else _id(run, compiled.target, own)
+    identity, depth = run.identity, run.depth + 1
+    if depth > MOST_PARENTS:
+        raise NestedTooDeep(
+            f"it has {run.depth} parents above it, the most that are allowed, and its node {place.node!r} cannot start "
+            f"{action.workflow!r}"
+        )
+    number = run.book.next_child
+    child_id = chosen or default_id(identity.instance_id, identity.execution, number)
+    policy = ParentClose.ABANDON if action.detached else ParentClose.TERMINATE
+    ties = ChildTies(policy, not action.detached, chosen)
+    seed = int.from_bytes(sha256(f"{run.seed} child {number}".encode()).digest()[:SEED_BYTES])
+    call = ChildCall(action.workflow, "", encoded, None, None)
+    also = run.output.also()
+    also.children = with_one_more(also.children, ScheduledChild(number, child_id, call, ties, seed, depth))
+    run.do(
+        ev.ChildScheduled(
+            child=number,
+            name=action.workflow,
+            id=child_id,
+            named=bool(chosen),
+            node=place.node,
+            item=place.item,
+            detached=action.detached,
+        )
+    )
+    if action.detached and not chosen and place.item == NO_ITEM:  # nobody waits for anything: its id is the output
+        _complete(run, place.node, _encode(child_id))
+        run.finished(place.node, COMPLETED)
+
+
+def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
+    node = compiled.node.id
+    items = run.items[node] = _evaluated_items(run, compiled)
+    count = len(items)
+    action: Any = compiled.node.action
+    limit = count if action.each.limit is None else min(action.each.limit, count)
+    later = (
+        None if limit == count else Payload(msgspec.Raw(bounded(_encode(items), f"the list of {node!r}", run.limit)))
+    )
+    run.do(fe.FanOutStarted(node=node, count=count, items=later))
+    for item in range(limit):
+        _begin_item(run, compiled, item)
+    _finish_if_all_are_there(run, compiled)
+
+
+def _finish_if_all_are_there(run: "FlowRun", compiled: CompiledNode) -> None:
+    """An empty list, or one whose items are detached children, is done at once."""
+    node = compiled.node.id
+    fan_out = run.book.fan_outs[node]
+    while len(fan_out.results) == fan_out.begun < fan_out.count:
+        _begin_item(run, compiled, fan_out.begun)
+    if _completes(run, node, fan_out):
+        run.finished(node, COMPLETED)
+
+
+def _completes(run: "FlowRun", node: str, fan_out: FanOut) -> bool:
+    """Whether all results of a fan-out are there: in the order of the items they are the output of its node."""
+    if len(fan_out.results) < fan_out.count:
+        return False
+    what = f"the list of the results of {node!r}"
+    results = joined((bytes(run.data_of(fan_out.results[at])) for at in range(fan_out.count)), what)
+    _complete(run, node, bounded(b"[%b]" % results, what, run.limit))
+    return True
+
+
+def _begin_item(run: "FlowRun", compiled: CompiledNode, item: int) -> None:
+    own = {ITEM: _items(run, compiled.node.id)[item], INDEX: item}
+    place = NodePlace(compiled.node.id, item)
+    if compiled.activity is not None:
+        _call(run, compiled, place, own)
+    else:
+        _start_child(run, compiled, place, own)
+
+
+def _items(run: "FlowRun", node: str) -> list[Any]:
+    """The list of a fan-out that runs: as it was, also after the flow was read from its history."""
+    known = run.items.get(node)
+    if known is None:
+        items = run.book.fan_outs[node].items
+        known = run.items[node] = [] if items is None else _decode(run.data_of(items))
+    return known
+
+
+def _evaluated_items(run: "FlowRun", compiled: CompiledNode) -> list[Any]:
+    value: object = None if compiled.items is None else evaluate(compiled.items, run.values)
+    if not is_list(value):
+        raise ExpressionError(f"each: a list is needed, not {type(value).__name__}")
+    if len(value) > MOST_ITEMS:
+        raise ExpressionError(f"each: a list has at most {MOST_ITEMS:,} items here, not {len(value):,}")
+    return value
+
+
+def _wait(run: "FlowRun", compiled: CompiledNode, action: WaitAction) -> None:
+    node = compiled.node.id
+    span_ms = None if compiled.span is None else _milliseconds(run, compiled.span)
+    run.progress.pause(node)
+    if action.event:
+        run.output.also().waits_changed = True
+        run.do(ev.EventAwaited(wait=run.book.next_wait, name=action.event, node=node))
+    if span_ms is not None:
+        _start_timer(run, node, span_ms)
+
+
+def _raise(run: "FlowRun", compiled: CompiledNode, action: RaiseAction) -> None:
+    node = compiled.node.id
+    target = _id(run, compiled.target, None)
+    data = (
+        b"null" if compiled.input is None else bounded(bytes(compiled.input(run.values, None)), "the value", run.limit)
+    )
+    number = run.book.sent
+    also = run.output.also()
+    also.sent = with_one_more(also.sent, SentEvent(number, target, action.event, data))
+    run.do(ev.EventRaised(number=number, target=target, name=action.event))
+    _complete(run, node, b"null")
+    run.finished(node, COMPLETED)
+
+
+def _interrupt(run: "FlowRun", compiled: CompiledNode, action: InterruptAction) -> None:
+    node = compiled.node.id
+    reason = checked_reason(action.reason) or INTERRUPTED
+    if compiled.target is None:
+        run.progress.move(node, Move.COMPLETE)
+        run.interrupt(reason, descendants=action.descendants)
+        return
+    target = _id(run, compiled.target, None)
+    also = run.output.also()
+    also.interrupted = with_one_more(also.interrupted, (target, reason, action.descendants))
+    _complete(run, node, b"null")
+    run.finished(node, COMPLETED)
+
+
+# ---------------------------------------------------------------- parts of them
+
+
+def _complete(run: "FlowRun", node: str, output: bytes) -> None:
+    run.items.pop(node, None)
+    run.do(fe.NodeCompleted(node=node, output=Payload(msgspec.Raw(output))))
+
+
+def _arguments(run: "FlowRun", compiled: CompiledNode, own: ItemVariables) -> bytes:
+    """The arguments of a call as they are stored: a map by name, a list by position, anything else is the only one."""
+    if compiled.input is None:
+        return NO_ARGUMENTS if own is None else bounded(b"[%b]" % _encode(own[ITEM]), "the input", run.limit)
+    fill = compiled.input
+    encoded = bytes(fill(run.values, own))
+    return bounded(encoded if compiled.has_arguments else b"[%b]" % encoded, "the input", run.limit)
+
+
+def _id(run: "FlowRun", expression: Expression | None, own: ItemVariables) -> str:
+    return checked_name(None if expression is None else evaluate(expression, run.values, own), "an instance")
+
+
+def _milliseconds(run: "FlowRun", span: int | Expression | None) -> int:
+    if not isinstance(span, Expression):
+        return span or 0
+    value = evaluate(span, run.values)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value * MILLISECONDS < LONGEST_SPAN_MS:
+        raise ExpressionError(f"{span.text}: a time is a number of seconds, 0 or more, not {value!r}")
+    return round(value * MILLISECONDS)
+
+
+def _start_timer(run: "FlowRun", node: str, span_ms: int) -> None:
+    number, due_at_ms = run.book.next_timer, run.now_ms + span_ms
+    run.output.also().timers_started[number] = due_at_ms
+    run.do(ev.TimerStarted(timer=number, due_at_ms=due_at_ms, node=node))

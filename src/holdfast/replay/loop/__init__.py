@@ -1,0 +1,1 @@
+"""The deterministic event loop that runs workflow code inside a turn."""

@@ -1,0 +1,164 @@
+"""Code that may only look: queries, and the validators of updates. Nothing of what they do counts.
+
+While such code runs, a loop stands in the place of the workflow's own that refuses whatever would change something, and
+says so where it is called. What goes past it (a future of the workflow that is resolved by hand) is found afterwards.
+
+The parts of an asyncio event loop that a workflow must not have, each answered with a readable error.
+
+Sockets, pipes, processes, threads and signals give different answers on every run, so a replay could not
+repeat them. Refusing by name, instead of leaving the standard ``NotImplementedError``, tells the author what
+to do.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from inspect import isawaitable, iscoroutine
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from holdfast.errors import NotInWorkflow, NotReadOnly, TurnTooLong
+from holdfast.replay.loop.loop_swap import SliceRunner, run_in_place
+
+if TYPE_CHECKING:
+    from holdfast.replay.calls import WorkflowCalls
+    from holdfast.replay.loop.event_loop import WorkflowLoop
+    from holdfast.replay.output import TurnOutput
+
+
+def _refuse(name: str, instead: str = "Do it in an activity and await that") -> Callable[..., NoReturn]:
+    def refused(*_arguments: object, **_options: object) -> NoReturn:
+        raise NotInWorkflow(f"the event loop of a workflow has no {name}(): a replay could not repeat it. {instead}.")
+
+    refused.__name__ = refused.__qualname__ = name
+    return refused
+
+
+def _refuse_control(name: str) -> Callable[..., NoReturn]:
+    return _refuse(name, "The worker drives this loop; leave it alone, or do the work in an activity")
+
+
+class IsolatedLoop(asyncio.AbstractEventLoop):
+    """An event loop of which every method that touches the outside, or the loop itself, refuses.
+
+    It is also the mark by which `compat` knows that it is a workflow that calls.
+    """
+
+    def next_number(self) -> int:
+        """Take the next creation number, for a future that is made elsewhere (see `compat`)."""
+        raise NotImplementedError
+
+    add_reader: Callable[..., NoReturn] = _refuse("add_reader")  # type: ignore[assignment] # variadic
+    remove_reader: Callable[..., NoReturn] = _refuse("remove_reader")
+    add_writer: Callable[..., NoReturn] = _refuse("add_writer")  # type: ignore[assignment] # variadic
+    remove_writer: Callable[..., NoReturn] = _refuse("remove_writer")
+    add_signal_handler: Callable[..., NoReturn] = _refuse("add_signal_handler")  # type: ignore[assignment] # variadic
+    remove_signal_handler: Callable[..., NoReturn] = _refuse("remove_signal_handler")
+    connect_accepted_socket: Callable[..., NoReturn] = _refuse("connect_accepted_socket")
+    connect_read_pipe: Callable[..., NoReturn] = _refuse("connect_read_pipe")
+    connect_write_pipe: Callable[..., NoReturn] = _refuse("connect_write_pipe")
+    create_connection: Callable[..., NoReturn] = _refuse("create_connection")
+    create_datagram_endpoint: Callable[..., NoReturn] = _refuse("create_datagram_endpoint")
+    create_server: Callable[..., NoReturn] = _refuse("create_server")
+    create_unix_connection: Callable[..., NoReturn] = _refuse("create_unix_connection")
+    create_unix_server: Callable[..., NoReturn] = _refuse("create_unix_server")
+    getaddrinfo: Callable[..., NoReturn] = _refuse("getaddrinfo")
+    getnameinfo: Callable[..., NoReturn] = _refuse("getnameinfo")
+    run_in_executor: Callable[..., NoReturn] = _refuse("run_in_executor")  # type: ignore[assignment] # variadic
+    sendfile: Callable[..., NoReturn] = _refuse("sendfile")
+    sock_accept: Callable[..., NoReturn] = _refuse("sock_accept")
+    sock_connect: Callable[..., NoReturn] = _refuse("sock_connect")
+    sock_recv: Callable[..., NoReturn] = _refuse("sock_recv")
+    sock_recv_into: Callable[..., NoReturn] = _refuse("sock_recv_into")
+    sock_recvfrom: Callable[..., NoReturn] = _refuse("sock_recvfrom")
+    sock_recvfrom_into: Callable[..., NoReturn] = _refuse("sock_recvfrom_into")
+    sock_sendall: Callable[..., NoReturn] = _refuse("sock_sendall")
+    sock_sendfile: Callable[..., NoReturn] = _refuse("sock_sendfile")
+    sock_sendto: Callable[..., NoReturn] = _refuse("sock_sendto")
+    start_tls: Callable[..., NoReturn] = _refuse("start_tls")
+    subprocess_exec: Callable[..., NoReturn] = _refuse("subprocess_exec")
+    subprocess_shell: Callable[..., NoReturn] = _refuse("subprocess_shell")
+
+    close: Callable[..., NoReturn] = _refuse_control("close")
+    default_exception_handler: Callable[..., NoReturn] = _refuse_control("default_exception_handler")
+    run_forever: Callable[..., NoReturn] = _refuse_control("run_forever")
+    run_until_complete: Callable[..., NoReturn] = _refuse_control("run_until_complete")
+    set_debug: Callable[..., NoReturn] = _refuse_control("set_debug")
+    set_default_executor: Callable[..., NoReturn] = _refuse_control("set_default_executor")
+    set_exception_handler: Callable[..., NoReturn] = _refuse_control("set_exception_handler")
+    set_task_factory: Callable[..., NoReturn] = _refuse_control("set_task_factory")
+    shutdown_asyncgens: Callable[..., NoReturn] = _refuse_control("shutdown_asyncgens")
+    shutdown_default_executor: Callable[..., NoReturn] = _refuse_control("shutdown_default_executor")
+    stop: Callable[..., NoReturn] = _refuse_control("stop")
+
+
+T = TypeVar("T")
+
+
+class ReadOnlyLoop(IsolatedLoop):
+    """The running loop of code that may only look. `what` names that code in errors."""
+
+    def __init__(self, what: str, calls: "WorkflowCalls") -> None:
+        self._what = what
+        self.calls = calls
+
+    def run(self, watch: SliceRunner, work: Callable[[], T]) -> T:
+        """Call `work` with this loop as the running one. A result that would have to be awaited is refused."""
+        value = run_in_place(self, watch, work)
+        if isawaitable(value):
+            if iscoroutine(value):
+                value.close()
+            self.refuse()
+        return value
+
+    def refuse(self) -> NoReturn:
+        """Say what such code may not do."""
+        raise NotReadOnly(
+            f"{self._what} may only look: it called what would change the workflow, or would have to wait. "
+            "Let an update, an event or the workflow itself do that"
+        )
+
+    def hold_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Nobody closes a generator that such code leaves over: it never ran."""
+
+    def time(self) -> float:
+        return self.calls.now_ms / 1000
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False
+
+    def _refused(self, *_arguments: object, **_options: object) -> NoReturn:
+        self.refuse()
+
+    call_soon: Callable[..., NoReturn] = _refused  # type: ignore[assignment] # variadic
+    call_soon_threadsafe: Callable[..., NoReturn] = _refused  # type: ignore[assignment] # variadic
+    call_later: Callable[..., NoReturn] = _refused  # type: ignore[assignment] # variadic
+    call_at: Callable[..., NoReturn] = _refused  # type: ignore[assignment] # variadic
+    create_future: Callable[..., NoReturn] = _refused
+    next_number: Callable[..., NoReturn] = _refused
+    get_task_factory: Callable[..., NoReturn] = _refused
+    get_exception_handler: Callable[..., NoReturn] = _refused
+
+    def create_task(self, coro: Any, **options: Any) -> NoReturn:
+        del options
+        coro.close()
+        self.refuse()
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        del context  # a finaliser's, and none of this code's business
+
+
+def is_untouched(loop: "WorkflowLoop", output: "TurnOutput") -> bool:
+    """Whether code that may only look has left all as it was: nothing is ready to run, and nothing was done."""
+    if loop.is_closed():
+        return True
+    try:
+        loop.run_until_idle(max_steps=0)
+    except TurnTooLong:
+        return False
+    besides = output.besides
+    return not (output.events or output.scheduled or (besides is not None and (besides.sent or besides.kept)))

@@ -1,0 +1,1 @@
+"""Attempts that run in this worker: slots, bodies, streamed values, threads and child processes."""

@@ -1,0 +1,496 @@
+"""Running the bodies of activities, and turning how they end into what is committed.
+
+A body that returns, raises, exits, hangs or gives back what cannot be stored ends its attempt; the worker lives.
+
+A body that is asked to stop (`StopReason`) keeps its slot until it ends, at most for a grace. A process is killed then.
+A coroutine or a thread cannot be killed: it is abandoned, that is, it goes on without a slot and is counted (A5).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import copy_context
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.authoring.activity import Activity, current_activity
+from holdfast.authoring.registry import Registry
+from holdfast.core.activity_options import ActivityOptions, decode_options
+from holdfast.core.history import ActivityCompleted, Payload
+from holdfast.core.leases import WorkerKey
+from holdfast.core.ledger import enter_leg2, exit_leg2
+from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
+from holdfast.core.streams import values_delivered
+from holdfast.errors import ActivityTimedOut, HoldfastError, StreamTooLong
+from holdfast.fork import generation, leave_if_forked
+from holdfast.payloads.failures import failure_of, qualified_name
+from holdfast.payloads.limits import PayloadLimit
+from holdfast.runtime.attempts.executors import DaemonThreads, FailedInProcess, ProcessPool, end_of
+from holdfast.runtime.attempts.running_attempt import (
+    AttemptHost,
+    ResultNotStored,
+    RunningAttempt,
+    StopReason,
+    limited_result,
+    stored_result,
+)
+from holdfast.runtime.attempts.shared_tasks import SharedTasks
+from holdfast.runtime.attempts.streams import NO_VALUE, StreamSender
+from holdfast.runtime.platform import ClockAndIds
+from holdfast.runtime.signals import log_failed_attempt
+from holdfast.runtime.turns.live_instance import Respond
+from holdfast.storage.attempt_endings import end_by_failure
+from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.records import AttemptKey, AttemptRecord
+
+logger = logging.getLogger("holdfast")
+
+LONGEST_FAREWELL_SECONDS: Final = 5.0
+"""How long a worker that stops waits for bodies that were asked to stop. One that does not end is left behind."""
+GRACE_SECONDS: Final = 5.0
+"""How long a body that was asked to stop keeps its slot. Then a process is killed, and other bodies are abandoned."""
+
+MILLISECONDS: Final = 1000
+
+RUNNING: Final = AttemptState.RUNNING
+COMPLETED: Final = AttemptState.COMPLETED
+
+AttemptEnd = Callable[[Completion | OpenNextAttempt], None]
+"""Called with the end of an attempt, to record it."""
+
+
+class AttemptRunner:
+    """Runs attempts up to a number of slots. Slots are reserved before an attempt is committed as RUNNING."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        providers: ClockAndIds,
+        now_ms: Callable[[], int],
+        *,
+        slots: int,
+        ended: AttemptEnd,
+        beat: Callable[[HeartbeatAttempt], None],
+        respond: Respond,
+        fenced_at_ms: Callable[[WorkerKey | None], int],
+        slot_freed: Callable[[], None] = lambda: None,
+        all_told: Callable[[], None] = lambda: None,
+        limit: PayloadLimit | None = None,
+    ) -> None:
+        self._registry = registry
+        self._providers = providers
+        self._now_ms = now_ms
+        self._ended = ended
+        self._beat = beat
+        self._respond = respond
+        self._fenced_at_ms = fenced_at_ms
+        self._slot_freed = slot_freed
+        self._all_told = all_told
+        self._limit = limit or PayloadLimit()
+        self._carriers = SharedTasks(self._run, all_told)
+        self._threads = DaemonThreads("holdfast-activity")
+        self._processes = ProcessPool()
+        self._host: AttemptHost | None = None
+        self.running: dict[AttemptKey, RunningAttempt] = {}
+        """Attempts whose end is not decided here yet. Each has a slot."""
+        self.abandoned: set[RunningAttempt] = set()
+        """Bodies that were asked to stop and go on, without a slot."""
+        self.slots = slots
+        self.free = slots
+        self.abandoned_threads = 0
+        """How many threads were abandoned so far, those among them that have ended since."""
+        self._is_stopped = False
+        self._generation = generation()
+        self._dismissed: set[RunningAttempt] = set()
+
+    def reserve(self) -> bool:
+        """Take a slot, if one is free."""
+        if self.free <= 0:
+            return False
+        self.free -= 1
+        return True
+
+    def give_back(self, count: int = 1) -> None:
+        """Return slots whose attempts did not come to run."""
+        self.free += count
+
+    def start(self, attempt: AttemptRecord) -> None:
+        """Run an attempt whose slot was reserved and whose RUNNING state is committed."""
+        if self._is_stopped:
+            return  # its attempt is RUNNING in the name of a worker that leaves, and moves on with the rest (W10)
+        activity = self._registry.activities[attempt.name]
+        running = RunningAttempt(activity, attempt, self._host or self._make_host())
+        self.running[attempt.key] = running
+        self._carriers.add(running)
+
+    def _make_host(self) -> AttemptHost:
+        """Once: finding the loop costs a system call."""
+        self._host = AttemptHost(
+            loop=asyncio.get_running_loop(),
+            now_ms=self._now_ms,
+            elapsed_ms=self._providers.elapsed_ms,
+            fenced_at_ms=self._fenced_at_ms,
+            beat=self._beat,
+        )
+        return self._host
+
+    def known(self, owner: WorkerKey | None = None) -> set[AttemptKey]:
+        """Attempts whose bodies run here, abandoned ones among them; with `owner`, those under this key."""
+        bodies = (*self.running.values(), *self.abandoned)
+        return {each.attempt.key for each in bodies if owner is None or each.attempt.owner == owner}
+
+    # ------------------------------------------------------------ asking bodies to stop
+
+    def cancel(self, number: int, execution: int, activities: set[int]) -> None:
+        """Ask the bodies of these activities to stop, at once."""
+        for key, running in self.running.items():
+            if key.number == number and key.execution == execution and key.activity in activities:
+                self._cancel(running)
+
+    def cancel_instance(self, number: int) -> None:
+        """Ask all bodies of a closed instance to stop."""
+        for key, running in self.running.items():
+            if key.number == number:
+                self._cancel(running)
+
+    def request_cancel(self, key: AttemptKey) -> None:
+        """Ask one body to stop."""
+        running = self.running.get(key)
+        if running is not None:
+            self._cancel(running)
+
+    def _cancel(self, running: RunningAttempt) -> None:
+        running.attempt = msgspec.structs.replace(running.attempt, state=AttemptState.CANCELLED_RUNNING)
+        self._ask_to_stop(running, StopReason.CANCELLED)
+
+    def disown(self, key: AttemptKey) -> None:
+        """W3: the attempt was ended in the store. Its body should stop, and its end is not recorded."""
+        running = self.running.get(key) or next((each for each in self.abandoned if each.attempt.key == key), None)
+        if running is not None:
+            self._ask_to_stop(running, StopReason.NOT_HELD)
+            running.stop_reason = StopReason.NOT_HELD
+
+    def abandon_all(self) -> None:
+        """W7: stop every body and record nothing of it: the store moves their attempts on (W6)."""
+        for running in self.running.values():
+            running.give_up()
+            self._begin_grace(running)
+            running.interrupt()  # a process that was asked to stop before is killed now
+        for running in self.abandoned:
+            running.give_up()
+
+    def _time_out(self, running: RunningAttempt) -> None:
+        self._ask_to_stop(running, StopReason.TIMED_OUT)
+
+    def _ask_to_stop(self, running: RunningAttempt, reason: StopReason) -> None:
+        """The first reason counts, unless the caller replaces it."""
+        if running.stop_reason is not None:
+            return
+        running.stop_reason = reason
+        self._begin_grace(running)
+        running.interrupt()
+
+    def _begin_grace(self, running: RunningAttempt) -> None:
+        if running.timer is not None:
+            running.timer.cancel()
+        running.timer = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._end_grace, running)
+
+    def _end_grace(self, running: RunningAttempt) -> None:
+        """A5: the body was asked to stop and has not ended. A process is killed; everything else is abandoned."""
+        if self._is_stopped:
+            return  # `leave` decides
+        current_activity.set(None)  # what is logged here is no record of the body
+        if running.activity.process:
+            if running.task is not None:
+                running.task.cancel()
+            return
+        running.is_abandoned = True
+        self.running.pop(running.attempt.key, None)
+        self.abandoned.add(running)
+        self.abandoned_threads += running.thread is not None
+        self._warn_of_abandoned(running)
+        if running.stop_reason is StopReason.TIMED_OUT and running.thread is None:
+            self._finish_failed(running, self._timed_out(running))
+            running.stop_reason = StopReason.NOT_HELD
+            self._all_told()
+        self._free_slot()
+
+    def _warn_of_abandoned(self, running: RunningAttempt) -> None:
+        attempt = running.attempt
+        logger.warning(
+            "attempt %d of %s of instance %s was asked to stop %g s ago and still runs in %s: its slot is free again, "
+            "and whatever it does counts for nothing (bodies that this worker has abandoned: %d). %s",
+            attempt.key.attempt,
+            attempt.name,
+            attempt.instance_id,
+            GRACE_SECONDS,
+            "the event loop" if running.thread is None else "its thread",
+            len(self.abandoned),
+            "Let asyncio.CancelledError through: `except BaseException` and a bare `except` catch it"
+            if running.thread is None
+            else "Call hf.heartbeat() in its loops, give its calls time-outs, or run it with process=True",
+        )
+
+    async def finish(self) -> None:
+        """W10: wait for every body, however long it needs; not for those that are abandoned meanwhile."""
+        while tasks := {task for each in self.running.values() if (task := each.task or self._carriers.carrier)}:
+            await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+
+    async def stop(self) -> None:
+        """W10: ask every body to stop, and wait a while for those that are not threads. A result that comes meanwhile
+        is recorded; the attempts of the others stay RUNNING in the store until another worker takes them over.
+
+        A thread learns it by its next heartbeat, if it sends any, and is not waited for.
+        """
+        self._is_stopped = True
+        threads = [running for running in self.running.values() if _is_thread(running)]
+        for running in threads:
+            running.stop_reason = running.stop_reason or StopReason.GIVEN_UP
+        await self._dismiss(running for running in self.running.values() if running not in threads)
+
+    async def leave(self) -> None:
+        """The worker has left: the end of a body is not recorded any more. One that does not end is left behind."""
+        self._is_stopped = True
+        self._ended = _ignore
+        await self._dismiss(running for running in self.running.values() if running not in self._dismissed)
+        for running in [*self.running.values(), *self.abandoned]:
+            running.give_up()
+            running.is_abandoned = True
+            running.interrupt()
+        self._threads.close()
+        await self._processes.close()
+
+    async def _dismiss(self, bodies: Iterable[RunningAttempt]) -> None:
+        dismissed = list(bodies)
+        self._dismissed.update(dismissed)
+        for running in dismissed:
+            running.stop_reason = running.stop_reason or StopReason.GIVEN_UP
+            if running.task is not None and running.has_begun:
+                running.task.cancel()
+        tasks = {running.task or self._carriers.carrier for running in dismissed}
+        if waited_for := [task for task in tasks if task is not None]:
+            await asyncio.wait(waited_for, timeout=LONGEST_FAREWELL_SECONDS)
+
+    # ------------------------------------------------------------ running
+
+    async def _run(self, running: RunningAttempt) -> None:
+        activity = running.activity
+        current_activity.set(running)  # in the body's own context, which ends with it
+        running.has_begun = True
+        data, error = b"", None
+        try:
+            signature = activity.signature
+            if activity.is_async and running.deadline_ms is None and not activity.yields:
+                args, kwargs = signature.decode_arguments(running.attempt.input)
+                running.begin()
+                value = await (activity.fn(*args, **kwargs) if kwargs else activity.fn(*args))
+            else:
+                value = await self._call(activity, running)
+            data = value if activity.process or activity.yields else stored_result(signature, self._limit, value)
+        except BaseException as raised:  # noqa: BLE001 - SystemExit and the like end the attempt, not the worker
+            error = raised
+        current_activity.set(None)  # what is logged from here on is no record of the body
+        try:  # here nothing is being handled: what workflow code raises next gets no context that is not its own
+            if self._generation != generation():
+                leave_if_forked(self._generation, error)
+            if error is None and running.stop_reason is None and running.deadline_ms is None:
+                self._finish_completed(running, data)
+            else:
+                self._finish(running, data, error)
+        finally:
+            error = None
+            self.running.pop(running.attempt.key, None)
+            running.task = None  # it knows the body, which knows `running`: a circle that only the collector could open
+            thread = running.thread
+            if thread is None:
+                self._body_ended(running)
+            elif thread.done():
+                self._thread_ended(running, thread)
+            else:
+                thread.add_done_callback(partial(self._thread_ended, running))
+
+    def _thread_ended(self, running: RunningAttempt, thread: "asyncio.Future[Any]") -> None:
+        """Of an attempt that ended before its thread. Whatever that returned or raised counts for nothing."""
+        if not thread.cancelled():
+            thread.exception()  # asyncio logs exceptions that are never looked at
+        self._body_ended(running)
+
+    def _body_ended(self, running: RunningAttempt) -> None:
+        if running.timer is not None:
+            running.timer.cancel()
+        if running.is_abandoned:
+            self.abandoned.discard(running)
+        else:
+            self._free_slot()
+
+    def _free_slot(self) -> None:
+        self.free += 1
+        self._slot_freed()
+
+    async def _call(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
+        """What the body returns; of one in a process, encoded already."""
+        if running.deadline_ms is not None and running.stop_reason is None:  # else its timer is that of the grace
+            left_seconds = max(0, running.deadline_ms - self._now_ms()) / MILLISECONDS
+            running.timer = asyncio.get_running_loop().call_later(left_seconds, self._time_out, running)
+        if activity.process:
+            data = await self._processes.run(activity, running.attempt.input, running)
+            if len(data) <= self._limit.quiet_bytes:
+                return data
+            return limited_result(activity.signature, self._limit, data, activity.signature.decode_result(data))
+        args, kwargs = activity.signature.decode_arguments(running.attempt.input)
+        if activity.yields:
+            return await self._stream(activity, running, args, kwargs)
+        if activity.is_async:
+            running.begin()
+            return await activity.fn(*args, **kwargs)
+
+        def body() -> Any:
+            running.begin()
+            return activity.fn(*args, **kwargs)
+
+        thread = self._in_thread(running, body)
+        return await self._from_thread(running, end_of(thread))
+
+    def _in_thread(self, running: RunningAttempt, work: Callable[[], Any]) -> "asyncio.Future[Any]":
+        running.thread = thread = self._threads.run(partial(copy_context().run, work))
+        return thread
+
+    async def _stream(
+        self, activity: Activity[..., Any], running: RunningAttempt, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> bytes:
+        """Deliver what a generator yields (L15); its end is a response without a value."""
+        encode = partial(stored_result, activity.signature, self._limit)
+        sender = StreamSender(running, encode, self._respond, self.request_cancel, self._now_ms)
+        if activity.is_async:
+            running.begin()
+            await sender.deliver(activity.fn(*args, **kwargs))
+        else:
+
+            def body() -> None:
+                running.begin()
+                sender.produce(activity.fn(*args, **kwargs))
+
+            thread = self._in_thread(running, body)
+            await self._from_thread(running, sender.deliver_from(thread))
+        return NO_VALUE
+
+    async def _from_thread(self, running: RunningAttempt, answer: Awaitable[Any]) -> Any:
+        """What a thread gives back. A cancelled attempt is CANCELLED_RUNNING until its thread has ended (A6)."""
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if running.stop_reason is StopReason.CANCELLED and running.thread is not None:
+                return await end_of(running.thread)
+            raise
+
+    # ------------------------------------------------------------ endings
+
+    def _finish(self, running: RunningAttempt, data: bytes, error: BaseException | None) -> None:
+        """The end of a body that was asked to stop, that had a time-out, or that raised."""
+        reason = running.stop_reason
+        is_given_up = reason is StopReason.GIVEN_UP and (error is not None or not running.holds_lease())
+        if is_given_up or reason is StopReason.NOT_HELD:
+            return  # it is run again elsewhere; an error came most likely because the body was asked to stop
+        if reason is StopReason.TIMED_OUT or (reason is not StopReason.CANCELLED and running.is_past_deadline()):
+            self._finish_failed(running, self._timed_out(running))
+        elif error is None:
+            self._finish_completed(running, data)
+        elif isinstance(error, asyncio.CancelledError):
+            self._finish_cancelled(running, error)
+        else:
+            self._finish_failed(running, error)
+
+    def _timed_out(self, running: RunningAttempt) -> ActivityTimedOut:
+        return ActivityTimedOut(_late(running.attempt.name, decode_options(running.attempt.options)))
+
+    def _finish_completed(self, running: RunningAttempt, data: bytes) -> None:
+        attempt, now_ms, ended = running.attempt, self._now_ms, self._ended
+        key = attempt.key
+        answer = ActivityCompleted(
+            time_ms=now_ms(),
+            activity=key.activity,
+            attempt=key.attempt,
+            result=Payload(msgspec.Raw(data)),
+        )
+        entered, applied = _response_digits(attempt.ledger)
+        completion = Completion(
+            key=key,
+            owner=attempt.owner,
+            from_state=attempt.state,
+            from_ledger=attempt.ledger,
+            to_state=COMPLETED,
+            entered_ledger=entered,
+            applied_ledger=applied,
+            event=answer if attempt.state is RUNNING else None,
+            values=_values(attempt) if running.activity.yields else None,
+        )
+        ended(completion)
+
+    def _finish_failed(self, running: RunningAttempt, error: BaseException) -> None:
+        attempt = running.attempt
+        timed_out = isinstance(error, ActivityTimedOut)
+        is_final = isinstance(error, StreamTooLong | ResultNotStored)  # the next attempt would end in the same way
+        if isinstance(error, ResultNotStored):
+            error = error.reason
+        if isinstance(error, FailedInProcess):
+            failure, types = error.failure, error.types
+        else:
+            failure, types = failure_of(error), tuple(qualified_name(cls) for cls in type(error).__mro__)
+        if is_final:
+            failure = msgspec.structs.replace(failure, retryable=False)
+        now_ms = self._now_ms()
+        ended = end_by_failure(
+            attempt,
+            failure,
+            types,
+            event=AttemptEvent.EXPIRE if timed_out else AttemptEvent.FAIL,
+            now_ms=now_ms,
+            random_number=self._providers.random_number(),
+        )
+        self._ended(ended)
+        log_failed_attempt(attempt, failure, ended, now_ms=now_ms)  # last: a handler or filter of the user may raise
+
+    def _finish_cancelled(self, running: RunningAttempt, error: asyncio.CancelledError) -> None:
+        if running.stop_reason is not StopReason.CANCELLED:
+            self._finish_failed(running, HoldfastError(f"the body cancelled itself: {error}"))
+            return
+        attempt = running.attempt
+        ended = Completion(
+            key=attempt.key,
+            owner=attempt.owner,
+            from_state=attempt.state,
+            from_ledger=attempt.ledger,
+            to_state=next_state(attempt.state, AttemptEvent.STOPPED),
+            entered_ledger=attempt.ledger,
+            applied_ledger=attempt.ledger,
+            event=None,
+        )
+        self._ended(ended)
+
+
+def _values(attempt: AttemptRecord) -> int:
+    stream = decode_options(attempt.options).stream
+    return values_delivered(stream.delivered if stream else 0, attempt.ledger)
+
+
+def _is_thread(running: RunningAttempt) -> bool:
+    return not (running.activity.is_async or running.activity.process)
+
+
+def _late(name: str, options: ActivityOptions) -> str:
+    limits = {"start_to_close": options.start_to_close_ms, "schedule_to_close": options.schedule_to_close_ms}
+    named = [f"{what} is {limit_ms / 1000:g} s" for what, limit_ms in limits.items() if limit_ms is not None]
+    return f"{name} did not answer in time: {', '.join(named)}"
+
+
+@lru_cache(maxsize=256)
+def _response_digits(ledger: int) -> tuple[int, int]:
+    """L4, L5: the digits after the one, final response has entered, and after it was applied. They hardly ever vary."""
+    entered, _ = enter_leg2(ledger)
+    return entered, exit_leg2(entered, final=True)
+
+
+def _ignore(ended: Completion | OpenNextAttempt) -> None:
+    del ended

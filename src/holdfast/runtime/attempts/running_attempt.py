@@ -1,0 +1,267 @@
+"""One attempt whose body runs in this process: what it may ask, and whether it should stop."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+
+from holdfast.authoring.activity import Activity, ActivityInfo, AttemptIdentity, Cancelled
+from holdfast.core.activity_options import decode_options
+from holdfast.core.leases import WorkerKey
+from holdfast.errors import PayloadTooLarge
+from holdfast.payloads.encoding import decode, encode
+from holdfast.payloads.limits import PayloadLimit
+from holdfast.payloads.signature import Signature
+from holdfast.storage.members.attempts import HeartbeatAttempt
+from holdfast.storage.records import AttemptRecord
+
+HEARTBEATS_PER_TIMEOUT: Final = 4
+"""How often within its heartbeat time-out an attempt's beats are written at most; the ones between are skipped."""
+HEARTBEAT_WRITE_MS: Final = 1_000
+"""Between two writes of beats without a time-out."""
+
+
+class ResultNotStored(Exception):
+    """A body returned or yielded a value that cannot be stored. `reason` is the error that the workflow receives.
+
+    It is not retried: another attempt would repeat the side effects of the body and end with the same refusal.
+    """
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def stored_result(signature: Signature, limit: PayloadLimit, value: Any) -> bytes:
+    """The payload of a value that a body returned or yielded, or `ResultNotStored`."""
+    try:
+        data = signature.encode_result(value)
+    except Exception as error:
+        raise ResultNotStored(error) from error
+    return data if len(data) <= limit.quiet_bytes else limited_result(signature, limit, data, value)
+
+
+def limited_result(signature: Signature, limit: PayloadLimit, data: bytes, value: object) -> bytes:
+    """`data`, the payload of a result, unless it is above the limit."""
+    try:
+        return limit.checked(data, f"the result of {signature.name}()", value=value)
+    except PayloadTooLarge as error:
+        raise ResultNotStored(error) from error
+
+
+class StopReason(Enum):
+    """Why a body was asked to stop, which decides what becomes of its end."""
+
+    CANCELLED = "was cancelled"
+    """The workflow no longer waits for it. Its row is CANCELLED_RUNNING, and its end is recorded without an event."""
+    TIMED_OUT = "is beyond its time-out"
+    """`start_to_close` or `schedule_to_close` has passed. Whatever the body returns or raises, it timed out (A5)."""
+    GIVEN_UP = "is given up by its worker, which leaves or has lost its lease"
+    """Another worker runs the next attempt. A result that comes before the worker has left counts (W10)."""
+    NOT_HELD = "was ended by another worker"
+    """The store no longer has it as RUNNING in the name of this worker (W3). Nothing of it is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptHost:
+    """What the attempts of one worker share."""
+
+    loop: asyncio.AbstractEventLoop
+    now_ms: Callable[[], int]
+    """The store's clock, by which time-outs are measured."""
+    elapsed_ms: Callable[[], int]
+    """The worker's own clock, by which its lease is measured."""
+    fenced_at_ms: Callable[[WorkerKey | None], int]
+    """When the lease of this key ends by the worker's own clock; 0 if it is no longer the worker's key."""
+    beat: Callable[[HeartbeatAttempt], None]
+
+
+class RunningAttempt:
+    """One attempt whose body runs here. It is what `hf.heartbeat` and the like work on, from any thread."""
+
+    __slots__ = (
+        "_host",
+        "_written_at",
+        "activity",
+        "attempt",
+        "deadline_ms",
+        "has_begun",
+        "is_abandoned",
+        "kind",
+        "send_cancel",
+        "stop_reason",
+        "task",
+        "thread",
+        "timer",
+    )
+
+    def __init__(self, activity: Activity[..., Any], attempt: AttemptRecord, host: AttemptHost) -> None:
+        self._host = host
+        self.activity = activity
+        self.attempt = attempt
+        self.kind = attempt.name
+        self.task: asyncio.Task[None] | None = None
+        """The task that the body has for itself; see `carriers`."""
+        self.thread: asyncio.Future[Any] | None = None
+        """The call in a thread that runs the body, if it is a plain function."""
+        self.send_cancel: Callable[[], None] | None = None
+        """Passes a cancellation to the process that runs the body, if one does."""
+        self.timer: asyncio.TimerHandle | None = None
+        """Of its time-out; once it was asked to stop, of the grace after which it is abandoned."""
+        self.has_begun = False
+        self.stop_reason: StopReason | None = None
+        self.is_abandoned = False
+        """It was asked to stop and did not: it runs on without a slot."""
+        self.deadline_ms = None if attempt.expires_at_ms is None else _deadline_ms(attempt)
+        self._written_at = -1e9
+
+    # ------------------------------------------------------------ begin and stop
+
+    def begin(self) -> None:
+        """Called where the body runs, immediately before its first line. Raises if it must not begin (W7, A5)."""
+        if self.stop_reason is not None or not self.holds_lease():
+            raise self.cancelled()
+        if self.is_past_deadline():
+            self.stop_reason = StopReason.TIMED_OUT
+            raise self.cancelled()
+
+    def holds_lease(self) -> bool:
+        """W7: whether the lease under which this attempt runs goes on, by the worker's own clock.
+
+        If not, the attempt is given up here and now: another worker may run the next one already.
+        """
+        if self.lease_left_ms() > 0:
+            return True
+        self.stop_reason = self.stop_reason or StopReason.GIVEN_UP
+        return False
+
+    def lease_left_ms(self) -> int:
+        """How long the lease goes on if it is not renewed."""
+        return self._host.fenced_at_ms(self.attempt.owner) - self._host.elapsed_ms()
+
+    def is_past_deadline(self) -> bool:
+        """A5: whether `start_to_close` or `schedule_to_close` has passed."""
+        return self.deadline_ms is not None and self._host.now_ms() >= self.deadline_ms
+
+    def may_deliver(self) -> bool:
+        """L15: whether a value that the body yields now counts."""
+        if self.stop_reason in (None, StopReason.GIVEN_UP):
+            return self.holds_lease() and not self.is_past_deadline()
+        return False
+
+    def interrupt(self) -> None:
+        """Let the body find out that it was asked to stop. One that has not begun is refused by `begin`."""
+        if self.send_cancel is not None and self.stop_reason is StopReason.CANCELLED:
+            self.send_cancel()
+        elif self.has_begun and self.task is not None:
+            self.task.cancel()
+
+    def give_up(self) -> None:
+        """The worker leaves or has lost its lease. An end that was recorded before is not recorded again."""
+        if self.stop_reason is not StopReason.NOT_HELD:
+            self.stop_reason = StopReason.GIVEN_UP
+
+    def cancelled(self) -> Cancelled:
+        """What a body raises that must not go on."""
+        attempt, reason = self.attempt, self.stop_reason or StopReason.CANCELLED
+        return Cancelled(
+            f"attempt {attempt.key.attempt} of {attempt.name} of instance {attempt.instance_id} {reason.value}"
+        )
+
+    # ------------------------------------------------------------ what a body may ask
+
+    @property
+    def info(self) -> ActivityInfo:
+        attempt = self.attempt
+        stream = decode_options(attempt.options).stream
+        return ActivityInfo(
+            attempt.instance_id,
+            attempt.workflow,
+            attempt.name,
+            attempt.key.activity,
+            attempt.key.attempt,
+            attempt.queue,
+            None if attempt.details is None else decode(attempt.details),
+            0 if stream is None else stream.delivered,
+            self.stop_reason is not None or self.lease_left_ms() <= 0,
+            attempt.key.execution,
+            attempt.owner or "",
+        )
+
+    @property
+    def identity(self) -> AttemptIdentity:
+        attempt = self.attempt
+        key = attempt.key
+        return AttemptIdentity(
+            attempt.instance_id, attempt.workflow, key.execution, attempt.name, key.attempt, attempt.owner
+        )
+
+    @property
+    def idempotency_key(self) -> str:
+        key = self.attempt.key
+        return f"{self.attempt.instance_id}/{key.number}/{key.execution}/{key.activity}"  # an id may be used again (G3)
+
+    def heartbeat(self, details: Any) -> None:
+        """Called from the body, on whatever thread it runs. Raises `Cancelled` if the body should stop.
+
+        The lease is checked here as well: an event loop that is blocked does not tell the body that it is over (W7).
+        """
+        if self._learns_by_heartbeat() and (self.stop_reason is not None or not self.holds_lease()):
+            raise self.cancelled()
+        try:
+            self.beat(details)
+        except RuntimeError:
+            if not self._host.loop.is_closed():
+                raise
+            raise self.cancelled() from None
+
+    def _learns_by_heartbeat(self) -> bool:
+        """A coroutine learns it at its `await`, and may send heartbeats while it cleans up, until it is abandoned."""
+        return self.is_abandoned or not self.activity.is_async or not _is_in_event_loop()
+
+    def beat(self, details: Any) -> None:
+        """Record that the body lives."""
+        encoded = None if details is None else encode(details, what="the details of a heartbeat")
+        self._host.loop.call_soon_threadsafe(self._beat, encoded)
+
+    def _beat(self, details: bytes | None) -> None:
+        if self.stop_reason not in (None, StopReason.CANCELLED):
+            return  # the row is, or is about to be, somebody else's
+        host = self._host
+        now = host.loop.time() * 1000
+        options = decode_options(self.attempt.options)
+        timeout = options.heartbeat_ms
+        pause = HEARTBEAT_WRITE_MS if timeout is None else timeout / HEARTBEATS_PER_TIMEOUT
+        if details is None and now - self._written_at < pause:
+            return
+        self._written_at = now
+        if details is not None:
+            self.attempt = msgspec.structs.replace(self.attempt, details=details)
+        attempt = self.attempt
+        if attempt.owner is not None:
+            expires = options.expires_at_running_ms(
+                scheduled_at_ms=attempt.scheduled_at_ms,
+                started_at_ms=attempt.started_at_ms or attempt.scheduled_at_ms,
+                heard_at_ms=host.now_ms(),
+            )
+            beat = HeartbeatAttempt(key=attempt.key, owner=attempt.owner, details=details, expires_at_ms=expires)
+            host.beat(beat)
+
+
+def _deadline_ms(attempt: AttemptRecord) -> int | None:
+    """When the body has to have ended: the earlier of its two limits. Silence is judged in the store alone (A6)."""
+    options = decode_options(attempt.options)
+    started_ms = attempt.started_at_ms or attempt.scheduled_at_ms
+    limits = ((started_ms, options.start_to_close_ms), (attempt.scheduled_at_ms, options.schedule_to_close_ms))
+    return min((since_ms + limit_ms for since_ms, limit_ms in limits if limit_ms is not None), default=None)
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Background duties of a worker. Any worker can do them, at the same time as others (C1)."""

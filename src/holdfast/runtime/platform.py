@@ -1,0 +1,162 @@
+"""What a worker takes from its surroundings, in one value: the real world, or a simulated one.
+
+A simulation replaces clocks and randomness, the thread that keeps the lease, and the wake-ups between processes. All
+else runs as it is.
+
+Clock, randomness and ids: the only module that makes them. Everything else takes them as parameters.
+
+A simulation passes its own `Providers`, and the same seed gives the same run.
+
+Named points at which a test may stop the world: before and after every commit.
+
+In production nobody listens and a point costs one attribute look-up. Tests put a function there that kills the process
+by SIGKILL, or raises, exactly then.
+"""
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final, Protocol
+
+from holdfast.core.leases import WorkerKey
+from holdfast.runtime.loop_watch import LoopRules
+from holdfast.runtime.signals import RepeatedTrouble
+from holdfast.runtime.watchdog import TURN_LIMIT_MS
+from holdfast.storage.contract import Notifier, OpenableStore, Store
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.workers import Registration
+
+MILLISECONDS: Final = 1000
+NANOSECONDS_IN_MS: Final = 1_000_000
+COMMIT_ID_BITS: Final = 62
+SEED_BITS: Final = 53
+"""A seed stays exact in JSON and JavaScript."""
+
+
+class ClockAndIds(Protocol):
+    """What a run of Holdfast takes from the outside world besides its store."""
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        ...
+
+    def elapsed_ms(self) -> int:
+        """A clock that never goes back and goes on while the machine sleeps (W7)."""
+        ...
+
+    def elapsed_precise_ms(self) -> float:
+        """The same, with fractions: for measuring."""
+        ...
+
+    def random_number(self) -> float:
+        """In [0, 1)."""
+        ...
+
+    def seed(self) -> int:
+        """What everything random in one execution grows from."""
+        ...
+
+    def commit_id(self) -> int:
+        """A number that no other commit has."""
+        ...
+
+    def unique_text(self) -> str:
+        """A text that nothing else is called: for worker keys and instance ids."""
+        ...
+
+
+class SystemClockAndIds:
+    """The real world."""
+
+    def __init__(self) -> None:
+        self._elapsed_clock: int = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
+
+    def now_ms(self) -> int:
+        return time.time_ns() // NANOSECONDS_IN_MS
+
+    def elapsed_ms(self) -> int:
+        return time.clock_gettime_ns(self._elapsed_clock) // NANOSECONDS_IN_MS
+
+    def elapsed_precise_ms(self) -> float:
+        return time.perf_counter() * MILLISECONDS
+
+    def random_number(self) -> float:
+        return random.random()  # noqa: S311 - jitter, not a secret
+
+    def seed(self) -> int:
+        return secrets.randbits(SEED_BITS)
+
+    def commit_id(self) -> int:
+        return secrets.randbits(COMMIT_ID_BITS)
+
+    def unique_text(self) -> str:
+        return secrets.token_hex(8)
+
+
+class FaultPoint(StrEnum):
+    """Where a test can interfere."""
+
+    BEFORE_COMMIT = "before_commit"
+    AFTER_COMMIT = "after_commit"
+
+
+class SimulatedCrash(BaseException):
+    """Raised by a fault hook: from here on the process is gone. Not an Exception, so that nothing in it can go on."""
+
+
+FaultHook = Callable[[FaultPoint, Sequence[Member]], None]
+
+
+class LeaseLike(Protocol):
+    """One key of a worker, from its registration to its end."""
+
+    @property
+    def key(self) -> WorkerKey: ...
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def give_up(self) -> None: ...
+    def may_act(self) -> bool: ...
+    @property
+    def fenced_at_ms(self) -> int: ...
+
+
+class LeaseMaker(Protocol):
+    """Makes the keeper of a lease."""
+
+    def __call__(
+        self,
+        store: Store,
+        providers: ClockAndIds,
+        registration: Callable[[], Registration],
+        *,
+        lease_ms: int,
+        lost: Callable[[], None],
+        loop_rules: LoopRules | None = None,
+        trouble: RepeatedTrouble | None = None,
+    ) -> LeaseLike: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """The world around one worker or client."""
+
+    providers: ClockAndIds = field(default_factory=SystemClockAndIds)
+    make_lease: LeaseMaker | None = None
+    """Replaces the lease thread of a worker."""
+    make_bell: Callable[[Path, str, Callable[[], None]], Notifier] | None = None
+    """Replaces the notifier that a store makes."""
+    fault_hook: FaultHook | None = None
+    judge_same_host: bool = True
+    turn_limit_ms: int = TURN_LIMIT_MS
+    watch_turns: bool = True
+    """Whether a thread ends workflow code that never awaits. A simulation has no threads, and no such code."""
+
+    def bell(self, store: OpenableStore, name: str, heard: Callable[[], None]) -> Notifier:
+        """The notifier of one process: the store's own, unless a test replaces it."""
+        if self.make_bell is not None:
+            return self.make_bell(store.path, name, heard)
+        return store.make_bell(name, heard)

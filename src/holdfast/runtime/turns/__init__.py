@@ -1,0 +1,1 @@
+"""Turns of the instances that this worker owns: live code, messages, members to commit."""

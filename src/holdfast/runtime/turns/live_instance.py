@@ -1,0 +1,502 @@
+"""An instance whose code is live in this process, and what it knows between two turns.
+
+What happens in this process rides with the turn that applies it: values that a body has just yielded (L13, L15), and
+events that were raised here (G6). Both are on disk with the commit of that turn, and need no commit of their own.
+
+When the turn does not come to disk, or is never taken because its instance is let go of, they are stored alone and wait
+in the inbox. Values are known to the store by their numbers (L11), so that these are safe to store whatever became of
+the turn. An event without an id is not: where nobody knows whether its turn is on disk, its sender is told so.
+
+Rows of the inbox become messages for a live instance, each once (L11), with what changes when they are read.
+"""
+
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from holdfast.core.admission import Arrival, PendingTimer, apply_order
+from holdfast.core.history import (
+    ActivityCompleted,
+    ActivityFailed,
+    ActivityYielded,
+    EventReceived,
+    Input,
+    Started,
+    TimerFired,
+    UpdateAccepted,
+    decode_event,
+)
+from holdfast.core.ledger import exit_leg2, read
+from holdfast.core.lifecycle import AttemptState
+from holdfast.errors import PayloadError, StoreError
+from holdfast.runtime.flow_run_factory import AnyRun
+from holdfast.storage.contract import Store
+from holdfast.storage.large_payloads import REFERENCE, references_in
+from holdfast.storage.members.attempts import Completion, Transition
+from holdfast.storage.members.instances import Start
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.outcomes import Applied, Failed, Outcome
+from holdfast.storage.members.turns import AppliedValues, StreamValues
+from holdfast.storage.records import (
+    AttemptKey,
+    AttemptRecord,
+    Fence,
+    InboxRow,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+)
+
+
+class Respond(Protocol):
+    """Hands values to the store, and tells what became of them."""
+
+    def __call__(self, responses: StreamValues, done: Callable[[Outcome], None], /) -> None: ...
+
+
+class Send(Protocol):
+    """Hands a message to the store, and tells what became of it."""
+
+    def __call__(self, message: Deliver, done: Callable[[Outcome], None], /) -> None: ...
+
+
+class UnstoredValues(NamedTuple):
+    """Values for a turn. `alone` is the other way to the store, and `done` hears what became of them."""
+
+    responses: StreamValues
+    done: Callable[[Outcome], None]
+    alone: Respond
+
+    def go_alone(self) -> None:
+        """No turn has applied them."""
+        self.alone(self.responses, self.done)
+
+    def tell(self, outcome: Outcome) -> None:
+        """The turn that applied them was decided."""
+        if isinstance(outcome, Applied):
+            self.done(outcome)
+        else:
+            self.go_alone()
+
+
+class UnstoredEvent(NamedTuple):
+    """An event for a turn. `alone` is the other way to the store, and `done` hears what became of it."""
+
+    message: Deliver
+    done: Callable[[Outcome], None]
+    alone: Send
+
+    def go_alone(self) -> None:
+        """No turn has applied it."""
+        self.alone(self.message, self.done)
+
+    def tell(self, outcome: Outcome) -> None:
+        """The turn that applied it was decided. Where that is not known, only its sender can say what to do."""
+        if isinstance(outcome, Applied) or (isinstance(outcome, Failed) and isinstance(outcome.error, StoreError)):
+            self.done(outcome)
+        else:
+            self.go_alone()
+
+
+Unstored = UnstoredValues | UnstoredEvent
+
+
+def riders_in(messages: "Iterable[Message]") -> list[Unstored]:
+    """What among messages is not stored yet, and has to find another way where no turn takes it along."""
+    return [message.response for message in messages if isinstance(message.response, Unstored)]
+
+
+FIRST_FENCE: Final = Fence(1)
+NO_NUMBER: Final = InstanceNumber(0)
+"""Of an instance that is yet to be created."""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """Something for the instance: with what it came with, or the inbox row it waited in."""
+
+    event: Input
+    completion: Completion | None = None
+    row: int = 0
+    response: Transition | AppliedValues | Unstored | None = None
+
+
+class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
+    """The live instances, those that are at rest longest first, and how many there may be."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+        self.waking: set[InstanceNumber] = set()
+        """Claimed, and not brought to life yet: a long history takes its time."""
+        self.is_room_wanted = False
+        """Somebody asked for room when there was none."""
+        self.continued: set[InstanceNumber] = set()
+        """G4: owned here, and their next execution is yet to be brought to life."""
+        self._numbers: dict[InstanceId, InstanceNumber] = {}
+
+    def add(self, live: "LiveInstance") -> None:
+        """An instance is live from here on."""
+        self[live.number] = live
+        self._numbers[live.id] = live.number
+
+    def remove(self, live: "LiveInstance") -> None:
+        """Its code is live no longer."""
+        self.pop(live.number, None)
+        if self._numbers.get(live.id) == live.number:  # not if its id means another one by now (G3)
+            del self._numbers[live.id]
+
+    def find(self, instance_id: InstanceId, number: InstanceNumber | None) -> "LiveInstance | None":
+        """The live instance that is meant: the newest of the id if it is not said which."""
+        number = self._numbers.get(instance_id) if number is None else number
+        return None if number is None else self.get(number)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may come. Asked at every start, so it looks no further than to the first at rest."""
+        return len(self) < max(self.size, 1) or self.longest_at_rest() is not None
+
+    def room(self) -> int:
+        """How many instances may be claimed now: those at rest make room for others."""
+        room = max(self.size, 1) - len(self) + sum(live.is_at_rest for live in self.values())
+        self.is_room_wanted = room <= 0
+        return room
+
+    def ready_for(self, key: AttemptKey, values: int | None) -> "LiveInstance | None":
+        """The instance that an answer of this attempt is for, if it is live and was given the values before it (L15).
+
+        `values`: how many those are; None where the activity yields none.
+        """
+        live = self.get(key.number)
+        if live is None or live.execution != key.execution:
+            return None
+        return live if values is None or live.run.values_of(key.activity) == values else None
+
+    async def fetch_payloads(self, store: Store, rows: Sequence[InboxRow]) -> None:
+        """Large payloads of messages for live instances."""
+        for number in {row.number for row in rows if REFERENCE in row.event}:
+            named = references_in(row.event for row in rows if row.number == number)
+            payloads = await store.read_payloads(number, named)
+            if number in self:
+                self[number].run.add_payloads(payloads)
+
+    def longest_at_rest(self) -> "LiveInstance | None":
+        """The one to let go of first."""
+        return next((live for live in self.values() if live.is_at_rest), None)
+
+
+class LiveInstance:
+    """One live execution. At most one of its turns is uncommitted at any time (G11)."""
+
+    __slots__ = (
+        "alone",
+        "armed_ms",
+        "asked",
+        "busy",
+        "execution",
+        "fence",
+        "id",
+        "last_row",
+        "mail",
+        "number",
+        "queue",
+        "run",
+        "stamp_ms",
+        "timers",
+        "turn",
+        "workflow",
+    )
+
+    def __init__(
+        self,
+        *,
+        number: InstanceNumber,
+        instance_id: InstanceId,
+        workflow: str,
+        execution: int,
+        fence: Fence,
+        turn: int,
+        stamp_ms: int,
+        run: AnyRun,
+    ) -> None:
+        self.number = number
+        self.id = instance_id
+        self.workflow = workflow
+        self.execution = execution
+        self.fence = fence
+        self.turn = turn
+        self.stamp_ms = stamp_ms
+        self.run = run
+        self.busy = False
+        self.alone: Sequence[UnstoredEvent] = ()
+        """Events that the turn which is being taken leaves to the store: those behind them follow (G10)."""
+        self.asked: list[tuple[int, Callable[[bool], None]]] | None = None
+        """Queries that wait: until no turn is uncommitted (G11), and the inbox is applied up to their row (G5). They
+        are called with whether the instance is still live."""
+        self.armed_ms: int | None = None
+        self.last_row = 0
+        """The newest inbox row taken in. Rows only grow, so what is not above it was seen before."""
+        self.queue: deque[Message] = deque()
+        self.mail: dict[str, deque[Message]] = {}
+        """G6: events that nobody waits for, by name. They stay in the inbox, too."""
+        self.timers: dict[int, int] = {}
+
+    @classmethod
+    def new(cls, start: Start, now_ms: int, run: AnyRun) -> "LiveInstance":
+        """An instance that is yet to be created."""
+        return cls(
+            number=NO_NUMBER,
+            instance_id=start.id,
+            workflow=start.workflow,
+            execution=1,
+            fence=FIRST_FENCE,
+            turn=0,
+            stamp_ms=now_ms,
+            run=run,
+        )
+
+    @classmethod
+    def of(cls, record: InstanceRecord, run: AnyRun) -> "LiveInstance":
+        """An instance that was claimed: it goes on where the store says."""
+        return cls(
+            number=record.number,
+            instance_id=record.id,
+            workflow=record.workflow,
+            execution=record.execution,
+            fence=record.fence,
+            turn=record.turn,
+            stamp_ms=record.stamp_ms,
+            run=run,
+        )
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing of it is on its way to disk and nothing waits to be applied, so it can be let go."""
+        return not self.busy and not self.queue
+
+    def answer_all(self) -> bool:
+        """Its turn is on disk: answer the queries whose messages are applied. False if one of them spoiled it."""
+        asked, self.asked = self.asked or [], None
+        unapplied = min((message.row for message in self.queue if message.row), default=None)
+        for row, ask in asked:
+            if unapplied is not None and unapplied <= row:
+                self.asked = [*(self.asked or ()), (row, ask)]
+            else:
+                ask(True)
+        return not self.run.is_spoiled
+
+    def evict(self) -> None:
+        """Tear the code down. What wanted to ride with a turn has to find another way, and is told so once."""
+        self.run.evict()
+        asked, self.asked = self.asked or [], None
+        for _, ask in asked:
+            ask(False)
+        if self.queue and (riders := riders_in(self.queue)):
+            self.queue = deque(message for message in self.queue if not isinstance(message.response, Unstored))
+            for rider in riders:
+                rider.go_alone()
+
+    def next_due_ms(self) -> int | None:
+        """When the next timer fires."""
+        return min(self.timers.values(), default=None)
+
+    def take_messages(self, now: Callable[[], int]) -> list[Message]:
+        """Everything that can be applied now, in the order and with the times of G10."""
+        waiting = list(self.queue)
+        self.queue.clear()
+        if len(waiting) == 1 and not self.timers:
+            time_ms = waiting[0].event.time_ms
+            if time_ms >= self.stamp_ms:
+                self.stamp_ms = time_ms
+                return waiting  # so it is most of the time
+        now_ms = now() if self.timers else 0
+        due = [PendingTimer(timer, at) for timer, at in self.timers.items() if at <= now_ms] if self.timers else None
+        if not due:
+            return [self._stamped(message, message.event.time_ms) for message in waiting]
+        arrivals = [Arrival(at, message.event.time_ms) for at, message in enumerate(waiting)]
+        merged: list[Message] = []
+        for applied in apply_order(arrivals, due, previous_ms=self.stamp_ms, now_ms=now_ms):
+            if isinstance(applied.item, Arrival):
+                merged.append(self._stamped(waiting[applied.item.row_id], applied.time_ms))
+            else:
+                self.stamp_ms = applied.time_ms
+                merged.append(Message(TimerFired(time_ms=applied.time_ms, timer=applied.item.number)))
+        return merged
+
+    def _stamped(self, message: Message, time_ms: int) -> Message:
+        """The message with a time that does not go back."""
+        time_ms = max(time_ms, self.stamp_ms)
+        self.stamp_ms = time_ms
+        event = message.event
+        if event.time_ms == time_ms:
+            return message
+        return msgspec.structs.replace(message, event=msgspec.structs.replace(event, time_ms=time_ms))
+
+    def apply_all(self, messages: list[Message], done: list[Message]) -> None:
+        """Apply messages until the code has come to its end; what is left over stays in the queue.
+
+        Events and updates that are there when the main function ends reach the code before its end counts (G14).
+        """
+        if len(messages) == 1:  # so it is most of the time
+            self.apply(messages[0], done)
+        else:
+            self._apply_several(messages, done)
+        if self.run.is_end_deferred:
+            self.run.end()
+            self._apply_mail(done)
+
+    def _apply_several(self, messages: list[Message], done: list[Message]) -> None:
+        last = max((at for at, message in enumerate(messages) if _was_acknowledged(message)), default=0)
+        for at, message in enumerate(messages):
+            if self.run.is_done:
+                self.queue.extend(messages[at:])
+                return
+            self.apply(message, done, has_more=at < last)
+            if self.run.is_end_deferred:
+                self._apply_rest(messages[at + 1 :], done)
+                return
+
+    def _apply_rest(self, messages: list[Message], done: list[Message]) -> None:
+        """The main function has ended: apply events and updates, then its end, then what is for its remaining tasks."""
+        for message in messages:
+            if _was_acknowledged(message):
+                self.apply(message, done, has_more=True)
+        self.run.end()
+        self._apply_mail(done)
+        for message in messages:
+            if _was_acknowledged(message):
+                continue
+            if self.run.is_done:
+                self.queue.append(message)
+            else:
+                self.apply(self._stamped(message, message.event.time_ms), done)
+
+    def apply(self, message: Message, done: list[Message], *, has_more: bool = False) -> None:
+        """Apply a message, and then every kept event for which the code waits by now (G6)."""
+        run, event = self.run, message.event
+        if message.completion is None:  # the answer of an activity is always taken, and comes most often
+            if isinstance(event, TimerFired) and not run.waits_for(event.timer):
+                return  # a message before it ended the wait
+            if isinstance(event, EventReceived) and not self.takes_event(message, event, done):
+                return
+            if isinstance(event, UpdateAccepted) and not self.takes(message, event, done):
+                return
+        run.apply(event, has_more or bool(self.mail))
+        done.append(message)
+        if self.mail:
+            self._apply_mail(done)
+
+    def apply_sent(self, message: Deliver, done: list[Message]) -> PayloadError | None:
+        """Apply an event that is not stored yet, if the code waits for it. An error: its value does not fit."""
+        event = message.event
+        if not isinstance(event, EventReceived) or not self.run.waits_for_event(event.name):
+            return None
+        misfit = self.run.misfit(event)
+        if misfit is None:
+            self.apply(self._stamped(Message(event), event.time_ms), done, has_more=True)
+        return misfit
+
+    def _apply_mail(self, done: list[Message]) -> None:
+        run = self.run
+        while self.mail and not run.is_done and (mail := self.next_mail()) is not None:
+            run.apply(mail.event, run.is_end_deferred)
+            done.append(mail)
+
+    def send_alone(self) -> None:
+        """The turn was taken: what it left to the store goes there now, each once."""
+        alone, self.alone = self.alone, ()
+        for raised in alone:
+            raised.go_alone()
+
+    def takes_event(self, message: Message, event: EventReceived, done: list[Message]) -> bool:
+        """Whether the code takes an event now. One that nobody waits for is kept in the store, or dropped (G6)."""
+        raised = message.response
+        is_waited_for = self.run.waits_for_event(event.name)
+        if type(raised) is UnstoredEvent:
+            if self.alone or not is_waited_for:
+                self.alone = (*self.alone, raised)
+                return False
+            if (misfit := self.run.misfit(event)) is not None:
+                raised.done(Failed(error=misfit))
+                return False
+        elif not is_waited_for:
+            if self.run.drops_events:
+                self.run.log(logging.WARNING, "the event %r was dropped: nobody waits for it", event.name)
+                done.append(message)
+            else:
+                self.keep(message, event.name)
+        return is_waited_for
+
+    def takes(self, message: Message, event: UpdateAccepted, done: list[Message]) -> bool:
+        """Whether an update is accepted. At the end of an execution it is left for the next, or goes with the last."""
+        if self.run.is_ending and not self.run.is_end_deferred:
+            return False  # it stays in the inbox
+        refusal = self.run.updates.refusal(event)
+        if refusal is None:
+            return True
+        self.run.updates.refuse(event.id, refusal)
+        done.append(message)
+        return False
+
+    def keep(self, message: Message, name: str) -> None:
+        """Nobody waits for this event now."""
+        self.mail.setdefault(name, deque()).append(message)
+
+    def next_mail(self) -> Message | None:
+        """The oldest kept event for which somebody waits by now."""
+        waited_for = [name for name in self.mail if self.run.waits_for_event(name)]
+        if not waited_for:
+            return None
+        name = min(waited_for, key=lambda each: self.mail[each][0].row)
+        message = self.mail[name].popleft()
+        if not self.mail[name]:
+            del self.mail[name]
+        return self._stamped(message, message.event.time_ms)
+
+
+def _was_acknowledged(message: Message) -> bool:
+    """Whether a message is an event or an update that is in the inbox: its sender relies on it."""
+    return message.row > 0 and isinstance(message.event, EventReceived | UpdateAccepted)
+
+
+ANSWERED: Final = (AttemptState.COMPLETED, AttemptState.FAILED)
+"""The states of an attempt whose body had the last word."""
+
+
+def take_in(live: LiveInstance, rows: Iterable[InboxRow], attempts: Iterable[AttemptRecord]) -> None:
+    """Put what is new into the queue of the instance. A row that nobody can decode raises."""
+    by_key = {(attempt.key.activity, attempt.key.attempt): attempt for attempt in attempts}
+    for row in rows:
+        event = decode_event(row.event)
+        if isinstance(event, Input) and row.row > live.last_row:
+            live.last_row = row.row
+            message = Message(event, row=row.row, response=exit_of(event, by_key))
+            # A start goes before what the last execution left in the mailbox (G4).
+            (live.queue.appendleft if type(event) is Started else live.queue.append)(message)
+
+
+def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Transition | AppliedValues | None:
+    """The leg 2 exit of a response that waited in the inbox (L5, L6).
+
+    That an attempt timed out is no response of it, also while values that it yielded before are unapplied (A8).
+    """
+    match event:
+        case ActivityCompleted() | ActivityFailed():
+            attempt = attempts.get((event.activity, event.attempt))
+            if attempt is None or attempt.state not in ANSWERED or not read(attempt.ledger).unapplied_responses:
+                return None
+            return Transition(
+                key=attempt.key,
+                owner=attempt.owner,
+                from_state=attempt.state,
+                from_ledger=attempt.ledger,
+                to_state=attempt.state,
+                to_ledger=exit_leg2(attempt.ledger, final=True),
+            )
+        case ActivityYielded():
+            attempt = attempts.get((event.activity, event.attempt))
+            return None if attempt is None else AppliedValues(key=attempt.key, count=len(event.numbers))
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""Members: one guarded change each, written together in a group commit."""

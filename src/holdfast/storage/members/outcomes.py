@@ -1,0 +1,125 @@
+"""New module."""
+
+from typing import Final, NamedTuple
+
+from holdfast.core.admission import EventVerdict
+from holdfast.core.deadlines import DeadlineVerdict
+from holdfast.core.lifecycle import InstanceState
+from holdfast.storage.members.messages import QueryRow
+from holdfast.storage.records import AttemptRecord, InstanceId, InstanceNumber, InstanceRecord, Record
+
+
+class ClaimedQueries(Record, frozen=True):
+    """What was taken."""
+
+    questions: list[QueryRow]
+
+
+class PendingQueries(Record, frozen=True):
+    """Whether there are questions that nobody has taken, and rows that have outlived their time."""
+
+    has_questions: bool
+    has_expired: bool
+
+
+class EndedInstance(NamedTuple):
+    """An instance that came to its end by something that happened to another."""
+
+    id: InstanceId
+    number: InstanceNumber
+
+
+class Applied(Record, frozen=True):
+    """The change is on disk."""
+
+    changed: int = 1
+    ended: tuple[EndedInstance, ...] = ()
+    """Children that ended with it, without having been asked."""
+
+
+class Rejected(Record, frozen=True):
+    """A guard did not hold; nothing was changed, except where the member says so."""
+
+    reason: str
+
+
+class Failed(Record, frozen=True, gc=True):
+    """The database refused this member for a reason that no guard foresaw. Nothing of it was kept."""
+
+    error: Exception
+
+
+class StartedInstance(Record, frozen=True):
+    """The instance that has the id, new or not."""
+
+    instance: InstanceRecord
+    created: bool
+    replaced: InstanceNumber | None = None
+    """The open instance that was terminated for it, by the policy `terminate_existing`."""
+    mail: "Delivered | None" = None
+    """What became of the event that came with the start."""
+    ended: tuple[EndedInstance, ...] = ()
+
+
+class TerminatedInstance(Record, frozen=True):
+    """The instance as it was found. One that was closed already was left alone."""
+
+    instance: InstanceRecord
+    was_open: bool
+    ended: tuple[EndedInstance, ...] = ()
+
+
+class ClaimedInstances(Record, frozen=True):
+    """What was taken."""
+
+    instances: list[InstanceRecord]
+
+
+class ClaimedAttempts(Record, frozen=True):
+    """What was taken, RUNNING in the claimer's name."""
+
+    attempts: list[AttemptRecord]
+
+
+class TargetInstance(Record, frozen=True):
+    """The instance that an event was for: as much of it as had to be read."""
+
+    number: InstanceNumber
+    state: InstanceState
+    execution: int
+
+
+class Delivered(Record, frozen=True):
+    """What became of a message, and the instance it was for, as it was before."""
+
+    instance: InstanceRecord | TargetInstance
+    verdict: EventVerdict
+    ended: tuple[EndedInstance, ...] = ()
+
+
+class Expired(Record, frozen=True):
+    """What was done about a deadline, and the instance as it was before."""
+
+    instance: InstanceRecord
+    verdict: DeadlineVerdict
+    ended: tuple[EndedInstance, ...] = ()
+
+
+Outcome = (
+    Applied
+    | Rejected
+    | Failed
+    | StartedInstance
+    | TerminatedInstance
+    | ClaimedInstances
+    | ClaimedAttempts
+    | Delivered
+    | Expired
+    | ClaimedQueries
+)
+
+APPLIED: Final = Applied()
+
+
+def _changed(count: int) -> Outcome:
+    return Applied(changed=count) if count else Rejected(reason="the fence or the owner has moved on")

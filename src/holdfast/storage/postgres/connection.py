@@ -1,0 +1,423 @@
+"""Connections to PostgreSQL: made with settings that notice a dead peer, checked, and made again after a loss.
+
+A session keeps no state that a transaction pooler would lose: nothing is SET, nothing is prepared. What is checked
+after connecting costs one round trip: a server that is too old is refused, a standby is not the primary, and settings
+under which an acknowledged commit can be lost are named in a warning (once for each server and process).
+
+What an error of PostgreSQL's means for the group that was being written.
+
+Decided by SQLSTATE, the five characters that mean the same in every release and language. Errors that have none come
+from the client's side: of a connection that is gone or cannot be made, or of a value that cannot be sent.
+
+A connection that writes, and what it does about errors: tried again, on another connection, or told.
+"""
+
+import itertools
+import logging
+import os
+import threading
+import zlib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from enum import Enum
+from functools import lru_cache
+from typing import Final, TypeVar, cast
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
+from psycopg.waiting import Ready, Wait
+
+from holdfast.errors import StoreError
+from holdfast.storage.postgres.address import Address
+from holdfast.storage.relational.transaction import ConcurrentChange
+
+
+class ErrorClass(Enum):
+    """What to do now."""
+
+    TRY_AGAIN = "nothing was wrong but the moment: the same group may pass"
+    CONNECTION_LOST = "this connection is of no use any more: connect again, and settle a commit by its id"
+    MEMBER = "a member of the group cannot be stored: the others can"
+    BROKEN = "nothing can be stored until somebody mends the database, or Holdfast"
+
+
+class NotPrimary(psycopg.OperationalError):
+    """A standby answered. After a failover the primary is elsewhere, or will be here soon."""
+
+
+CODES: Final = {
+    "25006": ErrorClass.CONNECTION_LOST,  # read-only transaction: a standby, or a primary that is not one any more
+    "25P03": ErrorClass.CONNECTION_LOST,  # idle in a transaction for too long
+    "25P04": ErrorClass.TRY_AGAIN,  # transaction_timeout
+    "40003": ErrorClass.CONNECTION_LOST,  # statement completion unknown
+    "53100": ErrorClass.BROKEN,  # disk full
+    "53200": ErrorClass.MEMBER,  # out of memory, or of room for locks: a smaller group may pass
+    "53300": ErrorClass.CONNECTION_LOST,  # too many connections
+    "55006": ErrorClass.TRY_AGAIN,  # object in use
+    "55P03": ErrorClass.TRY_AGAIN,  # lock not available in time
+    "57014": ErrorClass.TRY_AGAIN,  # statement_timeout, or somebody cancelled it
+    "57P01": ErrorClass.CONNECTION_LOST,  # admin shutdown
+    "57P02": ErrorClass.CONNECTION_LOST,  # crash of another backend
+    "57P03": ErrorClass.CONNECTION_LOST,  # cannot connect now: starting or stopping
+    "57P05": ErrorClass.CONNECTION_LOST,  # idle for too long
+}
+CLASSES: Final = {
+    "08": ErrorClass.CONNECTION_LOST,
+    "21": ErrorClass.MEMBER,  # cardinality
+    "22": ErrorClass.MEMBER,  # data
+    "23": ErrorClass.MEMBER,  # constraints
+    "27": ErrorClass.MEMBER,  # triggered data change
+    "40": ErrorClass.TRY_AGAIN,  # serialization failure, deadlock
+    "44": ErrorClass.MEMBER,  # check option
+    "54": ErrorClass.MEMBER,  # too large for an index, too many columns
+    "P0": ErrorClass.MEMBER,  # raised by a function
+}
+CLASS_LENGTH: Final = 2
+REFUSALS: Final = (
+    "authentication failed",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "permission denied",
+    "is not permitted to log in",
+    "no password supplied",
+    "does not support SSL",
+    "certificate",
+    "definition of service",
+    "invalid port number",
+    "invalid integer value",
+    ' value: "',
+)
+"""What libpq says when connecting again will not help. It gives no SQLSTATE then, and speaks the server's language: in
+another one than English we only try a few times more."""
+
+
+def classify(error: BaseException) -> ErrorClass:
+    """What an error means. One that is not PostgreSQL's is about a value that could not be sent."""
+    if isinstance(error, StoreError):
+        return ErrorClass.BROKEN
+    if isinstance(error, psycopg.Error):
+        return _by_state(error.sqlstate) if error.sqlstate else _without_state(error)
+    return ErrorClass.CONNECTION_LOST if isinstance(error, OSError) else ErrorClass.MEMBER
+
+
+def _by_state(state: str) -> ErrorClass:
+    return CODES.get(state) or CLASSES.get(state[:CLASS_LENGTH], ErrorClass.BROKEN)
+
+
+def _without_state(error: psycopg.Error) -> ErrorClass:
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        text = str(error)
+        return ErrorClass.BROKEN if any(refusal in text for refusal in REFUSALS) else ErrorClass.CONNECTION_LOST
+    return ErrorClass.MEMBER
+
+
+logger = logging.getLogger("holdfast")
+
+PostgresConnection = psycopg.Connection[tuple[object, ...]]
+
+OLDEST_SERVER: Final = 14
+VERSION_STEP: Final = 10_000
+"""`server_version` is 180004 for 18.4."""
+DEFAULTS: Final = {
+    "fallback_application_name": "holdfast",
+    "client_encoding": "UTF8",
+    "connect_timeout": "10",
+    "keepalives": "1",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+"""What is not in the URL. A peer that vanished is noticed within about eleven seconds: the default lease, and a bit."""
+SEVERAL_HOSTS: Final = {"target_session_attrs": "read-write"}
+"""Of several hosts one is the primary."""
+FACTS: Final = """
+    SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
+        current_setting('fsync', true), current_setting('full_page_writes', true),
+        current_setting('synchronous_commit', true)
+"""
+DANGERS: Final = {
+    "fsync": "after a crash of its machine the database may be lost or damaged",
+    "full_page_writes": "after a crash of its machine the database may be damaged",
+    "synchronous_commit": "commits that were acknowledged may be lost in a crash of the server",
+}
+MOST_TRIES: Final = 8
+FIRST_PAUSE_SECONDS: Final = 0.05
+LONGEST_PAUSE_SECONDS: Final = 1.0
+CACHED_OUTAGES: Final = 100
+
+_warned: set[tuple[Address, str]] = set()
+_calls: Final = itertools.count()
+
+
+def settings(address: Address) -> dict[str, str]:
+    """What libpq connects with."""
+    given = dict(address.parameters)
+    several = SEVERAL_HOSTS if "," in given.get("host", "") + given.get("hostaddr", "") else {}
+    return {**DEFAULTS, **several, **given}
+
+
+def connect(address: Address) -> PostgresConnection:
+    """One try to connect. What comes back is the primary, of a release that is known to work."""
+    options = settings(address)
+    connection = cast(
+        "PostgresConnection",
+        psycopg.connect("", autocommit=True, prepare_threshold=None, **options),  # type: ignore[arg-type]
+    )
+    try:
+        _check(connection, address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: PostgresConnection, address: Address) -> None:
+    version = connection.info.server_version
+    if version < OLDEST_SERVER * VERSION_STEP:
+        found = f"{version // VERSION_STEP}.{version % VERSION_STEP}"
+        raise StoreError(f"{address} is PostgreSQL {found}; Holdfast needs {OLDEST_SERVER} or newer")
+    row = connection.execute(FACTS).fetchone()
+    is_standby, is_read_only, *values = row or (False, False)
+    if is_standby or is_read_only:
+        raise NotPrimary(f"{address} is {'a standby' if is_standby else 'read-only'}, and cannot be written")
+    for (name, danger), value in zip(DANGERS.items(), values, strict=True):
+        if value == "off" and (address, name) not in _warned:
+            _warned.add((address, name))
+            logger.warning("%s runs with %s = off: %s", address, name, danger)
+
+
+def spread() -> float:
+    """A number from 0 to 1, another one for each call and each process. Good for pauses, and for nothing else."""
+    return zlib.crc32(f"{os.uname().nodename} {os.getpid()} {next(_calls)}".encode()) / 2**32
+
+
+def pause_seconds(failures: int, chance: float) -> float:
+    """How long to wait after so many failures in a row: twice as long each time, within a bound, and not in step."""
+    longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, MOST_TRIES))
+    return longest * (1 + chance) / 2
+
+
+class Outage:
+    """What the connections of a process know together about a server: its loss is told once, and its return."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._is_on = False
+        self.number = 0
+        """How many there were that are over."""
+
+    def failed(self, error: BaseException, *, made_after: int | None = None) -> None:
+        """A connection could not be made, or was lost that was made after so many outages.
+
+        One from before an outage that is over is its echo: whoever had that connection finds out only now.
+        """
+        with self._lock:
+            is_new = not self._is_on and made_after in (None, self.number)
+            self._is_on |= is_new
+        if is_new:
+            logger.warning(
+                "a connection to %s is lost, or cannot be made, and is tried again: %s", self._address, _line(error)
+            )
+
+    def succeeded(self) -> None:
+        """A connection was made."""
+        with self._lock:
+            is_over, self._is_on = self._is_on, False
+            self.number += is_over
+        if is_over:
+            logger.warning("%s is reached again", self._address)
+
+
+@lru_cache(CACHED_OUTAGES)
+def outage_of(address: Address) -> Outage:
+    """The one of this process."""
+    return Outage(address)
+
+
+class ReconnectingConnection:
+    """A connection that is made when it is needed, and again after it was lost. For one thread at a time."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        tries: int = MOST_TRIES,
+        chance: Callable[[], float] = spread,
+        open_one: Callable[[Address], PostgresConnection] = connect,
+    ) -> None:
+        self._address = address
+        self._tries = tries
+        self._chance = chance
+        self._open_one = open_one
+        self._outage = outage_of(address)
+        self._closed = threading.Event()
+        self._connection: PostgresConnection | None = None
+        self._made_after = 0
+
+    def get(self) -> PostgresConnection:
+        """The connection. Made with a few tries, longer and longer apart; then the trouble is raised."""
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        self._connection = connection = self._open()
+        return connection
+
+    def _open(self) -> PostgresConnection:
+        for failures in range(1, self._tries + 1):
+            if self._closed.is_set():
+                break
+            try:
+                connection = self._open_one(self._address)
+            except (psycopg.Error, OSError) as error:
+                if classify(error) is ErrorClass.BROKEN:
+                    raise StoreError(f"{self._address} cannot be used: {_line(error)}") from error
+                self._outage.failed(error)
+                if failures == self._tries:
+                    raise StoreError(f"{self._address} cannot be reached: {_line(error)}") from error
+                self._closed.wait(pause_seconds(failures, self._chance()))
+            else:
+                self._outage.succeeded()
+                self._made_after = self._outage.number
+                return connection
+        raise StoreError(f"{self._address} is closed")
+
+    def lost(self, error: BaseException) -> None:
+        """Whoever used the connection found it dead, or does not trust it any more."""
+        self._outage.failed(error, made_after=self._made_after)
+        self._drop()
+
+    def stop(self) -> None:
+        """Whoever waits for a connection gets none, from now on. May be called from another thread."""
+        self._closed.set()
+
+    def close(self) -> None:
+        """Stop, and end the connection. For the thread that uses it: under another one libpq may not be touched."""
+        self._closed.set()
+        self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _line(error: BaseException) -> str:
+    """The error's text in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+@contextmanager
+def one_round_trip(connection: PostgresConnection) -> Generator[None]:
+    """Statements that are sent together and answered together. Answers may be looked at afterwards only.
+
+    psycopg sends each statement when it is said. A process that is stopped between two of them would leave the server
+    in the middle of a transaction, where its clock for idle ones does not run, and keep its locks until it goes on. So
+    statements are gathered, and what libpq holds in one buffer (8 kB) leaves in one write, together with the Sync.
+
+    psycopg ends a pipeline with a Sync and then a Flush. At the Flush the server stops its clock for transactions that
+    are idle, and one whose client vanished right after would keep its locks for ever. So the Sync is the last message,
+    which brings the answers as well. What psycopg cannot end any more after an error it logs; here the error says all.
+    """
+    trouble: psycopg.Error | None = None
+    try:
+        with connection.pipeline() as pipeline:
+            fetch = pipeline._fetch_gen  # noqa: SLF001 - a test notices if it goes
+            pipeline._fetch_gen = lambda *, flush: fetch(flush=False)  # type: ignore[method-assign]  # noqa: SLF001, ARG005
+            communicate = pipeline._communicate_gen  # noqa: SLF001
+            pipeline._communicate_gen = lambda: iter(())  # type: ignore[method-assign, assignment, return-value]  # noqa: SLF001
+            try:
+                yield
+            except psycopg.Error as error:
+                trouble = error
+            pipeline._communicate_gen = lambda: _say(pipeline, communicate)  # type: ignore[method-assign]  # noqa: SLF001
+    except psycopg.Error:
+        if trouble is None:
+            raise
+    if trouble is not None:
+        raise trouble
+
+
+def _say(pipeline: psycopg.Pipeline, communicate: Callable[[], PQGen[None]]) -> PQGen[None]:
+    """Everything that was gathered, up to the Sync, which sends it; then psycopg's own way to the answers."""
+    while pipeline.command_queue:
+        pipeline.command_queue.popleft()()
+    while pipeline.pgconn.flush():  # more than the socket takes: the server may want to answer first
+        if (yield Wait.RW) & Ready.R:
+            pipeline.pgconn.consume_input()
+    yield from communicate()
+
+
+Value = TypeVar("Value")
+
+MAX_TRIES: Final = 20
+"""Of what met another transaction: longer than one that stopped in the middle can be in the way."""
+MOST_LOSSES: Final = 3
+"""Connections that one action may lose."""
+
+
+class RetryingConnection:
+    """One connection, for one thread at a time."""
+
+    def __init__(self, address: Address, *, losses: int = MOST_LOSSES) -> None:
+        self._address = address
+        self._losses = losses
+        self._connections = ReconnectingConnection(address)
+        self._closed = threading.Event()
+
+    def stop(self) -> None:
+        """Whoever waits for the next try gives up. May be called from another thread."""
+        self._closed.set()
+        self._connections.stop()
+
+    def close(self) -> None:
+        """End the connection, which nobody uses any more."""
+        self.stop()
+        self._connections.close()
+
+    def pause(self, seconds: float) -> bool:
+        """Wait for the next try; whether it is given up."""
+        return self._closed.wait(seconds)
+
+    def lost(self, error: BaseException) -> None:
+        """The action found out that its connection is dead, and goes on with another one."""
+        self._connections.lost(error)
+
+    def run(self, action: Callable[[PostgresConnection], Value]) -> Value:
+        """Do something in a transaction of its own. It is done again where nothing of it can have been kept.
+
+        What is one member's fault is raised as it is; all else that lasts is a `StoreError`.
+        """
+        tries = losses = 0
+        while True:
+            connection = self._connections.get()
+            try:
+                return action(connection)
+            except ConcurrentChange as error:
+                fault, trouble = ErrorClass.TRY_AGAIN, str(error)
+            except (psycopg.Error, OSError) as error:
+                fault, trouble = classify(error), " ".join(str(error).split())
+                if connection.closed or connection.broken:
+                    fault = ErrorClass.CONNECTION_LOST
+                if fault is ErrorClass.CONNECTION_LOST:
+                    self._connections.lost(error)
+                if fault is ErrorClass.MEMBER:
+                    raise
+            finally:
+                self._roll_back(connection)
+            tries += 1
+            losses += fault is ErrorClass.CONNECTION_LOST
+            if self._closed.is_set() or fault is ErrorClass.BROKEN or tries >= MAX_TRIES or losses >= self._losses:
+                raise StoreError(f"{self._address} could not be written: {trouble}")
+            if fault is ErrorClass.TRY_AGAIN:
+                self._closed.wait(pause_seconds(tries, spread()))
+
+    def _roll_back(self, connection: PostgresConnection) -> None:
+        """Whatever is left of a transaction goes. A connection that cannot even do that is given up."""
+        if connection.closed or connection.info.transaction_status == TransactionStatus.IDLE:
+            return
+        try:
+            connection.execute("ROLLBACK")
+        except psycopg.Error as error:
+            self._connections.lost(error)

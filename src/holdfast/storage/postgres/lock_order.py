@@ -1,0 +1,119 @@
+"""Which instances a group names: they are locked before anything else, in the order of their numbers.
+
+PostgreSQL runs many groups at once. Two of them that name the same instances never wait for each other in a circle if
+both lock them first and in the same order. What a group may end is locked together with its parent, which learns of it,
+and with its open children. A group that ends the lease of a worker locks a batch of what that one has together with the
+other instances, and only then the workers, in their order: every group locks instances, then workers, then attempts.
+What is reached in another way is locked where it is read; then a circle is possible, and
+PostgreSQL ends one of the two, which is tried again.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from holdfast.core.history import EventReceived
+from holdfast.storage.members.attempts import Completion, OpenNextAttempt
+from holdfast.storage.members.instances import Block, CloseChildren, Expire, Release, SetDeadline, Start, Terminate
+from holdfast.storage.members.member import Member, actor_of
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.turns import StreamValues, Turn
+from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
+
+
+@dataclass(slots=True)
+class LockSet:
+    """What the members of a group name."""
+
+    numbers: set[int] = field(default_factory=set[int])
+    ids: set[str] = field(default_factory=set[str])
+    ending: set[int] = field(default_factory=set[int])
+    """Those of the numbers that may end: their parents and children are concerned."""
+    lost: dict[str, int] = field(default_factory=dict[str, int])
+    """Workers that are lost, and how much of what they have moves on now."""
+    actors: set[str] = field(default_factory=set[str])
+    """Workers in whose name the group acts, if it ends the lease of another one."""
+
+
+def named_by(members: Sequence[Member]) -> LockSet:
+    """Go through a group."""
+    named = LockSet()
+    for member in members:
+        _note(named, member)
+    if named.lost:
+        named.actors.update(actor for member in members if (actor := actor_of(member)) is not None)
+    return named
+
+
+def order_of(members: Sequence[Member]) -> list[int]:
+    """The places of the members in the order in which they are applied: those that start instances first, by their ids.
+
+    Two transactions that insert the same ids in different orders would wait for each other in a circle. Members of one
+    group are under way at the same time, so that any order of them is as good; the others keep theirs.
+    """
+    starts = [at for at, member in enumerate(members) if isinstance(member, Start)]
+    if not starts:
+        return list(range(len(members)))
+    starts.sort(key=lambda at: cast("Start", members[at]).id)
+    return [*starts, *(at for at, member in enumerate(members) if not isinstance(member, Start))]
+
+
+def _note(named: LockSet, member: Member) -> None:
+    match member:
+        case Turn():
+            named.numbers.add(member.number)
+            _note_turn(named, member)
+        case Start():
+            named.ids.add(member.id)
+            if member.first is not None:
+                _note_turn(named, member.first)
+        case Completion() | StreamValues():
+            named.numbers.add(member.key.number)
+        case OpenNextAttempt():
+            named.numbers.add(member.ended.key.number)
+        case Release() | Block() | SetDeadline():
+            named.numbers.add(member.number)
+        case Expire() | CloseChildren():
+            _note_target(named, "", member.number, may_end=True)
+        case Terminate():
+            _note_target(named, member.id, member.number, may_end=True)
+        case Deliver():
+            _note_message(named, member)
+        case MarkWorkerLost():
+            _note_loss(named, member)
+        case ReleaseUnknown():
+            named.numbers.update(held.number for held in member.instances)
+            named.numbers.update(held.key.number for held in member.attempts)
+        case _:
+            pass
+
+
+def _note_loss(named: LockSet, lose: MarkWorkerLost) -> None:
+    named.lost[lose.key] = lose.limit
+    if lose.culprit is not None:
+        named.numbers.add(lose.culprit)
+
+
+def _note_turn(named: LockSet, turn: Turn) -> None:
+    if turn.family and turn.number:
+        named.ending.add(turn.number)
+    _note_messages(named, turn.sent)
+
+
+def _note_messages(named: LockSet, messages: Iterable[Deliver]) -> None:
+    for message in messages:
+        _note_message(named, message)
+
+
+def _note_message(named: LockSet, message: Deliver) -> None:
+    """An event ends nobody; a request to end ends what has not begun."""
+    _note_target(named, message.id, message.number, may_end=not isinstance(message.event, EventReceived))
+
+
+def _note_target(named: LockSet, instance_id: str, number: int | None, *, may_end: bool) -> None:
+    if number is None:
+        named.ids.add(instance_id)
+    else:
+        named.numbers.add(number)
+        if may_end:
+            named.ending.add(number)

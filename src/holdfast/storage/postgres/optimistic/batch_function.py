@@ -1,0 +1,129 @@
+"""Many changes in one call: a function in the schema runs them one after the other and looks at what each has met.
+
+The function is made by a migration, which `tools/generate_batch.py` writes from the statements of this package; a test
+compares them. It takes the kinds of the changes, by their place in `BATCHED`, and all their values as one list of
+texts. A kind below zero says that nobody needs to know how many rows its change meets; any other change meets exactly
+one, or the call fails with `MISSED` and nothing of it is kept.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from holdfast.storage.postgres.transaction import statements_of
+
+FUNCTION: Final = "apply_changes_2"
+"""The number grows when what the function does changes, so that the release before finds its own."""
+MISSED: Final = "HF001"
+"""The SQLSTATE of a change that did not meet the one row it was for."""
+
+BATCHED: Final = (
+    "begin_commit",
+    "active_worker",
+    "move_attempt",
+    "commit_turn",
+    "append_history",
+    "insert_attempt",
+    "start_numbered",
+    "exit_responses",
+    "clear_inbox",
+    "forget_asked_updates",
+    "clear_timers",
+    "cancel_activities",
+    "has_read_all",
+    "close_instance",
+    "delete_inbox",
+    "start_timer",
+    "end_timer",
+    "change_waits",
+    "insert_inbox",
+    "add_mail",
+    "insert_message",
+    "note_received",
+    "wake_instance",
+    "exit_response",
+    "insert_payload",
+    "cancel_activity",
+    "keep",
+    "forget_kept",
+    "release_instance",
+    "set_mailbox",
+    "answer_update",
+    "commit_flow_turn",
+    "save_flow",
+)
+"""The statements of the function, those that are used most first."""
+
+
+class BatchedStatement(NamedTuple):
+    """One statement with its values. `one`: it has to meet exactly one row."""
+
+    statement: str
+    values: tuple[Any, ...]
+    one: bool
+
+
+@lru_cache
+def kinds_of(schema: str) -> dict[str, int]:
+    """The number of each statement that the function knows."""
+    sql = statements_of(schema)
+    return {getattr(sql, name): place for place, name in enumerate(BATCHED, 1)}
+
+
+def call_of(schema: str, changes: Sequence[BatchedStatement]) -> tuple[str, str, str]:
+    """The statement that makes changes, all of them known to the function, with its two lists."""
+    kinds = kinds_of(schema)
+    numbers = [str(kinds[change.statement] if change.one else -kinds[change.statement]) for change in changes]
+    values = ",".join([as_text(value) for change in changes for value in change.values])
+    call = f'SELECT "{schema}".{FUNCTION}($1::smallint[], $2::text[])'
+    return call, f"{{{','.join(numbers)}}}", f"{{{values}}}"
+
+
+def as_text(value: Any) -> str:
+    """A value as an element of a list of texts, which the function reads as the type it needs."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, bytes):
+        return f'"\\\\x{value.hex()}"'
+    return f'"{_escaped(value)}"'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"') if "\\" in text or '"' in text else str(text)
+
+
+def definition(bodies: Iterable[tuple[str, Sequence[str]]]) -> str:
+    """The function, from its statements, each with the types of its values."""
+    cases = "\n".join(_case(place, text, types) for place, (text, types) in enumerate(bodies, 1))
+    return f"""CREATE FUNCTION {FUNCTION}(_kinds SMALLINT[], _given TEXT[]) RETURNS VOID LANGUAGE plpgsql
+SET search_path FROM CURRENT AS $function$
+DECLARE
+    _at INT := 0;
+    _met BIGINT;
+BEGIN
+    FOR _place IN 1 .. cardinality(_kinds) LOOP
+        CASE abs(_kinds[_place])
+{cases}
+        END CASE;
+        IF _kinds[_place] > 0 AND _met <> 1 THEN
+            RAISE EXCEPTION 'change % of kind % met % rows', _place, _kinds[_place], _met USING ERRCODE = '{MISSED}';
+        END IF;
+    END LOOP;
+END $function$;
+"""
+
+
+def _case(place: int, text: str, types: Sequence[str]) -> str:
+    body = text
+    for number in range(len(types), 0, -1):
+        body = body.replace(f"${number}", f"_given[_at + {number}]::{types[number - 1]}")
+    if body.startswith("SELECT"):
+        body = "PERFORM" + body.removeprefix("SELECT")
+    return f"""        WHEN {place} THEN
+            {body};
+            GET DIAGNOSTICS _met = ROW_COUNT;
+            _at := _at + {len(types)};"""

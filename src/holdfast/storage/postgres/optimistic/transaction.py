@@ -1,0 +1,172 @@
+"""A write transaction that goes by what nearly always comes true, and says everything to the server at once.
+
+A change that is guarded nearly always meets its one row. So changes are queued and taken as made, and the server makes
+them all in one call when something is asked, or with the COMMIT (`batching`). If one of them does not meet its row, the
+call fails, nothing is kept, and the writer applies the group again in a transaction that waits for each answer. Most
+groups cost one round trip.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from holdfast.core.admission import IdPolicy
+from holdfast.core.history import EventReceived
+from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.instances import Release, Start
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.turns import Turn
+from holdfast.storage.postgres.connection import PostgresConnection
+from holdfast.storage.postgres.optimistic.batch_function import BatchedStatement, call_of, kinds_of
+from holdfast.storage.postgres.transaction import ask_all, statements_of
+from holdfast.storage.relational.reads import BoundStatement
+from holdfast.storage.relational.transaction import Row
+
+FRESH_MS: Final = 1_000
+"""How long numbers of instances are kept that were fetched and not used: they are to grow with time."""
+FEWEST_NUMBERS: Final = 4
+
+
+class MissedRow(Exception):
+    """A change outside of the function did not meet its one row."""
+
+
+class InstanceNumbers:
+    """Numbers for instances that are yet to be started, fetched with the groups before."""
+
+    def __init__(self) -> None:
+        self._fetched: deque[int] = deque()
+        self._fetched_ms = 0
+        self._taken = 0
+
+    def begin(self, now_ms: int) -> None:
+        """A group begins. Numbers that were fetched long ago are not used any more."""
+        if now_ms - self._fetched_ms > FRESH_MS:
+            self._fetched.clear()
+        self._taken = 0
+
+    @property
+    def wanted(self) -> int:
+        """How many the next group will need, if it is like this one."""
+        return max(0, self._taken - len(self._fetched))
+
+    def add(self, rows: Sequence[Row], now_ms: int) -> None:
+        self._fetched.extend(number for (number,) in rows)
+        self._fetched_ms = now_ms
+
+    def take(self, fetch: Callable[[int], Sequence[Row]], now_ms: int) -> int:
+        """The next one."""
+        if not self._fetched:
+            self.add(fetch(max(FEWEST_NUMBERS, 2 * self._taken)), now_ms)
+        self._taken += 1
+        return self._fetched.popleft()
+
+
+def is_likely(members: Sequence[Member]) -> bool:
+    """Whether a group is of the kind that nearly always goes as expected, and ends no instance but its own."""
+    return all(_is_likely(member) for member in members)
+
+
+def _is_likely(member: Member) -> bool:
+    match member:
+        case Turn():
+            return not member.family
+        case Start():
+            return member.policy is IdPolicy.IDEMPOTENT and (member.first is None or not member.first.family)
+        case Deliver():
+            return isinstance(member.event, EventReceived)
+        case Completion() | OpenNextAttempt() | Release() | HeartbeatAttempt():
+            return True
+        case _:
+            return False
+
+
+class OptimisticTransaction:
+    """Statements of one group. `asked` is what goes before them, the BEGIN first."""
+
+    looks_first = False
+
+    def __init__(
+        self,
+        connection: PostgresConnection,
+        schema: str,
+        now_ms: int,
+        *,
+        asked: list[BoundStatement],
+        numbers: InstanceNumbers,
+    ) -> None:
+        self.sql = self.steps = statements_of(schema)
+        self.now_ms = now_ms
+        self._connection = connection
+        self._schema = schema
+        self._asked = asked
+        self._numbers = numbers
+        self._queued: list[BatchedStatement] = []
+        self.last: list[list[Row]] = []
+        """What was answered to what was asked with the COMMIT; nothing if the answer was lost."""
+        numbers.begin(now_ms)
+
+    def change(self, statement: str, *bindings: Any) -> int:
+        """Queue a statement that changes rows; one, as far as anybody can tell now."""
+        self._queued.append(BatchedStatement(statement, bindings, one=True))
+        return 1
+
+    def do(self, statement: str, *bindings: Any) -> None:
+        """Queue a statement of which nobody needs to know how many rows it changes."""
+        self._queued.append(BatchedStatement(statement, bindings, one=False))
+
+    def finds(self, statement: str, *bindings: Any) -> bool:
+        """Queue a look that nearly always finds its row."""
+        self._queued.append(BatchedStatement(statement, bindings, one=True))
+        return True
+
+    def create(self, statement: str, *bindings: Any) -> int | None:
+        """Queue a new instance, under a number of our own."""
+        del statement
+        number = self._numbers.take(self._fetch_numbers, self.now_ms)
+        self._queued.append(BatchedStatement(self.sql.start_numbered, (number, *bindings), one=True))
+        return number
+
+    def rows(self, statement: str, *bindings: Any) -> list[Row]:
+        """Say what is queued, and run a statement that gives rows."""
+        *_, rows = self._say((statement, *bindings))
+        return rows
+
+    def commit(self, *last: BoundStatement) -> None:
+        """Say what is queued, ask `last`, and commit. What the function does not know is judged before."""
+        kinds = kinds_of(self._schema)
+        if any(change.one and change.statement not in kinds for change in self._queued):
+            self._say()
+        wanted = self._numbers.wanted
+        more: list[BoundStatement] = [(self.sql.next_numbers, wanted)] if wanted else []
+        answers = self._say(*more, *last, ("COMMIT",))
+        self.last = answers[-1 - len(last) : -1]
+        if wanted:
+            self._numbers.add(answers[-2 - len(last)], self.now_ms)
+
+    def _say(self, *more: BoundStatement) -> list[list[Row]]:
+        """One round trip: what goes before, what is queued, and what is asked."""
+        asked, self._asked = self._asked, []
+        queued, self._queued = self._queued, []
+        calls = list(self._calls(queued))
+        answers = ask_all(self._connection, *asked, *(call for call, _ in calls), *more)
+        for (_, change), rows in zip(calls, answers[len(asked) :], strict=False):
+            met = rows[0][0] if rows else 0  # a look that finds nothing gives no row
+            if change is not None and change.one and met != 1:
+                raise MissedRow(f"{change.statement} met {met} rows")
+        return answers
+
+    def _calls(self, queued: Sequence[BatchedStatement]) -> Iterator[tuple[BoundStatement, BatchedStatement | None]]:
+        """Neighbours that the function knows share a call; the others go alone."""
+        kinds = kinds_of(self._schema)
+        for is_known, changes in groupby(queued, key=lambda change: change.statement in kinds):
+            if is_known:
+                yield call_of(self._schema, list(changes)), None
+            else:
+                yield from ((((change.statement, *change.values), change)) for change in changes)
+
+    def _fetch_numbers(self, count: int) -> Sequence[Row]:
+        [rows] = ask_all(self._connection, (self.sql.next_numbers, count))
+        return rows

@@ -1,0 +1,1 @@
+"""Applies members inside a write transaction; one module per feature."""

@@ -1,0 +1,151 @@
+"""Children are created, and asked to end, in the transaction of their parent's turn: all or nothing (G11).
+
+The end of an execution, for the children it started: each is terminated, asked to end, or left alone (A9, C1).
+
+A family may be large. One commit acts on `MOST_CHILDREN_PER_COMMIT` of it at most; the row in `closings` that the end
+left behind says that there are more, and any worker goes on with them, a batch at a time.
+"""
+
+from collections import deque
+from typing import Final
+
+from holdfast.core.children import ParentClose, ParentEnd, decide_close
+from holdfast.core.history import CancelRequested, ChildRefused, ChildStarted
+from holdfast.core.lifecycle import INSTANCE_FINAL
+from holdfast.payloads.limits import INLINE_LIMIT_BYTES
+from holdfast.storage.large_payloads import large_payload, marked
+from holdfast.storage.members.instances import CloseChildren, Terminate
+from holdfast.storage.members.outcomes import Applied, EndedInstance, Outcome, Rejected, TerminatedInstance
+from holdfast.storage.members.turns import InstanceEnd, NewChild, Turn
+from holdfast.storage.records import InstanceNumber, InstanceRecord
+from holdfast.storage.relational.apply.instance_endings import answer_parent, cancel, tell_parent, terminate
+from holdfast.storage.relational.apply.shared_writes import insert_payloads, set_deadline
+from holdfast.storage.relational.rows import COLUMNS_IN_USE, instance_of
+from holdfast.storage.relational.transaction import Transaction
+
+MOST_CHILDREN_PER_COMMIT: Final = 500
+"""A longer commit would make everybody wait for it."""
+PARENT_ENDED: Final = "its parent ended"
+
+
+def terminate_family(transaction: Transaction, found: InstanceRecord, reason: str) -> tuple[EndedInstance, ...]:
+    """End an instance that was read in this transaction and is open, and do to its children what their policies say."""
+    terminate(transaction, found, reason)
+    return close_children(transaction, found.number, found.execution)
+
+
+def close_children(
+    transaction: Transaction, number: InstanceNumber, execution: int, limit: int = MOST_CHILDREN_PER_COMMIT
+) -> tuple[EndedInstance, ...]:
+    """Go through the children of an execution that has ended, and through theirs. Who ended without being asked."""
+    return tuple(_close(transaction, number, execution, limit)[0])
+
+
+def apply_close_children(transaction: Transaction, member: CloseChildren) -> Outcome:
+    """The same for a janitor. Two who do it at the same time harm nothing: each finds what is left."""
+    ended, changed = _close(transaction, member.number, member.execution, member.limit)
+    return Applied(changed=changed, ended=tuple(ended))
+
+
+def _close(
+    transaction: Transaction, number: InstanceNumber, execution: int, limit: int
+) -> tuple[list[EndedInstance], int]:
+    ended: list[EndedInstance] = []
+    families = deque([(number, execution)])
+    done = 0
+    while families and done < limit:
+        family = families.popleft()
+        for (how,) in transaction.rows(transaction.sql.read_closing, *family):
+            children = transaction.rows(transaction.sql.open_children, *family, how, limit - done)
+            for row in children:
+                child = instance_of(row[:COLUMNS_IN_USE])
+                done += 1
+                if _act_on(transaction, child, ParentClose(row[COLUMNS_IN_USE]), ParentEnd(how)):
+                    ended.append(EndedInstance(child.id, child.number))
+                    families.append((child.number, child.execution))
+            if done < limit:
+                transaction.change(transaction.sql.end_closing, *family)
+    return ended, done
+
+
+def _act_on(transaction: Transaction, child: InstanceRecord, policy: ParentClose, how: ParentEnd) -> bool:
+    """Do to a child what its parent's end means for it. Whether it has ended by it."""
+    if decide_close(policy, how, child.state) is ParentClose.TERMINATE:
+        terminate(transaction, child, PARENT_ENDED)
+        return True
+    return cancel(transaction, child, CancelRequested(time_ms=0, reason=PARENT_ENDED)).at_once
+
+
+def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
+    """A9: TERMINATED in one commit, unless it is closed already."""
+    if member.number is None:
+        rows = transaction.rows(transaction.sql.hold_instance, member.id)
+    else:
+        rows = transaction.rows(transaction.sql.hold_number, member.number)
+    if not rows:
+        return Rejected(reason=f"no instance has the id {member.id!r}")
+    found = instance_of(rows[0])
+    if found.state in INSTANCE_FINAL:
+        return TerminatedInstance(instance=found, was_open=False)
+    return TerminatedInstance(instance=found, was_open=True, ended=terminate_family(transaction, found, member.reason))
+
+
+def write_children(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
+    """What a turn says about children. Who ended at once, because it had not begun."""
+    for new in turn.children:
+        _create(transaction, new, number, turn.execution)
+    ended: list[EndedInstance] = []
+    for asked in turn.children_asked:
+        for row in transaction.rows(transaction.sql.find_child, number, turn.execution, asked.child):
+            child = instance_of(row)
+            request = CancelRequested(time_ms=0, reason=asked.reason, descendants=asked.descendants)
+            if cancel(transaction, child, request).at_once:
+                ended.append(EndedInstance(child.id, child.number))
+                ended += close_children(transaction, child.number, child.execution)
+    return tuple(ended)
+
+
+def end_family(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
+    """An execution with relatives has ended, by its own turn: its parent is told, its children learn it."""
+    if isinstance(turn.close, InstanceEnd):
+        answer_parent(transaction, number, turn.close.state, turn.close.outcome)
+    transaction.change(transaction.sql.note_closing, number, turn.execution, ParentEnd.BY_ITSELF)
+    return close_children(transaction, number, turn.execution)
+
+
+def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int) -> None:
+    """The row with its tie to the parent, and its start in its inbox; or, if the id is taken, the refusal in ours."""
+    now_ms = transaction.now_ms
+    number = _insert(transaction, new, parent, execution)
+    if number is None and not new.named and transaction.change(transaction.sql.supersede_child, now_ms, new.id, parent):
+        number = _insert(transaction, new, parent, execution)
+    if number is None:
+        reason = f"the id {new.id!r} is taken, so no child of {new.workflow!r} was started with it"
+        tell_parent(transaction, parent, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))
+        return
+    if len(new.input) > INLINE_LIMIT_BYTES:
+        insert_payloads(transaction, number, (large_payload(new.input),))
+    insert_payloads(transaction, number, new.payloads)
+    transaction.change(transaction.sql.insert_inbox, number, 1, now_ms, new.started)
+    if new.deadline is not None:
+        set_deadline(transaction, number, new.deadline)
+    if new.named:
+        tell_parent(transaction, parent, execution, ChildStarted(time_ms=now_ms, child=new.child))
+
+
+def _insert(transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int) -> InstanceNumber | None:
+    given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else marked(large_payload(new.input).reference)
+    rows = transaction.rows(
+        transaction.sql.start_child,
+        new.id,
+        new.workflow,
+        new.version,
+        transaction.now_ms,
+        given,
+        new.input_hash,
+        parent,
+        execution,
+        new.child,
+        new.parent_close,
+    )
+    return InstanceNumber(rows[0][0]) if rows else None

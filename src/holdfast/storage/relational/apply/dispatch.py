@@ -1,0 +1,90 @@
+"""How each member of a group changes the tables. Runs inside the group's transaction, one member after the other.
+
+A member whose guard does not hold is `Rejected` and leaves nothing behind, except that completions which were to be
+applied by a rejected turn are kept: they commit alone, into the inbox (G5).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from holdfast.core.leases import WorkerKey
+from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.instances import (
+    Block,
+    ClaimInstances,
+    CloseChildren,
+    Expire,
+    Release,
+    SaveFlow,
+    SetDeadline,
+    Start,
+    Terminate,
+)
+from holdfast.storage.members.member import Member, actor_of
+from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
+from holdfast.storage.members.outcomes import Outcome, Rejected
+from holdfast.storage.members.turns import StreamValues, Turn
+from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
+from holdfast.storage.relational.apply import attempts
+from holdfast.storage.relational.apply.children import apply_close_children, apply_terminate
+from holdfast.storage.relational.apply.deadlines import apply_expire, apply_set_deadline
+from holdfast.storage.relational.apply.instances import (
+    _apply_block,
+    _apply_release,
+    _apply_start,
+    _claim_instances,
+    _save_flow,
+)
+from holdfast.storage.relational.apply.messages import apply_deliver
+from holdfast.storage.relational.apply.queries import apply_answer, apply_ask, apply_forget, apply_take
+from holdfast.storage.relational.apply.streams import apply_responses
+from holdfast.storage.relational.apply.turns import _apply_turn
+from holdfast.storage.relational.apply.workers import apply_disown, apply_lose
+from holdfast.storage.relational.transaction import Transaction
+
+
+def is_active(transaction: Transaction, key: WorkerKey) -> bool:
+    """W6: whether a worker may act."""
+    return transaction.finds(transaction.sql.active_worker, key)
+
+
+def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[Outcome]:
+    """Apply a group, member by member. What a dead worker sends is refused as a whole (W6, W7)."""
+    alive: dict[WorkerKey, bool] = {}
+    outcomes: list[Outcome] = []
+    for member in members:
+        actor = member.owner if type(member) is Turn else actor_of(member)  # most are turns
+        if actor is not None and actor not in alive:
+            alive[actor] = is_active(transaction, actor)
+        if actor is not None and not alive[actor]:
+            outcomes.append(Rejected(reason=f"worker {actor} is not active"))
+        else:
+            outcomes.append(HOW[type(member)](transaction, member))
+    return outcomes
+
+
+HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
+    Turn: _apply_turn,
+    Start: _apply_start,
+    Completion: attempts.apply_completion,
+    Terminate: apply_terminate,
+    OpenNextAttempt: attempts.apply_retry,
+    ClaimAttempts: attempts.claim_attempts,
+    ClaimInstances: _claim_instances,
+    Release: _apply_release,
+    Block: _apply_block,
+    HeartbeatAttempt: attempts.apply_heartbeat,
+    MarkWorkerLost: apply_lose,
+    ReleaseUnknown: apply_disown,
+    Deliver: apply_deliver,
+    StreamValues: apply_responses,
+    SetDeadline: apply_set_deadline,
+    Expire: apply_expire,
+    CloseChildren: apply_close_children,
+    SaveFlow: _save_flow,
+    AskQuery: apply_ask,
+    ClaimQueries: apply_take,
+    AnswerQuery: apply_answer,
+    DeleteQueries: apply_forget,
+}
+"""How each kind of member is applied. A test compares it with the members there are."""

@@ -1,0 +1,194 @@
+"""New module."""
+
+import json
+
+import msgspec
+
+from holdfast.core.admission import ExistingInstance, StartIdentity, StartVerdict, decide_start
+from holdfast.core.checks import require
+from holdfast.core.leases import MAX_LOST_OWNERS
+from holdfast.core.lifecycle import InstanceState
+from holdfast.payloads.limits import INLINE_LIMIT_BYTES
+from holdfast.storage.large_payloads import large_payload, marked
+from holdfast.storage.members.instances import (
+    Block,
+    ClaimInstances,
+    Release,
+    SaveFlow,
+    Start,
+)
+from holdfast.storage.members.outcomes import (
+    APPLIED,
+    ClaimedInstances,
+    Delivered,
+    EndedInstance,
+    Outcome,
+    Rejected,
+    StartedInstance,
+    _changed,
+)
+from holdfast.storage.records import Fence, InstanceNumber, InstanceRecord
+from holdfast.storage.relational.apply.children import (
+    terminate_family,
+)
+from holdfast.storage.relational.apply.instance_endings import REPLACED
+from holdfast.storage.relational.apply.messages import apply_deliver
+from holdfast.storage.relational.apply.shared_writes import insert_payloads, keep_input, set_deadline
+from holdfast.storage.relational.apply.turns import _write_turn
+from holdfast.storage.relational.rows import instance_of
+from holdfast.storage.relational.transaction import ConcurrentChange, Transaction
+
+
+def _apply_release(transaction: Transaction, release: Release) -> Outcome:
+    return _changed(transaction.change(transaction.sql.release_instance, release.number, release.fence, release.owner))
+
+
+# ---------------------------------------------------------------- instances
+
+
+def _apply_start(transaction: Transaction, start: Start) -> Outcome:
+    """G3: create, or do as the policy says with what has the id. A new id costs one statement."""
+    number = _insert_instance(transaction, start)
+    outcome = _start_again(transaction, start) if number is None else _begin(transaction, start, number)
+    if start.mail is None or not isinstance(outcome, StartedInstance) or (outcome.created and start.mail_taken):
+        return outcome
+    told = apply_deliver(transaction, start.mail)
+    return msgspec.structs.replace(outcome, mail=told) if isinstance(told, Delivered) else outcome
+
+
+def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> StartedInstance:
+    """The row is new: its first turn rides along, or its start waits for whoever claims it."""
+    if len(start.input) > INLINE_LIMIT_BYTES:
+        keep_input(transaction, number, start.input)
+    insert_payloads(transaction, number, start.payloads)
+    if start.deadline is not None:
+        set_deadline(transaction, number, start.deadline)
+    if start.first is not None:
+        _write_turn(transaction, start.first, number)
+    else:
+        transaction.change(transaction.sql.insert_inbox, number, 1, transaction.now_ms, start.started)
+    first = start.first
+    if first is None or not (first.release or first.next):
+        return StartedInstance(instance=_created(start, number, transaction.now_ms), created=True)
+    return StartedInstance(
+        instance=instance_of(transaction.rows(transaction.sql.find_instance, start.id)[0]), created=True
+    )
+
+
+def _start_again(transaction: Transaction, start: Start) -> Outcome:
+    """The id is taken. What makes room for a new instance is in the transaction that creates it."""
+    rows = transaction.rows(transaction.sql.hold_instance, start.id)
+    if not rows:
+        raise ConcurrentChange(f"the id {start.id!r} was taken a moment ago, and is not any more")
+    existing = instance_of(rows[0])
+    verdict = decide_start(
+        StartIdentity(start.workflow, start.input_hash),
+        ExistingInstance(StartIdentity(existing.workflow, existing.input_hash), existing.state),
+        start.policy,
+    )
+    ended: tuple[EndedInstance, ...] = ()
+    match verdict:
+        case StartVerdict.SAME:
+            return StartedInstance(instance=existing, created=False)
+        case StartVerdict.CONFLICT:
+            return Rejected(reason=_conflict(start, existing.workflow))
+        case StartVerdict.REPLACE:
+            ended = terminate_family(transaction, existing, REPLACED)
+        case StartVerdict.CREATE:
+            pass
+    transaction.change(transaction.sql.supersede_instance, transaction.now_ms, existing.number)
+    number = _insert_instance(transaction, start)
+    require(number is not None, f"the id {start.id!r} is still taken after instance {existing.number} gave it up")
+    begun = _begin(transaction, start, InstanceNumber(number or 0))
+    replaced = existing.number if verdict is StartVerdict.REPLACE else None
+    return msgspec.structs.replace(begun, replaced=replaced, ended=ended)
+
+
+def _conflict(start: Start, workflow: str) -> str:
+    if workflow != start.workflow:
+        return f"the id {start.id!r} is taken by an instance of {workflow!r}, not {start.workflow!r}"
+    return f"the id {start.id!r} is taken by an instance of {workflow!r} with a different input"
+
+
+def _stored_input(start: Start) -> bytes:
+    """What stands in the row of the instance."""
+    if len(start.input) <= INLINE_LIMIT_BYTES:
+        return start.input
+    return marked(large_payload(start.input).reference)
+
+
+def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber | None:
+    first = start.first
+    number = transaction.create(
+        transaction.steps.start_instance,
+        start.id,
+        start.workflow,
+        start.version,
+        InstanceState.RUNNING if first else InstanceState.REQUESTED,
+        1 if first else 0,
+        first.fence if first else 0,
+        first.owner if first else None,
+        None if first else 0,
+        first.stamp_ms if first else transaction.now_ms,
+        _stored_input(start),
+        start.input_hash,
+        _created_at_ms(start, transaction.now_ms),
+        first.key if first else start.key,
+    )
+    return None if number is None else InstanceNumber(number)
+
+
+def _created_at_ms(start: Start, now_ms: int) -> int:
+    """The time of the start. A first turn in the same commit has scheduled activities before this transaction began."""
+    return now_ms if start.first is None else min(start.first.stamp_ms, now_ms)
+
+
+def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecord:
+    """The row that was inserted, with what its first turn made of it."""
+    first = start.first
+    closed = first.close if first else None
+    return InstanceRecord(
+        number=number,
+        id=start.id,
+        workflow=start.workflow,
+        version=start.version,
+        state=closed.state if closed else InstanceState.RUNNING if first else InstanceState.REQUESTED,
+        execution=1,
+        turn=1 if first else 0,
+        fence=first.fence if first else Fence(0),
+        owner=first.owner if first and closed is None else None,
+        claimable_at_ms=None if first else 0,
+        stamp_ms=first.stamp_ms if first else now_ms,
+        input=_stored_input(start),
+        input_hash=start.input_hash,
+        outcome=closed.outcome if closed else None,
+        blocked=None,
+        created_at_ms=_created_at_ms(start, now_ms),
+        closed_at_ms=now_ms if closed else None,
+    )
+
+
+def _claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome:
+    workflows = json.dumps(claim.workflows)
+    if claim.blocked:
+        rows = transaction.rows(
+            transaction.sql.claim_blocked, claim.owner, workflows, claim.build, claim.limit, MAX_LOST_OWNERS
+        )
+    else:
+        rows = transaction.rows(
+            transaction.sql.claim_instances, claim.owner, transaction.now_ms, workflows, claim.limit
+        )
+    return ClaimedInstances(instances=[instance_of(row) for row in rows])
+
+
+def _apply_block(transaction: Transaction, block: Block) -> Outcome:
+    return _changed(
+        transaction.change(
+            transaction.sql.block_instance, block.reason, block.build, block.number, block.fence, block.owner
+        )
+    )
+
+
+def _save_flow(transaction: Transaction, flow: SaveFlow) -> Outcome:
+    transaction.do(transaction.sql.save_flow, flow.hash, flow.name, flow.version, flow.definition, transaction.now_ms)
+    return APPLIED

@@ -1,0 +1,143 @@
+"""Messages from outside: whether an instance takes them now, and where they wait (G5, G6, G7, A9).
+
+Updates: sent once by their id, answered with the turn that took them, and kept with their instance (G5, G7, G11).
+"""
+
+import hashlib
+import json
+import logging
+from functools import lru_cache
+
+from holdfast.core.admission import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventVerdict, decide_event
+from holdfast.core.checks import require
+from holdfast.core.history import EventReceived, UpdateAccepted
+from holdfast.core.lifecycle import InstanceState
+from holdfast.core.updates import MAX_OPEN_UPDATES, REFUSALS, REJECTION_KEPT_MS, decide_update
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.outcomes import Delivered, Outcome, Rejected, TargetInstance
+from holdfast.storage.members.turns import Turn, UpdateAnswer
+from holdfast.storage.records import InstanceNumber, InstanceRecord
+from holdfast.storage.relational.apply.children import close_children
+from holdfast.storage.relational.apply.instance_endings import cancel
+from holdfast.storage.relational.apply.shared_writes import put
+from holdfast.storage.relational.rows import instance_of
+from holdfast.storage.relational.transaction import Row, Transaction
+
+
+def note_update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
+    """Judge an update, and note one that is to be delivered."""
+    asked = hashlib.sha256(b"%b\0%b" % (event.name.encode(), bytes(event.input.data))).digest()
+    rows = transaction.rows(transaction.sql.read_update, found.number, event.id)
+    known, is_same = (rows[0][1], rows[0][3] == asked) if rows else (None, True)
+    open_updates = transaction.rows(transaction.sql.count_open_updates, found.number, MAX_OPEN_UPDATES)[0][0]
+    verdict = decide_update(found.state, known=known, is_same=is_same, open_updates=open_updates)
+    if verdict is EventVerdict.DELIVER:
+        transaction.change(transaction.sql.ask_update, found.number, event.id, asked)
+    return verdict
+
+
+def write_answers(transaction: Transaction, number: InstanceNumber, answers: tuple[UpdateAnswer, ...]) -> None:
+    """What a turn says to those who sent updates."""
+    for one in answers:
+        expires_at_ms = transaction.now_ms + REJECTION_KEPT_MS if one.state in REFUSALS else None
+        changed = transaction.change(
+            transaction.sql.answer_update, number, one.id, one.state, one.answer, expires_at_ms
+        )
+        require(changed == 1, f"update {one.id!r} of instance {number} was answered before, or never sent")
+
+
+logger = logging.getLogger("holdfast")
+
+
+def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
+    """Take a message, or say why not. A refused one changes nothing and is in nobody's way."""
+    event, number = message.event, message.number
+    if isinstance(event, EventReceived):
+        rows = transaction.rows(
+            *((transaction.sql.find_mailbox, message.id) if number is None else (transaction.sql.read_mailbox, number))
+        )
+        if rows:
+            return _raise(transaction, rows[0], event, message.message_id)
+    else:
+        rows = transaction.rows(
+            *((transaction.sql.hold_instance, message.id) if number is None else (transaction.sql.hold_number, number))
+        )
+        if rows:
+            found = instance_of(rows[0])
+            if isinstance(event, UpdateAccepted):
+                return Delivered(instance=found, verdict=_update(transaction, found, event))
+            verdict, at_once = cancel(transaction, found, event)
+            ended = close_children(transaction, found.number, found.execution) if at_once else ()
+            return Delivered(instance=found, verdict=verdict, ended=ended)
+    return Rejected(reason=f"no instance has the id {message.id!r}")
+
+
+def write_mail(transaction: Transaction, turn: Turn, number: InstanceNumber) -> None:
+    """What a turn changes about events: its waits, how many it took or set aside, and those it raises to others."""
+    if turn.waits is not None or turn.mail_taken:
+        waits = None if turn.waits is None else _text_of(turn.waits)
+        transaction.change(transaction.steps.change_waits, waits, turn.mail_taken, number)
+    for message_id in turn.ids_set_aside:
+        transaction.do(transaction.sql.forget_received, number, message_id)
+    if turn.mailbox is not None:
+        transaction.change(transaction.sql.set_mailbox, turn.mailbox.policy, turn.mailbox.limit, number)
+    for message in turn.sent:
+        _send(transaction, message)
+
+
+@lru_cache(maxsize=1_000)
+def _text_of(waits: tuple[str, ...]) -> str:
+    """The names that are waited for, as they are stored. Instances of one workflow wait for the same."""
+    return json.dumps(waits)
+
+
+@lru_cache(maxsize=1_000)
+def _names_in(waits: str) -> frozenset[str]:
+    return frozenset(json.loads(waits))
+
+
+def _send(transaction: Transaction, message: Deliver) -> None:
+    """A message that a turn sends: whoever sent it does not wait for an answer."""
+    outcome = apply_deliver(transaction, message)
+    if isinstance(outcome, Rejected):
+        logger.warning("a message of a workflow was for nobody: %s", outcome.reason)
+    elif isinstance(outcome, Delivered) and outcome.verdict in REFUSED:
+        logger.warning("a message of a workflow for %r was %s", message.id, outcome.verdict.value)
+
+
+REFUSED = frozenset(
+    {
+        EventVerdict.CLOSED,
+        EventVerdict.DROP_UNSUBSCRIBED,
+        EventVerdict.MAILBOX_FULL,
+        EventVerdict.UNKNOWN,
+    }
+)
+
+
+def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message_id: str) -> Delivered:
+    number, state, execution, waits, kept, policy, limit = mailbox
+    found = TargetInstance(number=number, state=InstanceState(state), execution=execution)
+    verdict = decide_event(
+        found.state,
+        seen_before=bool(message_id) and bool(transaction.rows(transaction.sql.was_received, number, message_id)),
+        somebody_waits=waits is not None and event.name in _names_in(waits),
+        kept=kept,
+        policy=EventPolicy.MAILBOX if policy is None else EventPolicy(policy),
+        limit=DEFAULT_MAILBOX_LIMIT if limit is None else limit,
+    )
+    if verdict in (EventVerdict.DELIVER, EventVerdict.KEEP):
+        if message_id:
+            transaction.change(transaction.sql.note_received, number, message_id)
+        transaction.change(transaction.sql.add_mail, verdict is EventVerdict.DELIVER, number)
+        put(transaction, found, event, event.name)
+    return Delivered(instance=found, verdict=verdict)
+
+
+def _update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
+    """An update waits in the inbox until the code takes it (G5). Its empty name: see `release_instance`."""
+    verdict = note_update(transaction, found, event)
+    if verdict is EventVerdict.DELIVER:
+        put(transaction, found, event, name="")
+        transaction.do(transaction.sql.wake_instance, found.number)
+    return verdict

@@ -1,0 +1,81 @@
+"""Pending responses: values that an activity yields enter leg 2 together (L4, L11, L14, L15).
+
+They wait in the inbox, or leave with the turn that comes with them.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.core.admission import stamp_ms
+from holdfast.core.checks import require
+from holdfast.core.history import encode_event
+from holdfast.core.ledger import RESPONSE_ENTRY
+from holdfast.core.streams import enter_pending, pass_pending
+from holdfast.storage.large_payloads import offload
+from holdfast.storage.members.outcomes import Applied, Outcome, Rejected
+from holdfast.storage.members.turns import AppliedValues, StreamValues
+from holdfast.storage.relational.apply.shared_writes import insert_payloads
+from holdfast.storage.relational.transaction import Transaction
+
+if TYPE_CHECKING:
+    from holdfast.storage.records import LargePayload
+
+
+def apply_responses(transaction: Transaction, responses: StreamValues) -> Outcome:
+    """Alone: all of them or none, into the inbox. The same ones again change nothing (L11)."""
+    key, now_ms, count = responses.key, transaction.now_ms, len(responses.event.numbers)
+    entered = enter_pending(responses.from_ledger, count)
+    if not _move(transaction, responses, responses.from_ledger, entered):
+        if transaction.rows(transaction.sql.entered_responses, *_guard(responses), entered // RESPONSE_ENTRY):
+            return Applied(changed=0)
+        return Rejected(reason="the attempt is closed, asked to stop, or somebody else's")
+    payloads: list[LargePayload] = []
+    event = offload(responses.event, payloads)
+    insert_payloads(transaction, key.number, payloads)
+    if event.time_ms < now_ms:
+        event = msgspec.structs.replace(event, time_ms=stamp_ms(event.time_ms, now_ms))
+    transaction.change(transaction.sql.insert_inbox, key.number, key.execution, now_ms, encode_event(event))
+    transaction.do(transaction.sql.wake_instance, key.number)
+    return Applied(changed=count)
+
+
+def enter_with_turn(transaction: Transaction, entries: Sequence[StreamValues]) -> bool:
+    """Values enter and leave leg 2 with the turn that applied them (L4, L5): all, or none if one of them is stale."""
+    for at, responses in enumerate(entries):
+        if not _move(transaction, responses, responses.from_ledger, _passed(responses)):
+            take_back(transaction, entries[:at])
+            return False
+    return True
+
+
+def take_back(transaction: Transaction, entries: Sequence[StreamValues]) -> None:
+    """The turn of these values is not written after all."""
+    for responses in reversed(entries):
+        moved = _move(transaction, responses, _passed(responses), responses.from_ledger)
+        require(moved, f"attempt {responses.key} lost the responses that this transaction added to it")
+
+
+def _passed(responses: StreamValues) -> int:
+    return pass_pending(responses.from_ledger, len(responses.event.numbers))
+
+
+def _move(transaction: Transaction, responses: StreamValues, before: int, after: int) -> bool:
+    """Conditional on all digits but those that count exits, which belong to the instance's turns (decision 14)."""
+    bindings = (after - before, transaction.now_ms, responses.expires_at_ms, *_guard(responses))
+    return bool(transaction.change(transaction.sql.enter_responses, *bindings, before // RESPONSE_ENTRY))
+
+
+def _guard(responses: StreamValues) -> tuple[int | str, ...]:
+    key = responses.key
+    return key.number, key.execution, key.activity, key.dimension, key.attempt, responses.owner
+
+
+def exit_pending(transaction: Transaction, left: AppliedValues) -> None:
+    """L5: the turn that is being written has applied so many pending responses of an attempt."""
+    key = left.key
+    changed = transaction.change(
+        transaction.sql.exit_pending, left.count, key.number, key.execution, key.activity, key.dimension, key.attempt
+    )
+    require(changed == 1, f"attempt {key} does not have {left.count} responses that could leave leg 2")

@@ -1,0 +1,133 @@
+"""What a worker had moves on when the worker is gone, or when it does not know it itself (W3, W6).
+
+What a heartbeat changes: the worker is registered, or its lease is renewed, or nothing (W1-W5).
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from holdfast.core.leases import (
+    LOSS_EVENT,
+    Heartbeat,
+    HeartbeatReply,
+    Renewed,
+    WorkerKey,
+    WorkerRecord,
+    WorkerState,
+    heartbeat,
+)
+from holdfast.core.lifecycle import AttemptEvent, AttemptState
+from holdfast.storage.attempt_endings import end_by_loss, transition
+from holdfast.storage.members.attempts import OpenNextAttempt
+from holdfast.storage.members.outcomes import Applied, Outcome, Rejected
+from holdfast.storage.members.workers import MarkWorkerLost, Registration, ReleaseUnknown
+from holdfast.storage.records import AttemptRecord
+from holdfast.storage.relational.apply import attempts
+from holdfast.storage.relational.rows import attempt_of, worker_of
+from holdfast.storage.relational.transaction import Transaction
+
+NO_DEADLINE_MS: Final = 2**62
+"""W10, W11: a worker that left or is seen dead is lost whatever its deadline."""
+
+
+class LossVerdict(StrEnum):
+    """What is judged of the loss of a worker, once and for everything that it had (G12)."""
+
+    CLEAN = "clean"
+    """It left: nothing is counted (W10, A10)."""
+    EXPLAINED = "explained"
+    """It is known what it was running: that is counted when its lease ends, and nothing else."""
+    UNEXPLAINED = "unexplained"
+    """Nobody knows what it was running: the loss is counted for every instance that it had."""
+
+
+def apply_lose(transaction: Transaction, lose: MarkWorkerLost) -> Outcome:
+    """W6: flip the worker, then move a batch of what it had. Repeated until nothing is left, maybe by several at once.
+
+    Who flips it judges the loss. The others may know less or more of it, and go by that verdict.
+    """
+    now_ms, loss = transaction.now_ms, _judged_by(lose)
+    found = transaction.rows(transaction.sql.hold_worker, lose.key)
+    if lose.instances_only:
+        return _release_instances(transaction, lose, is_active=[state for state, _ in found] == [WorkerState.ACTIVE])
+    deadline_ms = now_ms if lose.at_deadline else NO_DEADLINE_MS
+    if transaction.change(transaction.sql.lose_worker, lose.key, deadline_ms, loss):
+        if lose.culprit is not None:
+            transaction.change(transaction.sql.count_loss, lose.culprit, lose.key)
+    elif found:
+        [(state, judged)] = found
+        if state == WorkerState.ACTIVE:
+            return Rejected(reason=f"worker {lose.key} has renewed its lease")
+        loss = LossVerdict(judged) if judged is not None else loss
+    is_unexplained = int(loss is LossVerdict.UNEXPLAINED)
+    moved = transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, is_unexplained)
+    for row in transaction.rows(transaction.sql.held_attempts, lose.key, lose.limit):
+        moved += 1
+        _move_on(transaction, attempt_of(row), is_clean=loss is LossVerdict.CLEAN)
+    return Applied(changed=moved)
+
+
+def _release_instances(transaction: Transaction, lose: MarkWorkerLost, *, is_active: bool) -> Outcome:
+    """W1: a batch of the instances of a worker that stays."""
+    if not is_active:
+        return Rejected(reason=f"worker {lose.key} is not active")
+    if lose.culprit is not None:
+        transaction.change(transaction.sql.count_loss, lose.culprit, lose.key)
+    return Applied(changed=transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, 0))
+
+
+def _judged_by(lose: MarkWorkerLost) -> LossVerdict:
+    if lose.is_clean:
+        return LossVerdict.CLEAN
+    return LossVerdict.UNEXPLAINED if lose.unexplained else LossVerdict.EXPLAINED
+
+
+def apply_disown(transaction: Transaction, disown: ReleaseUnknown) -> Outcome:
+    """W3: what is as its owner saw it and did not know it moves on, as if its worker were lost."""
+    moved = sum(
+        transaction.change(transaction.sql.release_instance, held.number, held.fence, disown.owner)
+        for held in disown.instances
+    )
+    for held in disown.attempts:
+        key = held.key
+        guard = (key.number, key.execution, key.activity, key.dimension, key.attempt, disown.owner)
+        for row in transaction.rows(transaction.sql.held_attempt, *guard, held.state, held.ledger):
+            moved += 1
+            _move_on(transaction, attempt_of(row), is_clean=False)
+    return Applied(changed=moved)
+
+
+def _move_on(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool) -> None:
+    """Nobody looks after an attempt any more: the next one, or the same one again, or its end (W6)."""
+    event = LOSS_EVENT[attempt.state]
+    if attempt.state is AttemptState.RUNNING:
+        ended = end_by_loss(attempt, now_ms=transaction.now_ms, is_clean=is_clean)
+        if isinstance(ended, OpenNextAttempt):
+            attempts.apply_retry(transaction, ended)
+        else:
+            attempts.apply_completion(transaction, ended)
+    elif event is AttemptEvent.RELEASE:
+        attempts.release(transaction, attempt)
+    else:
+        attempts.move_attempt(transaction, transition(attempt, event))
+
+
+def apply_beat(transaction: Transaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
+    """Judge a heartbeat by the worker's row, and record what follows."""
+    sql = transaction.sql
+    rows = transaction.rows(sql.read_worker, beat.key)
+    record: WorkerRecord | None = None
+    if rows:
+        row = worker_of(rows[0])
+        record = WorkerRecord(WorkerKey(row.key), WorkerState(row.state), row.token, row.deadline_ms)
+    _, reply = heartbeat(record, beat, now_ms=transaction.now_ms)
+    if isinstance(reply, Renewed):
+        lease = (reply.token, reply.deadline_ms, reply.lease_ms)
+        if record is None:
+            about = (registration.host, registration.queues, registration.build)
+            code = (registration.workflows, registration.activities, registration.abandoned)
+            now_ms = transaction.now_ms
+            transaction.change(sql.register_worker, beat.key, *lease, *about, now_ms, registration.slots, *code)
+        else:
+            transaction.change(sql.renew_lease, *lease, registration.abandoned, beat.key, record.token)
+    return reply

@@ -1,0 +1,227 @@
+"""The reads of a store that keeps its tables in a relational database. How a statement is run is up to the database."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import Any, Final, TypeAlias
+
+from holdfast.core.history import EventSetAside
+from holdfast.core.leases import WorkerKey
+from holdfast.core.lifecycle import InstanceState
+from holdfast.storage.large_payloads import read_stored, references_in
+from holdfast.storage.members.outcomes import PendingQueries
+from holdfast.storage.records import (
+    AttemptRecord,
+    DeadlineRecord,
+    HistoryRow,
+    InboxRow,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    LoadedInstance,
+    OwnedRows,
+    ParentAndChildren,
+    QueueRow,
+    UpdateRow,
+    WorkerLoad,
+    WorkerRow,
+)
+from holdfast.storage.relational.rows import (
+    attempt_of,
+    deadline_of,
+    family_of,
+    held_of,
+    history_of,
+    inbox_of,
+    instance_of,
+    queue_of,
+    timer_of,
+    update_of,
+    worker_of,
+)
+from holdfast.storage.relational.statements import Statements
+from holdfast.storage.relational.transaction import Row
+
+BoundStatement: TypeAlias = tuple[Any, ...]
+"""A statement and what it is asked with."""
+SET_ASIDE: Final = f'"{EventSetAside.__struct_config__.tag}"'.encode()
+"""What the stored events of a turn contain if it set an event aside."""
+
+
+class RelationalReads(ABC):
+    """Reads of committed data."""
+
+    sql: Statements
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """The store's clock."""
+
+    @abstractmethod
+    async def _read(self, statement: str, *bindings: Any) -> list[Row]:
+        """The rows of one statement."""
+
+    @abstractmethod
+    async def _read_all(self, *asked: BoundStatement) -> list[list[Row]]:
+        """The rows of several statements, in their order; where it costs something to ask, they are asked together."""
+
+    async def find(self, instance_id: InstanceId) -> InstanceRecord | None:
+        rows = await self._read(self.sql.find_instance, instance_id)
+        return instance_of(rows[0]) if rows else None
+
+    async def read_instance(self, number: InstanceNumber) -> InstanceRecord | None:
+        rows = await self._read(self.sql.read_instance, number)
+        return instance_of(rows[0]) if rows else None
+
+    async def count_earlier(self, instance_id: InstanceId) -> int:
+        count: int = (await self._read(self.sql.count_earlier, instance_id))[0][0]
+        return count
+
+    async def load(self, number: InstanceNumber, execution: int) -> LoadedInstance:
+        sql = self.sql
+        turns, messages, timers, attempts = await self._read_all(
+            (sql.read_history, number, execution),
+            (sql.read_inbox, number),
+            (sql.read_timers, number, execution),
+            (sql.read_attempts, number, execution),
+        )
+        history = [history_of(row) for row in turns]
+        inbox = [inbox_of(row) for row in messages]
+        named = references_in([*(row.events for row in history), *(row.event for row in inbox)])
+        return LoadedInstance(
+            history=history,
+            inbox=inbox,
+            timers=[timer_of(row) for row in timers],
+            attempts=[attempt_of(row) for row in attempts],
+            payloads=await self.read_payloads(number, named),
+        )
+
+    async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
+        return [history_of(row) for row in await self._read(self.sql.read_history, number, execution)]
+
+    async def read_set_aside(
+        self, number: InstanceNumber, *, first: int, before: int, limit: int
+    ) -> list[tuple[int, bytes]]:
+        rows = await self._read(self.sql.read_set_aside, number, first, before, SET_ASIDE, limit)
+        return [(execution, events) for execution, events in reversed(rows)]
+
+    async def read_attempts(self, number: InstanceNumber, execution: int) -> list[AttemptRecord]:
+        return [attempt_of(row) for row in await self._read(self.sql.read_attempts, number, execution)]
+
+    async def read_payloads(
+        self, number: InstanceNumber, references: Collection[str] | None = None
+    ) -> dict[str, bytes]:
+        if references is None:
+            stored: dict[str, bytes] = dict(await self._read(self.sql.read_payloads, number))
+            return {reference: read_stored(reference, data) for reference, data in stored.items()}
+        if not references:
+            return {}
+        found = await self._read_all(*((self.sql.read_payload, number, reference) for reference in references))
+        return {
+            reference: read_stored(reference, rows[0][0])
+            for reference, rows in zip(references, found, strict=True)
+            if rows
+        }
+
+    async def read_key(self, number: InstanceNumber) -> str | None:
+        rows = await self._read(self.sql.read_key, number)
+        key: str | None = rows[0][0] if rows else None
+        return key
+
+    async def read_flow(self, digest: str) -> bytes | None:
+        rows = await self._read(self.sql.read_flow, digest)
+        return bytes(rows[0][0]) if rows else None
+
+    async def read_kept(self, number: InstanceNumber) -> dict[str, bytes]:
+        return dict(await self._read(self.sql.read_kept, number))
+
+    async def peek_inbox(self, number: InstanceNumber, limit: int) -> list[InboxRow]:
+        return [inbox_of(row) for row in await self._read(self.sql.peek_inbox, number, limit)]
+
+    async def read_updates(self, number: InstanceNumber, limit: int) -> list[UpdateRow]:
+        return [update_of(row) for row in await self._read(self.sql.read_updates, number, limit)]
+
+    async def read_update(self, number: InstanceNumber, update_id: str) -> UpdateRow | None:
+        rows = await self._read(self.sql.read_update, number, update_id)
+        return update_of(rows[0]) if rows else None
+
+    async def glance(self, number: InstanceNumber) -> tuple[InstanceRecord, bytes | None] | None:
+        rows = await self._read(self.sql.glance, number)
+        return (instance_of(rows[0][:-1]), rows[0][-1]) if rows else None
+
+    async def questions_waiting(self) -> PendingQueries:
+        has_questions, has_expired = (await self._read(self.sql.questions_waiting, self.now_ms()))[0]
+        return PendingQueries(has_questions=bool(has_questions), has_expired=bool(has_expired))
+
+    async def read_answer(self, question_id: str) -> bytes | None:
+        rows = await self._read(self.sql.read_answer, question_id)
+        return rows[0][0] if rows else None
+
+    async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
+        return [inbox_of(row) for row in await self._read(self.sql.read_inbox_of_owner, owner, after_row)]
+
+    async def held_by(self, owner: WorkerKey) -> OwnedRows:
+        attempts, instances = await self._read_all((self.sql.held_keys, owner), (self.sql.held_instances, owner))
+        return held_of(attempts, instances)
+
+    async def stranded_owners(self) -> list[WorkerKey]:
+        return [WorkerKey(key) for (key,) in await self._read(self.sql.stranded_owners)]
+
+    async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
+        return [attempt_of(row) for row in await self._read(self.sql.expired_attempts, self.now_ms(), limit)]
+
+    async def read_deadline(self, number: InstanceNumber) -> DeadlineRecord | None:
+        rows = await self._read(self.sql.read_deadline, number)
+        return deadline_of(rows[0]) if rows else None
+
+    async def expired_instances(self, limit: int) -> list[InstanceNumber]:
+        rows = await self._read(self.sql.expired_instances, self.now_ms(), limit)
+        return [InstanceNumber(number) for (number,) in rows]
+
+    async def next_wake_ms(
+        self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
+    ) -> int | None:
+        asked: list[BoundStatement] = [(self.sql.next_expiry, after_ms)]
+        if workflows:
+            asked.append((self.sql.next_claimable, json.dumps(workflows), after_ms))
+        if names:
+            activities = json.dumps(names)
+            asked += [(self.sql.next_ready, queue, after_ms, activities) for queue in queues]
+        found = await self._read_all(*asked)
+        return min((time for rows in found for (time,) in rows if time is not None), default=None)
+
+    async def blocked_elsewhere(self, workflows: Sequence[str], build: str) -> bool:
+        return bool(await self._read(self.sql.blocked_elsewhere, json.dumps(workflows), build))
+
+    async def list_instances(
+        self,
+        *,
+        before: int,
+        limit: int,
+        state: InstanceState | None = None,
+        workflow: str | None = None,
+        parent: InstanceNumber | None = None,
+    ) -> list[InstanceRecord]:
+        asked: BoundStatement = (before, None if state is None else state.value, workflow, limit)
+        if parent is None:
+            rows = await self._read(self.sql.list_instances, *asked)
+        else:
+            rows = await self._read(self.sql.list_children, *asked, parent)
+        return [instance_of(row) for row in rows]
+
+    async def read_family(self, number: InstanceNumber) -> ParentAndChildren:
+        return family_of(*await self._read_all((self.sql.read_parent, number), (self.sql.count_children, number)))
+
+    async def unfinished_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
+        rows = await self._read(self.sql.unfinished_closings, limit)
+        return [(InstanceNumber(number), execution) for number, execution in rows]
+
+    async def workers(self) -> list[WorkerRow]:
+        return [worker_of(row) for row in await self._read(self.sql.read_workers)]
+
+    async def worker_loads(self) -> list[WorkerLoad]:
+        rows = sorted(await self._read(self.sql.worker_loads))
+        return [WorkerLoad(key=key, attempts=attempts, instances=instances) for key, attempts, instances in rows]
+
+    async def queues(self) -> list[QueueRow]:
+        return sorted(map(queue_of, await self._read(self.sql.queues, self.now_ms())), key=lambda row: row.queue)
