@@ -167,7 +167,7 @@ async def b8_replay(folder: Path, scale: float) -> Sample:
     async with open_engine(path, durability="relaxed") as engine:
         handle = await engine.start(sequence_then_sleep, steps, id="b8")
         await _until_timers(path, 1)
-        number = await engine.store.find(handle.id)  # type: ignore[arg-type]  # an id it gave itself
+        number = await engine.store.find_instance(handle.id)  # type: ignore[arg-type]  # an id it gave itself
     if number is None:
         raise AssertionError(handle.id)
     store = SqliteStore(path, clock=SystemClockAndIds().now_ms)

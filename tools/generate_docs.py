@@ -9,7 +9,7 @@ from typing import TypeVar
 from holdfast import errors
 from holdfast.authoring.activity import Cancelled
 from holdfast.core.collation import LEGAL_MOVES, MEANING, WORD, Digit
-from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read
+from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_TABLE, INSTANCE_TABLE
 from holdfast.flows.flow import Flow
 
@@ -60,7 +60,9 @@ def digits() -> str:
         "leg 2 entered by another response": second,
         "leg 2 exit: it was final": exit_leg2(second, final=True),
     }
-    ledger_rows = [f"| {step} | `{read(value).text}` | {read(value).sentence} |" for step, value in steps.items()]
+    ledger_rows = [
+        f"| {step} | `{read_ledger(value).text}` | {read_ledger(value).sentence} |" for step, value in steps.items()
+    ]
     digit_rows = [f"| {int(digit)} | {MEANING[digit]} |" for digit in Digit]
     move_rows = [
         f"| {str(move).replace('_', ' ')} | {int(before)} {MEANING[before]} | {int(after)} {MEANING[after]} |"

@@ -12,7 +12,7 @@ from benchmarks.measure import Sample, percentile
 from holdfast.client.client import Client
 from holdfast.client.engine import connect
 from holdfast.storage.postgres.address import parse
-from holdfast.storage.postgres.notifier import make_bell
+from holdfast.storage.postgres.notifier import make_notifier
 
 READY: Final = "ready"
 THERE, BACK = "bench_there", "bench_back"
@@ -40,7 +40,7 @@ async def round_trip(url: str, count: int) -> Sample:
     """One process wakes another, which wakes it: through the bells that the store's commits ring."""
     other = _other("echo", url)
     heard = asyncio.Event()
-    bell = make_bell(parse(url), "here", heard.set)
+    bell = make_notifier(parse(url), "here", heard.set)
     bell.open()
     await heard.wait()
     took_ms: list[float] = []
@@ -64,7 +64,7 @@ async def echo(url: str) -> None:
             bell.notify()
         is_ready.set()
 
-    bell = make_bell(parse(url), "there", answer_it)
+    bell = make_notifier(parse(url), "there", answer_it)
     bell.open()
     await is_ready.wait()
     print(READY, flush=True)

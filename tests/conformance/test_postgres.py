@@ -31,4 +31,4 @@ class TestPostgresAnswerByAnswer(TestPostgres):
         def never(_: Sequence[Member]) -> bool:
             return False
 
-        monkeypatch.setattr(writer, "is_likely", never)
+        monkeypatch.setattr(writer, "is_eligible", never)

@@ -34,7 +34,7 @@ WORKFLOWS: list[hf.Workflow[..., Any]] = [deadly, hanging, innocent]
 async def serve(store: str, lease: str, judge: str, limit: str, *hang: str) -> None:
     if hang:
         os.environ[HANGS] = "1"
-    world = Platform(judge_same_host=judge == "judge", turn_limit_ms=int(limit))
+    world = Platform(detect_local_deaths=judge == "judge", turn_limit_ms=int(limit))
     async with hf.Engine(
         store, workflows=WORKFLOWS, activities=[step], lease=float(lease), surroundings=world
     ) as engine:

@@ -44,7 +44,7 @@ def test_W7_a_stopped_writer_holds_up_writers_only_and_only_while_it_is_stopped(
 ) -> None:
     store = tmp_path / "shop.db"
     monkeypatch.setenv(BODIES, f"{store}.bodies")
-    monkeypatch.setattr(patience, "PATIENCE_TICKS", 1)
+    monkeypatch.setattr(patience, "WARN_AFTER_TICKS", 1)
     caplog.set_level(logging.WARNING, logger="holdfast")
 
     def warnings(text: str) -> list[str]:

@@ -26,7 +26,6 @@ WARM = (
     "holdfast.flows.compiled_flow",
     "holdfast.flows.run",
     "holdfast.storage.postgres.store",
-    "holdfast.storage.postgres.store",
     "holdfast.storage.sqlite.store",
     "tests.crash.flow_apps",
 )

@@ -101,7 +101,7 @@ def test_G1_of_many_who_claim_at_once_each_instance_and_attempt_has_one(postgres
             many = [start(f"i{number}-{each}") for each in range(100)]
             await store.commit(CommitId(10_000_000 + number), many)
         await store.commit(CommitId(10_000_100), [start("busy", first=ready)])
-        busy = await store.find(InstanceId("busy"))
+        busy = await store.find_instance(InstanceId("busy"))
         assert busy is not None
         attempts = tuple(new_attempt(each) for each in range(300))
         (outcome,) = await store.commit(CommitId(10_000_101), [turn(busy, attempts=attempts)])
@@ -179,7 +179,7 @@ def test_W6_a_worker_that_is_lost_while_it_commits_has_no_turn_after_its_loss(po
         await other.open()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(postgres_writer, "apply_members", slow)
-            patch.setattr(postgres_writer, "is_likely", never)  # a group that is said at once has no middle
+            patch.setattr(postgres_writer, "is_eligible", never)  # a group that is said at once has no middle
             under_way = asyncio.create_task(store.commit(CommitId(50), [new]))
             await asyncio.to_thread(inside.wait, 10)
             patch.undo()

@@ -19,7 +19,7 @@ from holdfast.storage.postgres.optimistic import transaction as speculating
 from holdfast.storage.postgres.optimistic.batch_function import as_text, kinds_of
 from holdfast.storage.postgres.optimistic.transaction import InstanceNumbers
 from holdfast.storage.postgres.store import PostgresStore
-from holdfast.storage.postgres.transaction import ask_all
+from holdfast.storage.postgres.transaction import run_pipelined
 from holdfast.storage.records import CommitId
 from holdfast.testing.conformance.bench import ANNA, Bench, ManualClock, closing, first_turn, start, turn
 
@@ -54,7 +54,7 @@ def test_every_value_comes_out_of_the_list_as_it_went_in(postgres_server: str, v
 def counted(patch: pytest.MonkeyPatch) -> list[str]:
     """How groups were written: at once, or waiting for each answer."""
     ways: list[str] = []
-    at_once, begin = postgres_writer.PostgresWriter._speculate, postgres_writer.PostgresWriter._begin
+    at_once, begin = postgres_writer.PostgresWriter._write_optimistically, postgres_writer.PostgresWriter._begin
 
     def speculate(self: Any, *arguments: Any) -> Any:
         ways.append("at once")
@@ -64,7 +64,7 @@ def counted(patch: pytest.MonkeyPatch) -> list[str]:
         ways.append("answer by answer")
         return begin(self, *arguments)
 
-    patch.setattr(postgres_writer.PostgresWriter, "_speculate", speculate)
+    patch.setattr(postgres_writer.PostgresWriter, "_write_optimistically", speculate)
     patch.setattr(postgres_writer.PostgresWriter, "_begin", exactly)
     return ways
 
@@ -97,10 +97,10 @@ def test_G14_a_group_that_closes_instances_is_one_round_trip(postgres: Place, mo
 
         def ask_and_count(connection: Any, *asked: Any) -> Any:
             trips.append(len(asked))
-            return ask_all(connection, *asked)
+            return run_pipelined(connection, *asked)
 
         with monkeypatch.context() as patched:
-            patched.setattr(speculating, "ask_all", ask_and_count)
+            patched.setattr(speculating, "run_pipelined", ask_and_count)
             outcomes = await bench.commit(*(closing(record, read_to=0) for record in records[:2]))
         assert all(isinstance(outcome, Applied) for outcome in outcomes)
         assert len(trips) == 1
@@ -162,7 +162,7 @@ def test_L13_the_same_commit_twice_is_refused_also_when_it_is_said_at_once(postg
         bench.beat(ANNA)
         assert isinstance((await store.commit(CommitId(9), [start("a", first=first_turn())]))[0], StartedInstance)
         assert isinstance((await store.commit(CommitId(9), [start("b", first=first_turn())]))[0], Rejected)
-        assert await store.find(start("b").id) is None
+        assert await store.find_instance(start("b").id) is None
 
     clock = ManualClock()
     on_a_store(postgres, case, clock=clock)
@@ -175,7 +175,7 @@ def test_L13_a_group_said_at_once_whose_reply_is_lost_is_there_once(
     async def case(store: PostgresStore) -> None:
         bench = Bench(store, clock)
         bench.beat(ANNA)
-        say = ask_all
+        say = run_pipelined
         lost: list[bool] = []
 
         def losing(connection: Any, *asked: Any) -> Any:
@@ -187,7 +187,7 @@ def test_L13_a_group_said_at_once_whose_reply_is_lost_is_there_once(
             connection.close()
             raise psycopg.OperationalError("the connection is lost")
 
-        monkeypatch.setattr(speculating, "ask_all", losing)
+        monkeypatch.setattr(speculating, "run_pipelined", losing)
         outcome = await bench.one(start("a", first=first_turn()))
         assert isinstance(outcome, StartedInstance)
         assert outcome.created

@@ -18,10 +18,10 @@ from holdfast.storage.postgres.connection import (
     PostgresConnection,
     ReconnectingConnection,
     connect,
+    jitter,
     one_round_trip,
     pause_seconds,
     settings,
-    spread,
 )
 
 
@@ -225,7 +225,7 @@ def test_pauses_grow_to_a_bound_and_are_out_of_step() -> None:
     assert longest[:3] == [0.05, 0.1, 0.2]
     assert longest[-1] == 1.0
     assert pause_seconds(1, 0.0) == 0.025
-    numbers = {spread() for _ in range(100)}
+    numbers = {jitter() for _ in range(100)}
     assert len(numbers) == 100
     assert all(0 <= number < 1 for number in numbers)
 

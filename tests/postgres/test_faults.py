@@ -13,7 +13,7 @@ from tests.postgres.cluster import free_port
 from tests.postgres.server import Place
 
 from holdfast.errors import StoreError
-from holdfast.storage.postgres.connection import ErrorClass, NotPrimary, classify
+from holdfast.storage.postgres.connection import ErrorClass, NotPrimary, classify_error
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def table(postgres: Place) -> Iterator[psycopg.Connection]:
 def fault_of(action: Callable[[], object]) -> tuple[str | None, ErrorClass]:
     with pytest.raises((psycopg.Error, OSError, UnicodeError)) as caught:
         action()
-    return getattr(caught.value, "sqlstate", None), classify(caught.value)
+    return getattr(caught.value, "sqlstate", None), classify_error(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_server_that_does_not_answer_is_a_lost_connection() -> None:
         where = f"postgresql://postgres@127.0.0.1:{mute.getsockname()[1]}/postgres"
         with pytest.raises(errors.ConnectionTimeout) as caught:
             psycopg.connect(where, connect_timeout=2)
-    assert classify(caught.value) is ErrorClass.CONNECTION_LOST
+    assert classify_error(caught.value) is ErrorClass.CONNECTION_LOST
 
 
 @pytest.mark.parametrize("wrong", ["dbname=nowhere", "user=nobody_we_know", "port=70000", "sslmode=sometimes"])
@@ -167,10 +167,10 @@ def test_a_refusal_is_broken(postgres: Place, wrong: str) -> None:
 
 
 def test_our_own_errors() -> None:
-    assert classify(StoreError("too old")) is ErrorClass.BROKEN
-    assert classify(NotPrimary("a standby")) is ErrorClass.CONNECTION_LOST
-    assert classify(ConnectionResetError()) is ErrorClass.CONNECTION_LOST
-    assert classify(TypeError("no int")) is ErrorClass.MEMBER
+    assert classify_error(StoreError("too old")) is ErrorClass.BROKEN
+    assert classify_error(NotPrimary("a standby")) is ErrorClass.CONNECTION_LOST
+    assert classify_error(ConnectionResetError()) is ErrorClass.CONNECTION_LOST
+    assert classify_error(TypeError("no int")) is ErrorClass.MEMBER
 
 
 def test_every_state_that_the_driver_knows_has_a_meaning() -> None:
@@ -179,7 +179,7 @@ def test_every_state_that_the_driver_knows_has_a_meaning() -> None:
     assert len(states) > 200
     meant: dict[ErrorClass, set[str]] = {fault: set() for fault in ErrorClass}
     for state in states:
-        meant[classify(errors.lookup(state)())].add(state)
+        meant[classify_error(errors.lookup(state)())].add(state)
     assert {"40001", "40P01", "55P03"} <= meant[ErrorClass.TRY_AGAIN]
     assert {"08006", "57P01", "57P02", "57P03", "25006"} <= meant[ErrorClass.CONNECTION_LOST]
     assert {"23505", "22001", "54000"} <= meant[ErrorClass.MEMBER]

@@ -12,7 +12,7 @@ from tests.postgres.server import Place
 
 from holdfast.storage.postgres.address import Address, parse
 from holdfast.storage.postgres.connection import PostgresConnection, ReconnectingConnection, connect
-from holdfast.storage.postgres.notifier import NOTIFY, Bell, ListenNotifier, PollNotifier, make_bell
+from holdfast.storage.postgres.notifier import NOTIFY, Bell, ListenNotifier, PollNotifier, make_notifier
 
 LIMIT_SECONDS = 30
 
@@ -52,7 +52,7 @@ class Ear:
 
 
 def ear(address: Address, name: str) -> Ear:
-    return Ear(lambda heard: make_bell(address, name, heard))
+    return Ear(lambda heard: make_notifier(address, name, heard))
 
 
 def listeners(connection: psycopg.Connection, address: Address) -> list[int]:

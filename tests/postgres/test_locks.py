@@ -115,7 +115,7 @@ class Groups:
 
         patch.setattr(PostgresWriter, "_begin", count)
         patch.setattr(postgres_writer, "apply_members", apply)
-        patch.setattr(postgres_writer, "is_likely", never)  # a group that is said at once has no middle
+        patch.setattr(postgres_writer, "is_eligible", never)  # a group that is said at once has no middle
 
 
 def until_somebody_waits(place: Place) -> None:

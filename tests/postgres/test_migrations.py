@@ -303,7 +303,7 @@ def test_a_builder_that_is_killed_leaves_what_the_next_one_mends(postgres: Place
 def test_an_index_that_somebody_else_is_building_is_waited_for(
     postgres: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr(indexing, "INDEX_LOCK_TIMEOUT", "50ms")
     asyncio.run(open_and_close(postgres.url))
     upgrade(postgres, ADDED)
     seconds: list[float] = []

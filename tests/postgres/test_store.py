@@ -77,7 +77,7 @@ def lose_reply(patch: pytest.MonkeyPatch, times: int) -> list[str]:
 def test_L13_a_commit_whose_reply_is_lost_is_found_by_its_id_with_what_came_of_its_members(postgres: Place) -> None:
     async def case(store: PostgresStore) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(postgres_writer, "is_likely", never)  # of one that is said at once: see test_batching
+            patch.setattr(postgres_writer, "is_eligible", never)  # of one that is said at once: see test_batching
             lost = lose_reply(patch, 1)
             (outcome,) = await store.commit(CommitId(1), [start("a")])
             assert lost
@@ -98,7 +98,7 @@ def test_L13_a_commit_that_was_given_up_is_never_made_and_may_be_tried_again(pos
         assert not await store.was_committed(CommitId(7))
         (late,) = await store.commit(CommitId(7), [start("a")])
         assert isinstance(late, Rejected)
-        assert await store.find(InstanceId("a")) is None
+        assert await store.find_instance(InstanceId("a")) is None
 
     on_a_store(postgres, case, clock=ManualClock())
 
@@ -162,10 +162,10 @@ def test_G10_a_message_that_becomes_visible_late_is_not_overlooked(postgres: Pla
             insert = "INSERT INTO {}.inbox (number, execution, stamp_ms, event) VALUES (%s, 1, 0, %s)"
             run(connection, postgres, insert, first.number, b"slow")
             await bench.one(event("b"))
-            (seen,) = await store.messages_for(ANNA, 0)
+            (seen,) = await store.read_inbox_of(ANNA, 0)
             assert seen.number == second.number
             connection.execute("COMMIT")
-        (late,) = [row for row in await store.messages_for(ANNA, seen.row) if row.row != seen.row]
+        (late,) = [row for row in await store.read_inbox_of(ANNA, seen.row) if row.row != seen.row]
         assert late.row < seen.row
         assert late.event == b"slow"
 
@@ -184,13 +184,13 @@ def test_C1_a_clean_up_is_done_in_pieces_and_waits_for_nobody(postgres: Place, m
         with postgres.connect() as other:
             other.execute("BEGIN")
             run(other, postgres, "DELETE FROM {}.commits WHERE id <= 2")
-            assert await store.clean_up()
+            assert await store.prune()
             left = [number for number in range(1, 6) if await store.was_committed(CommitId(number))]
             assert left == [1, 2, 5], "two of those that nobody is at"
-            assert not await store.clean_up()
+            assert not await store.prune()
             other.execute("ROLLBACK")
-        assert await store.clean_up()
-        assert not await store.clean_up()
+        assert await store.prune()
+        assert not await store.prune()
         assert ask(postgres, "SELECT count(*) FROM {}.commits") == [(0,)]
 
     on_a_store(postgres, case)
@@ -208,7 +208,7 @@ def test_G5_a_group_reads_what_is_committed_whatever_the_role_prefers(postgres: 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(postgres_writer, "apply_members", noted)
             if not is_guessed:
-                patch.setattr(postgres_writer, "is_likely", never)
+                patch.setattr(postgres_writer, "is_eligible", never)
             (outcome,) = await store.commit(CommitId(1), [start("a")])
         assert isinstance(outcome, StartedInstance)
         assert levels == [("read committed",)]

@@ -15,7 +15,7 @@ from tests.postgres.processes import watched
 from tests.postgres.proxy import COMMIT, Direction, Every, Fate, Proxy
 from tests.postgres.standby import pair
 
-from holdfast.storage.postgres.transaction import BEGIN, ask_all
+from holdfast.storage.postgres.transaction import BEGIN, run_pipelined
 
 pytestmark = pytest.mark.slow
 
@@ -108,10 +108,10 @@ def test_a_stalled_connection_can_be_cut(cluster: Cluster, proxy: Proxy) -> None
 def test_a_commit_is_lost_or_only_its_answer(cluster: Cluster, proxy: Proxy, fate: Fate, stored: list[int]) -> None:
     connection = through(cluster, proxy)
     proxy.rule = Every(1, COMMIT, fate)
-    ask_all(connection, BEGIN, ("INSERT INTO kept VALUES (1)",))
+    run_pipelined(connection, BEGIN, ("INSERT INTO kept VALUES (1)",))
     assert proxy.harmed == 0, "READ COMMITTED is no commit"
     with pytest.raises(psycopg.DatabaseError):  # in a pipeline the driver does not always say which one
-        ask_all(connection, ("COMMIT",))
+        run_pipelined(connection, ("COMMIT",))
     assert proxy.harmed == 1
     assert kept(cluster.url()) == stored
 
@@ -119,7 +119,7 @@ def test_a_commit_is_lost_or_only_its_answer(cluster: Cluster, proxy: Proxy, fat
 def test_a_commit_that_is_asked_alone_is_lost_like_one_among_others(cluster: Cluster, proxy: Proxy) -> None:
     connection = through(cluster, proxy)
     proxy.rule = Every(1, COMMIT, Fate.LOSE_AND_CUT)
-    ask_all(connection, BEGIN)
+    run_pipelined(connection, BEGIN)
     with pytest.raises(psycopg.OperationalError):
         connection.execute("COMMIT")
     assert proxy.harmed == 1

@@ -84,7 +84,7 @@ def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
         if isinstance(store, str | Path) and not is_address(store):
             place = _place(server, str(store))  # each call is another one for a store in memory
             found = open_store(place.url, durability, _beside_a_server(surroundings))
-            _schemas[str(found.path)] = place
+            _schemas[str(found.companion_path)] = place
             return found
         return open_store(store, durability, surroundings)
 

@@ -371,5 +371,5 @@ def test_a_slot_that_becomes_free_is_taken_at_once_by_what_waits_for_it(monkeypa
             assert await keeping.result(timeout=5) == 1
             assert await trying.result(timeout=5) == 2
 
-    monkeypatch.setattr("holdfast.runtime.worker.LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("holdfast.runtime.worker.POLL_SECONDS", 3_600.0)
     together(scenario())

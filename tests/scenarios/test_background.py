@@ -21,7 +21,7 @@ from holdfast.storage.members.messages import DeleteQueries
 from holdfast.storage.members.outcomes import Failed, Outcome
 from holdfast.storage.sqlite import store as sqlite_store
 from holdfast.storage.sqlite.store import SqliteStore
-from holdfast.storage.sqlite.write_lock import watch
+from holdfast.storage.sqlite.write_lock import lock_waits
 
 THREADS = (Duty.LEASE, Duty.WATCHDOG, Duty.LISTENER, Duty.LOCK_WAITS)
 TASKS = tuple(duty for duty in Duty if duty not in THREADS)
@@ -175,7 +175,7 @@ def test_a_background_task_that_ends_is_logged_and_started_again(
         if duty is Duty.NEW_KEY:
             assert engine.worker is not None
             key = engine.worker.key
-            engine.worker._begin_anew()
+            engine.worker._replace_key()
             await until(lambda: engine.worker is not None and engine.worker.key != key)
         if duty not in ON_DEMAND:
             await until(lambda: ending.struck)
@@ -200,7 +200,7 @@ def test_a_background_thread_that_fails_is_logged_and_started_again(
     async def during(engine: hf.Engine) -> None:
         number = 0
         if duty is Duty.LOCK_WAITS:
-            watch.begin(number, tmp_path / "lock")
+            lock_waits.begin(number, tmp_path / "lock")
         failed = False
         while not failed:  # a thread that sleeps takes the error when it next wakes: there has to be something to do
             kill_threads(duty, before)
@@ -211,7 +211,7 @@ def test_a_background_thread_that_fails_is_logged_and_started_again(
             failed = any(expected in record.message for record in caplog.records)
         await until(lambda: threads_of(duty, before))
         if duty is Duty.LOCK_WAITS:
-            watch.end(0)
+            lock_waits.end(0)
 
     with caplog.at_level(logging.ERROR, "holdfast"):
         together(use_everything(tmp_path / "shop.db", during))

@@ -82,7 +82,7 @@ def test_W1_a_closed_loop_ends_the_lease_at_once(tmp_path: Path, caplog: pytest.
             await until(lambda: "INACTIVE" in dict(worker_rows(path)).values())
             await engine.get("a").raise_event("word", "hello")
             assert await engine.get("a").result(timeout=10) == "hello"
-        await left[0].abandon()
+        await left[0]._kill()
 
     with caplog.at_level(logging.ERROR, "holdfast"):
         Elsewhere(leaves_it_open).end()

@@ -11,7 +11,7 @@ import holdfast as hf
 from holdfast.audit.auditor import audit
 from holdfast.core.children import MOST_PARENTS
 from holdfast.core.history import ChildCompleted, ChildScheduled, Started
-from holdfast.replay.children import default_id
+from holdfast.replay.children import default_child_id
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 LARGE = "x" * 100_000
@@ -287,12 +287,12 @@ def test_a_workflow_that_starts_itself_for_ever_ends_with_a_typed_error(tmp_path
 
 
 def test_a_default_id_says_whose_child_it_is_and_keeps_the_rules_for_ids() -> None:
-    assert default_id("order-42", 1, 0) == "order-42/1/0"
+    assert default_child_id("order-42", 1, 0) == "order-42/1/0"
     for parent in ("x" * 255, "\N{GREEK SMALL LETTER ALPHA}" * 127, "x" * 250 + " y"):
-        made = default_id(parent, 12, 345)
+        made = default_child_id(parent, 12, 345)
         assert hf.Engine(":memory:").get(made).id == made
         assert made.endswith("/12/345")
-        assert made != default_id(parent[:-1] + "z", 12, 345), "the hash tells long ones apart"
+        assert made != default_child_id(parent[:-1] + "z", 12, 345), "the hash tells long ones apart"
 
 
 def test_outside_of_a_workflow_the_error_names_what_does_it() -> None:

@@ -270,7 +270,7 @@ def test_A9_termination_while_the_next_execution_is_brought_to_life(
             whole = getattr(engine.store, gap)
 
             async def interrupted(number: Any, *rest: Any) -> Any:
-                if begun and (await engine.store.find(handle.id)).execution == 2:  # type: ignore[union-attr,arg-type]
+                if begun and (await engine.store.find_instance(handle.id)).execution == 2:  # type: ignore[union-attr,arg-type]
                     monkeypatch.setattr(engine.store, gap, whole)
                     await (client if from_outside else engine).get("it").terminate("enough")
                 return await whole(number, *rest)

@@ -263,11 +263,11 @@ def test_A6_a_body_whose_heartbeat_is_stale_does_not_log_the_failure_of_its_atte
             worker, judge = engine.worker, other.worker
             assert worker is not None
             assert judge is not None
-            monkeypatch.setattr(worker._janitor, "look", nothing)
+            monkeypatch.setattr(worker._janitor, "round", nothing)
             handle = await engine.start(listens, id="it")
             await has_begun.wait()
             await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE expires_at_ms <= ?", other.store.now_ms()))
-            await judge._janitor.look(judge.key)
+            await judge._janitor.round(judge.key)
             assert worker.runner.running, "its worker has not looked yet"
             may_beat.set()
             await until(lambda: learned and not worker.runner.running)

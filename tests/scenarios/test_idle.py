@@ -92,9 +92,9 @@ class QuietWorld:
         return Platform(
             providers=SimulatedClockAndIds(self._random, f"w{self._random.random()}"),
             make_lease=TaskLease,
-            make_bell=self._bus.bell,
+            make_notifier=self._bus.bell,
             fault_hook=self._listen,
-            judge_same_host=False,
+            detect_local_deaths=False,
         )
 
     def _listen(self, point: FaultPoint, members: Sequence[Member]) -> None:

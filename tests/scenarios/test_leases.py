@@ -56,7 +56,7 @@ def test_W6_a_worker_that_was_declared_dead_changes_nothing_and_takes_a_new_key(
             assert engine.worker is not None
             assert other.worker is not None
             key = engine.worker.key
-            await other.worker._janitor.lose(key, at_deadline=False)
+            await other.worker._janitor.mark_lost(key, at_deadline=False)
             assert await handle.result(timeout=10) == 90
             worker = engine.worker
             await until(lambda: worker.key != key)
@@ -123,7 +123,7 @@ def test_W7_a_body_that_its_worker_had_to_abandon_has_not_failed_and_is_run_agai
             handle = await engine.start(counting, id="a")
             await until(lambda: runs)
             assert engine.worker is not None
-            engine.worker._begin_anew()
+            engine.worker._replace_key()
             assert await handle.result(timeout=10) == 2, "its slot is free, too"
         check_tables(path)
         assert rows(path, "SELECT state, failures, losses FROM attempts ORDER BY attempt") == [
@@ -151,9 +151,9 @@ def test_W5_a_worker_that_cannot_take_a_new_key_tries_again(tmp_path: Path, monk
                 await register()
 
             monkeypatch.setattr(worker, "_register", refuse_once)
-            monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.01)
+            monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.01)
             handle = await engine.start(naps, 3, id="a")
-            worker._begin_anew()
+            worker._replace_key()
             assert await handle.result(timeout=10) == 6
             assert worker.key != key
             assert len(tries) == 2
@@ -165,7 +165,7 @@ def test_W5_a_worker_that_cannot_take_a_new_key_tries_again(tmp_path: Path, monk
 def test_W7_an_idle_worker_notices_that_its_lease_ran_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It commits nothing that could be refused. What is left for it elsewhere would never be looked at."""
     machine = SleepingMachine()
-    monkeypatch.setattr(worker_module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.01)
 
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", double, naps, providers=machine, lease=300) as engine:

@@ -193,7 +193,7 @@ def test_of_two_engines_one_acts_and_the_code_is_asked_once(tmp_path: Path, cach
             make_due(path)
             for engine in (one, other):
                 assert engine.worker is not None
-                engine.worker.look()
+                engine.worker.poll()
             for handle in handles:
                 await failure_of(handle, 20)
                 assert (await kinds_of(handle)).count("cancel_requested") == 1
@@ -242,7 +242,7 @@ def test_without_a_deadline_nothing_is_written_or_waited_for(tmp_path: Path) -> 
         async with engine_of(path, *ALL, fault_hook=note) as engine:
             await engine.start(sleeps, id="it")
             assert rows(path, "SELECT deadline_at_ms, grace_ms, expires_at_ms FROM instances") == [(None,) * 3]
-            assert await engine.store.next_wake_ms(workflows=(), queues=(), names=()) is None
+            assert await engine.store.next_due_ms(workflows=(), queues=(), names=()) is None
         assert not {Expire, SetDeadline} & set(seen)
 
     together(scenario())

@@ -295,7 +295,7 @@ def test_G5_a_query_waits_for_what_arrived_while_a_turn_was_being_written(tmp_pa
             asked = asyncio.create_task(handle.query("total"))
             assert engine.worker is not None
             [live] = engine.worker.instances.live.values()
-            await until(lambda: asked.done() or live.asked)
+            await until(lambda: asked.done() or live.waiting_queries)
             assert not asked.done()
             held.go_on.set()
             assert await asked == 11
@@ -332,7 +332,7 @@ def test_G5_a_query_reflects_an_event_whose_wake_up_was_lost(tmp_path: Path) -> 
         path = tmp_path / "shop.db"
         async with engine_of(path, counter) as owner:
             handle = await owner.start(counter, id="it")
-            async with await hf.connect(path, surroundings=Platform(make_bell=Silent)) as client:
+            async with await hf.connect(path, surroundings=Platform(make_notifier=Silent)) as client:
                 for number in range(1, 4):
                     await client.get("it").raise_event("add", 1)
                     assert await handle.query("total") == number

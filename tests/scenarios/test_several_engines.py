@@ -153,7 +153,7 @@ def test_G5_a_message_that_came_before_its_instance_was_live_is_taken_in(tmp_pat
                 outcomes = await commit(commit_id, members)
                 if any(isinstance(member, Start) for member in members):
                     await until(lambda: rows(path, "SELECT 1 FROM inbox"))
-                    await worker.claims.take_messages(worker.instances)
+                    await worker.claims.read_messages(worker.instances)
                 return outcomes
 
             here._store.commit = told_late  # type: ignore[method-assign]

@@ -112,8 +112,8 @@ def test_G11_state_survives_a_crash_and_another_engine_goes_on_with_it(tmp_path:
         await first.__aenter__()
         await first.start(counting, id="it")
         assert first.worker is not None
-        await first.worker.vanish()
-        await first.abandon()
+        await first.worker.kill()
+        await first._kill()
         gates["crash"].set()
         async with engine_of(tmp_path / "s.db", counting, held, lease=1) as second:
             async with asyncio.timeout(20):

@@ -254,15 +254,15 @@ def test_W3_a_body_whose_attempt_another_worker_timed_out_is_stopped(
             worker, judge = engine.worker, other.worker
             assert worker is not None
             assert judge is not None
-            monkeypatch.setattr(worker._janitor, "look", nothing)
+            monkeypatch.setattr(worker._janitor, "round", nothing)
             handle = await engine.start(flow, id="it")
             await until(begun.is_set)
-            await worker._net.look()
+            await worker._net.reconcile()
             assert not learned, "it is still RUNNING in the name of its worker"
             await until(lambda: engine._store.now_ms() > rows(path, "SELECT max(expires_at_ms) FROM attempts")[0][0])
-            await judge._janitor.look(judge.key)
+            await judge._janitor.round(judge.key)
             assert states(path, "hang") == [AttemptState.TIMED_OUT]
-            await worker._net.look()
+            await worker._net.reconcile()
             await until(lambda: learned)
             assert learned == ["cancelled"]
             await until(lambda: worker.runner.free == worker.runner.slots)
@@ -317,8 +317,8 @@ def test_A6_a_thread_learns_by_its_heartbeat_that_it_was_cancelled(
             await until(learned.is_set)
             worker = engine.worker
             assert worker is not None
-            await worker._net.look()
-            await worker._net.look()
+            await worker._net.reconcile()
+            await worker._net.reconcile()
             assert states(path, "crunch") == [AttemptState.CANCELLED_RUNNING]
             assert (worker.runner.free, len(worker.runner.running)) == (0, 1)
             may_end.set()
@@ -477,8 +477,8 @@ def test_A5_a_coroutine_that_swallows_its_cancellation_is_abandoned_and_its_slot
                 assert "attempt 1 of stubborn of instance it was asked to stop" in warning
                 worker = engine.worker
                 assert worker is not None
-                await worker._net.look()
-                await worker._net.look()
+                await worker._net.reconcile()
+                await worker._net.reconcile()
                 assert states(path, "stubborn") == [AttemptState.CANCELLED_RUNNING], "its body has not ended"
                 await until(lambda: rows(path, "SELECT 1 FROM workers WHERE abandoned = 1"))
                 assert [view.abandoned for view in await engine.workers()] == [1]
@@ -518,7 +518,7 @@ def test_A5_attempts_that_swallow_their_time_out_are_abandoned_one_by_one(
             ):
                 worker = client.worker
                 assert worker is not None
-                monkeypatch.setattr(worker._janitor, "look", nothing)
+                monkeypatch.setattr(worker._janitor, "round", nothing)
                 with pytest.raises(hf.WorkflowFailed) as caught:
                     await client.run(flow, id="it")
                 assert isinstance(caught.value.cause, hf.ActivityTimedOut)

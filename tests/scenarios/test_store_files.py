@@ -139,7 +139,7 @@ def test_a_client_that_only_waits_notices_it_by_its_periodic_look(
     """It has no worker and sends nothing: no commit and no heartbeat compares the files."""
     path = tmp_path / "shop.db"
     for module in (waiting, changes):
-        monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
 
     async def scenario() -> None:
         async with hf.connect(path) as client:

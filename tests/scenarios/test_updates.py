@@ -236,11 +236,11 @@ def test_G11_an_update_result_survives_a_crash(tmp_path: Path, cache_size: int) 
             await handle.update("add_when_allowed", 7, id="two", timeout=0.05)
         assert engine.worker is not None
         dead = engine.worker.key
-        await engine.worker.vanish()
-        await engine.abandon()
+        await engine.worker.kill()
+        await engine._kill()
         async with engine_of(path, lists, double, cache_size=cache_size) as other:
             assert other.worker is not None
-            await other.worker._janitor.lose(dead, at_deadline=False)
+            await other.worker._janitor.mark_lost(dead, at_deadline=False)
             again = other.get("it")
             assert await again.update(add, 3, id="one") == 6
             await again.raise_event("allowed")

@@ -10,7 +10,7 @@ from tests.scenarios.support import engine_of, rows, together, until
 import holdfast as hf
 from holdfast.core.queries import Reply
 from holdfast.runtime import queries as questions
-from holdfast.runtime.queries import LONGEST_SECONDS, LOOK_SECONDS, Unanswered
+from holdfast.runtime.queries import LONGEST_SECONDS, POLL_SECONDS, Unanswered
 from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.records import InstanceNumber
 
@@ -37,7 +37,7 @@ def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_aske
             await held.is_stuck.wait()
             patient = asyncio.create_task(handle.query("which", "patient"))
             with pytest.raises(TimeoutError):
-                await handle.query("which", "hasty", timeout=3.5 * LOOK_SECONDS)
+                await handle.query("which", "hasty", timeout=3.5 * POLL_SECONDS)
             assert not patient.done()
             held.go_on.set()
             assert await patient == "patient"

@@ -98,7 +98,7 @@ class Ghost(app.Here):
 
 
 async def serve(store: str, lease: str) -> None:
-    world = Platform(providers=Blind(), judge_same_host=False)
+    world = Platform(providers=Blind(), detect_local_deaths=False)
     async with await hf.connect(store, surroundings=world) as client:
         app.here = Ghost(client)
         worker = hf.Worker(client, modules=[app], queues=["default", "lent"], lease=float(lease))

@@ -14,7 +14,7 @@ POLL_SECONDS = 0.005
 
 def by_leases(**more: Any) -> Platform:
     """A world in which deaths on this host are not seen at once (W11): leases alone decide."""
-    return Platform(judge_same_host=False, **more)
+    return Platform(detect_local_deaths=False, **more)
 
 
 def sound(store: str) -> None:
@@ -23,7 +23,7 @@ def sound(store: str) -> None:
 
 
 async def instance(client: hf.Client, instance_id: str) -> InstanceRecord:
-    record = await client.store.find(InstanceId(instance_id))
+    record = await client.store.find_instance(InstanceId(instance_id))
     assert record is not None, f"{instance_id} is not there"
     return record
 

@@ -14,7 +14,7 @@ from tests.workers.support import sound, stored
 
 import holdfast as hf
 from holdfast.authoring.registry import Registry
-from holdfast.cli.store_option import shown, store_path
+from holdfast.cli.store_option import display_name, store_path
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ def test_a_worker_says_in_one_line_what_it_serves_and_others_see_it(store: str) 
         key = key_in(said)
         known = Registry([app])
         served = f"{len(known.workflows)} workflows, {len(known.activities)} activities"
-        place = shown(store_path(store))
+        place = display_name(store_path(store))
         assert said == f"worker {key} serves parcels, mail in {place}: {served}, 7 at once, lease 5 s"
         (fields,) = json.loads(command("workers", "--json", "--store", store))
         assert (fields["key"], fields["slots"], fields["lease"], fields["pid"]) == (key, 7, 5.0, process.pid)

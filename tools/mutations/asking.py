@@ -37,7 +37,7 @@ ASKING: Final = (
         "a query sees a turn on its way to disk",
         "G11",
         "runtime/queries",
-        "if not live.busy:",
+        "if not live.has_uncommitted_turn:",
         "if True:",
         f"{QUERIES}::test_G11_a_query_never_sees_a_turn_that_is_on_its_way_to_disk",
     ),
@@ -244,7 +244,7 @@ ASKING: Final = (
         "an update wakes nobody",
         "G5",
         "storage/relational/apply/messages",
-        'event, name="")\n        transaction.do(transaction.sql.wake_instance, found.number)',
+        'event, name="")\n        transaction.execute(transaction.sql.wake_instance, found.number)',
         'event, name="")',
     ),
     in_python(

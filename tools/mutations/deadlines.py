@@ -73,7 +73,7 @@ DEADLINES: Final = (
         "the code's own deadline is not said by who claims it",
         "C1",
         "runtime/duties/claimer",
-        "self._deadlines.say(record, self._key())",
+        "self._deadlines.record_deadline(record, self._key())",
         "pass",
         OVERDUE,
     ),

@@ -20,7 +20,7 @@ IDS: Final = (
         "the end leaves things pending",
         "C5",
         "storage/relational/apply/instance_endings",
-        "    leave_nothing_pending(transaction, number)",
+        "    settle_pending(transaction, number)",
         "    pass",
     ),
     in_python(
@@ -41,7 +41,7 @@ IDS: Final = (
         "the replaced one goes on",
         "G3",
         "storage/relational/apply/instances",
-        "terminate_family(transaction, existing, REPLACED)",
+        "terminate_with_children(transaction, existing, REPLACED)",
         "()",
     ),
     in_python(
@@ -63,7 +63,7 @@ IDS: Final = (
         "bodies of an instance that was ended elsewhere go on",
         "A9",
         "runtime/duties/reconciler",
-        "self._runner.request_cancel(row.key)",
+        "self._runner.cancel_attempt(row.key)",
         "pass",
         TERMINATE,
     ),

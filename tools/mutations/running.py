@@ -97,8 +97,8 @@ RUNTIME: Final = (
         "what follows from an unusual turn does not",
         "G4",
         "runtime/turns/turn_taker",
-        "if not turn.is_plain and self._follow_up(live, turn):",
-        "if turn.close is not None and self._follow_up(live, turn):",
+        "if not turn.is_plain and self._after_effects(live, turn):",
+        "if turn.close is not None and self._after_effects(live, turn):",
         "tests/scenarios/test_continue_as_new.py",
     ),
     in_python(
@@ -235,8 +235,8 @@ RUNTIME: Final = (
         "a clean stop keeps its work",
         "W10",
         "runtime/worker",
-        "await self._janitor.lose(self._lease.key, at_deadline=False, is_clean=True)",
-        "self._janitor.lose",
+        "await self._janitor.mark_lost(self._lease.key, at_deadline=False, is_clean=True)",
+        "self._janitor.mark_lost",
         LEASES,
     ),
     in_python(
@@ -267,8 +267,8 @@ RUNTIME: Final = (
         "what happened is forgotten when the store refuses",
         "L13",
         "runtime/committer",
-        "call_later(INSIST_SECONDS, self._insist_again, member, done)",
-        "call_later(INSIST_SECONDS, repr, member)",
+        "call_later(RETRY_SECONDS, self._insist_again, member, done)",
+        "call_later(RETRY_SECONDS, repr, member)",
         TROUBLE,
     ),
     in_python(

@@ -64,7 +64,7 @@ STORE: Final = (
         "a terminated instance leaves everything behind",
         "A9",
         "storage/relational/apply/instance_endings",
-        "encode_events(events))\n    leave_nothing_pending(transaction, number)",
+        "encode_events(events))\n    settle_pending(transaction, number)",
         "encode_events(events))",
     ),
     in_python(
@@ -141,7 +141,7 @@ STORE: Final = (
         "a lost worker keeps its instances",
         "W6",
         "storage/relational/apply/workers",
-        "transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, is_unexplained)",
+        "transaction.update(transaction.sql.disown_instances, lose.key, lose.limit, is_unexplained)",
         "0",
     ),
     in_python(
@@ -155,7 +155,7 @@ STORE: Final = (
         "an answer wakes nobody",
         "G5",
         "storage/relational/apply/shared_writes",
-        "transaction.do(transaction.sql.wake_instance, key.number)",
+        "transaction.execute(transaction.sql.wake_instance, key.number)",
         "transaction.sql.wake_instance",
     ),
     in_python(
@@ -183,7 +183,7 @@ STORE: Final = (
         "a group's id is not stored",
         "L13",
         "storage/sqlite/writer",
-        "transaction.change(sql.insert_commit, commit_id, transaction.now_ms)",
+        "transaction.update(sql.insert_commit, commit_id, transaction.now_ms)",
         "sql.insert_commit",
     ),
     in_python(

@@ -13,7 +13,7 @@ from holdfast.audit.payloads import Payloads
 from holdfast.audit.problems import Finding, Rule
 from holdfast.core import history as ev
 from holdfast.core.history import HistoryEvent
-from holdfast.core.ledger import LedgerReading, read
+from holdfast.core.ledger import LedgerReading, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState, disagreement
 from holdfast.errors import LedgerError
 from holdfast.storage.relational.raw_tables import RawAttempt
@@ -122,7 +122,7 @@ def _disagreement(state: str, ledger: int, is_owned: bool, unapplied: int) -> st
 def _read(ledger: int) -> LedgerReading | None:
     """The digits; None if this is no ledger, which `disagreement` reports."""
     try:
-        return read(ledger)
+        return read_ledger(ledger)
     except LedgerError:
         return None
 

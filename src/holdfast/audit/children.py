@@ -8,7 +8,7 @@ import msgspec
 from holdfast.audit.histories import HistoryReading
 from holdfast.audit.problems import Finding, Rule
 from holdfast.core import history as ev
-from holdfast.core.children import ParentClose, answer_of
+from holdfast.core.children import ParentClose, child_reply
 from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.storage.relational.raw_tables import RawChild
@@ -85,7 +85,7 @@ def _check_end(child: RawChild, end: ev.ChildEnd | None, *, is_active: bool) -> 
         return [(Rule.CHILDREN_ANSWER, f"child {child.id!r} is {child.state}, and its end was told already")]
     try:
         outcome = _payload.decode(child.outcome or b"")
-        expected = answer_of(end.child, InstanceState(child.state), outcome, time_ms=end.time_ms)
+        expected = child_reply(end.child, InstanceState(child.state), outcome, time_ms=end.time_ms)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return []  # said of the child itself
     if expected != end:

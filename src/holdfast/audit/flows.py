@@ -15,7 +15,6 @@ from holdfast.audit.attempts import shown
 from holdfast.audit.histories import HistoryReading
 from holdfast.audit.problems import Finding, Rule
 from holdfast.core import history as ev
-from holdfast.core import history as fe
 from holdfast.core.collation import FIRST, MEANING, OPEN, Digit
 from holdfast.core.flow.definition import (
     Action,
@@ -30,14 +29,14 @@ from holdfast.core.flow.definition import (
     TriggerAction,
     WaitAction,
     decode_definition,
+    definition_hash,
     first_key,
-    hash_of,
 )
 from holdfast.core.flow.graph import Join
 from holdfast.core.flow.scheduler import FlowOutcome
 from holdfast.core.flow.snapshot import FlowSnapshot, NodeSnapshot
 from holdfast.core.history import HistoryEvent
-from holdfast.core.ledger import read
+from holdfast.core.ledger import read_ledger
 from holdfast.core.lifecycle import INSTANCE_FINAL, AttemptState
 from holdfast.core.steps import RecordedStep
 from holdfast.errors import HoldfastError, LedgerError
@@ -149,13 +148,13 @@ def read_definition(digest: str, stored: bytes | None) -> FlowDefinition | Findi
         definition = decode_definition(stored)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return Rule.FLOW_KEPT, f"the flow {digest}, which it stays with, cannot be decoded: {error}"
-    found = hash_of(definition)
+    found = definition_hash(definition)
     return definition if found == digest else (Rule.FLOW_KEPT, f"the flow under {digest} has the hash {found}")
 
 
 def _restarted(flow: FlowSnapshot, events: Iterable[HistoryEvent]) -> frozenset[str]:
     """The targets of cycles that no later cycle ran again from further up."""
-    targets = [event.target for event in events if isinstance(event, fe.CycleRestarted)]
+    targets = [event.target for event in events if isinstance(event, ev.CycleRestarted)]
     found: set[str] = set()
     behind: set[str] = set()
     for target in dict.fromkeys(reversed(targets)):  # the last first
@@ -192,12 +191,12 @@ def _disagreements(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
     yield from _against_sources(node, facts)
     steps = node.current
     if digit in (_D.PENDING, _D.SKIPPED):
-        if steps or node.said:
+        if steps or node.own_events:
             yield "it has begun"
     elif digit is _D.ERRORED:
         if not _has_failed(node, facts):
             yield "nothing of it failed or was cancelled"
-        if fe.NodeCompleted in node.said or _has_all_results(node, steps):
+        if ev.NodeCompleted in node.own_events or _has_all_results(node, steps):
             yield "it completed"
     elif isinstance(action, RunAction | ChildAction):
         yield from _against_work(node, steps, facts)
@@ -208,7 +207,7 @@ def _disagreements(node: NodeSnapshot, facts: Facts) -> Iterator[str]:
             yield "it would have gone round, and be pending again"
     elif (
         isinstance(action, RaiseAction | InterruptAction)
-        and fe.NodeCompleted not in node.said
+        and ev.NodeCompleted not in node.own_events
         and facts.history.terminal is None
     ):
         yield "it has done nothing"
@@ -258,14 +257,14 @@ def _against_skip(node: NodeSnapshot, sources: Sequence[Digit]) -> Iterator[str]
 
 def _has_failed(node: NodeSnapshot, facts: Facts) -> bool:
     """It says so, something of it failed, or it was cut off."""
-    if facts.was_cancelled or fe.NodeFailed in node.said:
+    if facts.was_cancelled or ev.NodeFailed in node.own_events:
         return True
     return any(step.ended_by is ev.ActivityFailed for step in node.current)
 
 
 def _has_all_results(node: NodeSnapshot, steps: Sequence[RecordedStep]) -> bool:
     """Whether nothing was left to do. A fan-out may fail by itself at the input of an item, or with too long a list."""
-    if fe.FanOutStarted in node.said and fe.NodeFailed in node.said:
+    if ev.FanOutStarted in node.own_events and ev.NodeFailed in node.own_events:
         return False
     expected = _expected(node)
     return bool(steps) and len(steps) == expected and all(step.ended_by in RESULTS for step in steps)
@@ -318,7 +317,7 @@ def _against_result(step: RecordedStep, facts: Facts) -> Iterator[str]:
         yield f"{shown(attempt)} is {attempt.state}"
         return
     try:
-        if not read(attempt.ledger).leg2_closed:
+        if not read_ledger(attempt.ledger).leg2_closed:
             yield f"the ledger of {shown(attempt)} is not closed"
     except LedgerError:
         return  # said elsewhere

@@ -32,13 +32,13 @@ from msgspec.structs import replace
 from holdfast.authoring.definition import Definition, not_a_function, refuse_method
 from holdfast.authoring.validation import (
     Duration,
+    checked_bool,
+    checked_duration_ms,
+    checked_integer,
     checked_name,
-    milliseconds,
-    number,
-    several,
-    switch,
-    timeout_milliseconds,
-    whole_number,
+    checked_number,
+    checked_sequence,
+    checked_timeout_ms,
 )
 from holdfast.core.activity_options import (
     DEFAULT_MAX_LOSSES,
@@ -74,9 +74,9 @@ class Retry:
 
     def policy(self) -> RetryPolicy:
         """The same in the core's terms. Numbers that make no sense are refused here."""
-        attempts = None if self.attempts is None else whole_number(self.attempts, "Retry(attempts)", least=1)
-        initial_ms = milliseconds(self.initial, "Retry(initial)")
-        maximum_ms = milliseconds(self.maximum, "Retry(maximum)")
+        attempts = None if self.attempts is None else checked_integer(self.attempts, "Retry(attempts)", least=1)
+        initial_ms = checked_duration_ms(self.initial, "Retry(initial)")
+        maximum_ms = checked_duration_ms(self.maximum, "Retry(maximum)")
         if maximum_ms < initial_ms:
             raise InvalidOption(
                 f"Retry(maximum) must be at least Retry(initial), and {maximum_ms / 1000:g} s is less than "
@@ -85,10 +85,10 @@ class Retry:
         return RetryPolicy(
             attempts=attempts,
             initial_ms=initial_ms,
-            backoff=number(self.backoff, "Retry(backoff)"),
+            backoff=checked_number(self.backoff, "Retry(backoff)"),
             maximum_ms=maximum_ms,
-            jitter=switch(self.jitter, "Retry(jitter)"),
-            non_retryable=frozenset(_name_of(error) for error in several(self.non_retryable, "non_retryable")),
+            jitter=checked_bool(self.jitter, "Retry(jitter)"),
+            non_retryable=frozenset(_name_of(error) for error in checked_sequence(self.non_retryable, "non_retryable")),
         )
 
 
@@ -268,17 +268,17 @@ def activity(
     A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt goes
     on where the one before ended (`hf.activity_info().delivered`); without, the workflow gets `hf.StreamRestarted`.
     """
-    switch(process, "process")
-    switch(resumable, "resumable")
+    checked_bool(process, "process")
+    checked_bool(resumable, "resumable")
     options = ActivityOptions(
         queue=checked_name(queue, "a queue"),
         retry=_checked_retry(retry).policy(),
-        schedule_to_start_ms=timeout_milliseconds(schedule_to_start, "schedule_to_start"),
-        start_to_close_ms=timeout_milliseconds(start_to_close, "start_to_close"),
-        schedule_to_close_ms=timeout_milliseconds(schedule_to_close, "schedule_to_close"),
-        heartbeat_ms=timeout_milliseconds(heartbeat, "heartbeat"),
-        rerun_after_loss=switch(rerun_after_loss, "rerun_after_loss"),
-        max_losses=whole_number(max_losses, "max_losses", least=0),
+        schedule_to_start_ms=checked_timeout_ms(schedule_to_start, "schedule_to_start"),
+        start_to_close_ms=checked_timeout_ms(start_to_close, "start_to_close"),
+        schedule_to_close_ms=checked_timeout_ms(schedule_to_close, "schedule_to_close"),
+        heartbeat_ms=checked_timeout_ms(heartbeat, "heartbeat"),
+        rerun_after_loss=checked_bool(rerun_after_loss, "rerun_after_loss"),
+        max_losses=checked_integer(max_losses, "max_losses", least=0),
     )
 
     def mark(function: Callable[..., Any]) -> Activity[Any, Any]:

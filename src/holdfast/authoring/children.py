@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar, TypeVarTuple, overload
 
 from holdfast.authoring.events import Event, raise_event
-from holdfast.authoring.validation import DeadlineOption, checked_name, checked_reason, said_deadline
+from holdfast.authoring.validation import DeadlineOption, checked_name, checked_reason, start_deadline
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
 from holdfast.authoring.workflow_api import current
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.core.children import ParentClose, ParentCloseOption
 from holdfast.errors import NotInWorkflow, UsageError
 from holdfast.payloads.encoding import encode
@@ -107,7 +107,9 @@ async def start(  # type: ignore[misc]  # mypy does not see that Any takes what 
     if run is None:
         raise NotInWorkflow("hf.start starts a child from workflow code; anywhere else `await client.start(...)` does")
     usual = ParentClose.ABANDON if detached else ParentClose.TERMINATE
-    policy = usual if parent_close is None else word(ParentClose, parent_close, "policy for the end of the parent")
+    policy = (
+        usual if parent_close is None else parse_enum(ParentClose, parent_close, "policy for the end of the parent")
+    )
     named = "" if id is None else checked_name(id, "an instance")
     call = _call(workflow, args, deadline)
     run.checked(call.encoded, f"{call.name}(): the payload of the arguments")
@@ -120,16 +122,16 @@ async def start(  # type: ignore[misc]  # mypy does not see that Any takes what 
 def _call(workflow: Any, args: tuple[Any, ...], deadline: DeadlineOption) -> ChildCall:
     match workflow:
         case Workflow():
-            signature, limit = workflow.signature, said_deadline(workflow.deadline, deadline)
+            signature, limit = workflow.signature, start_deadline(workflow.deadline, deadline)
             return ChildCall(workflow.name, workflow.version, signature.encode_arguments(args), signature, limit)
         case BoundWorkflow():
             if args:
                 raise UsageError("the arguments are bound already; give none besides")
             bound = workflow.workflow
-            limit = said_deadline(bound.deadline, deadline)
+            limit = start_deadline(bound.deadline, deadline)
             return ChildCall(bound.name, bound.version, workflow.encoded, bound.signature, limit)
         case str():
             encoded = encode(list(args), what="the arguments")
-            return ChildCall(checked_name(workflow, "a workflow"), "", encoded, None, said_deadline(None, deadline))
+            return ChildCall(checked_name(workflow, "a workflow"), "", encoded, None, start_deadline(None, deadline))
         case _:
             raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")

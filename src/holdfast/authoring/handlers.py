@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, overload
 
 from holdfast.authoring.validation import checked_name
-from holdfast.authoring.workflow_api import current, looking
+from holdfast.authoring.workflow_api import current, readable_run
 from holdfast.errors import InvalidOption
 from holdfast.replay.queries import Handler, UpdateHandler
 
@@ -142,4 +142,4 @@ def on_update(what: Any, /) -> Any:
 
 def updates_finished() -> bool:
     """Whether no handler of an update is at work: ``await hf.wait_until(hf.updates_finished)`` before the end."""
-    return not looking("hf.updates_finished").has_open_updates
+    return not readable_run("hf.updates_finished").has_open_updates

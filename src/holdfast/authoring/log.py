@@ -17,7 +17,7 @@ from holdfast.authoring.activity import current_activity
 from holdfast.errors import NotInWorkflow
 from holdfast.replay.calls import ExecutionId, WorkflowCalls
 from holdfast.replay.loop.event_loop import WorkflowLoop
-from holdfast.replay.loop.loop_swap import loop_here
+from holdfast.replay.loop.loop_swap import swapped_loop
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
 from holdfast.replay.output import LogLine
 
@@ -134,7 +134,7 @@ def _fields(identity: ExecutionId) -> tuple[Any, ...]:
 
 def _calls_here() -> WorkflowCalls | None:
     """The run whose code is being executed on this thread: to be changed, or only looked at."""
-    loop = loop_here()
+    loop = swapped_loop()
     if isinstance(loop, ReadOnlyLoop):
         return loop.calls
     host: object = loop.host if isinstance(loop, WorkflowLoop) else None

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, cast
 from holdfast import errors
 from holdfast.authoring.activity import Activity, AnyActivity
 from holdfast.authoring.definition import not_a_function
-from holdfast.authoring.validation import several
+from holdfast.authoring.validation import checked_sequence
 from holdfast.authoring.workflow import AnyWorkflow, Workflow
 from holdfast.core.activity_options import DEFAULT_QUEUE
 from holdfast.errors import DuplicateName, UnknownActivity, UnknownWorkflow, UsageError
@@ -96,13 +96,13 @@ class Registry:
         self.workflows: dict[str, Workflow[..., Any]] = {}
         self.activities: dict[str, Activity[..., Any]] = {}
         self._modules: set[str] = set()
-        for module in several(modules, "modules"):
+        for module in checked_sequence(modules, "modules"):
             self._add_module(module)
-        for workflow in several(workflows, "workflows"):
+        for workflow in checked_sequence(workflows, "workflows"):
             self._add(self.workflows, cast("Workflow[..., Any]", workflow), Workflow)
-        for activity in several(activities, "activities"):
+        for activity in checked_sequence(activities, "activities"):
             self._add(self.activities, cast("Activity[..., Any]", activity), Activity)
-        for flow in several(flows, "flows"):
+        for flow in checked_sequence(flows, "flows"):
             if not getattr(flow, "is_flow", False):
                 raise UsageError(f"flows= takes flows, such as hf.Flow.load('order.yaml'), not {flow!r}")
             self._add(self.workflows, cast("Workflow[..., Any]", flow), Workflow)
@@ -182,7 +182,7 @@ class Registry:
 
     def _add_what_is_brought(self, workflow: Workflow[..., Any]) -> None:
         """The activities and workflows that a flow was built from, and those that these were."""
-        for brought in workflow.brings:
+        for brought in workflow.bundled_code:
             if isinstance(brought, Activity):
                 self._add(self.activities, cast("Activity[..., Any]", brought), Activity)
             elif isinstance(brought, Workflow):

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, overload
 
-from holdfast.authoring.validation import Duration, milliseconds
-from holdfast.authoring.workflow_api import current, looking
+from holdfast.authoring.validation import Duration, checked_duration_ms
+from holdfast.authoring.workflow_api import current, readable_run
 from holdfast.errors import InvalidOption, PayloadTooLarge
 from holdfast.payloads.encoding import decode, encode
 from holdfast.replay.state import WorkflowState
@@ -50,22 +50,22 @@ class State:
         _keep(shown, key, encode(value, annotation, what=what), what)
 
     def __getitem__(self, key: str) -> Any:
-        return decode(looking("hf.state").shown.kept[_checked(key)])
+        return decode(readable_run("hf.state").shown.kept[_checked(key)])
 
     def __delitem__(self, key: str) -> None:
         shown = current("hf.state").shown
         if _checked(key) not in shown.kept:
             raise KeyError(key)
-        shown.keep(key, None)
+        shown.set(key, None)
 
     def __contains__(self, key: object) -> bool:
-        return key != STATUS_KEY and key in looking("hf.state").shown.kept
+        return key != STATUS_KEY and key in readable_run("hf.state").shown.kept
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(key for key in looking("hf.state").shown.kept if key != STATUS_KEY))
+        return iter(sorted(key for key in readable_run("hf.state").shown.kept if key != STATUS_KEY))
 
     def __len__(self) -> int:
-        kept = looking("hf.state").shown.kept
+        kept = readable_run("hf.state").shown.kept
         return len(kept) - (STATUS_KEY in kept)
 
     @overload
@@ -82,7 +82,7 @@ class State:
     def get(self, key: str, annotation: Any = Any, default: Any = None) -> Any: ...
     def get(self, key: str, annotation: Any = Any, default: Any = None) -> Any:
         """A value as the type it had, or `default` if there is none: ``hf.state.get("cart", list[Item], [])``."""
-        data = looking("hf.state").shown.kept.get(_checked(key))
+        data = readable_run("hf.state").shown.kept.get(_checked(key))
         return default if data is None else decode(data, annotation)
 
 
@@ -96,7 +96,7 @@ async def wait_until(predicate: Callable[[], object], timeout: Duration | None =
     condition is true goes on first. The time-out is a durable timer.
     """
     conditions = current("hf.wait_until").shown.conditions
-    seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
+    seconds = None if timeout is None else checked_duration_ms(timeout, "timeout") / 1000
     async with asyncio.timeout(seconds):
         await conditions.wait(predicate)
 
@@ -104,7 +104,7 @@ async def wait_until(predicate: Callable[[], object], timeout: Duration | None =
 def _keep(shown: WorkflowState, key: str, data: bytes, what: str) -> None:
     if len(data) > MAX_VALUE_BYTES:
         raise PayloadTooLarge(f"{what} is {len(data):,} bytes long, and at most {MAX_VALUE_BYTES:,} are kept")
-    shown.keep(key, data)
+    shown.set(key, data)
 
 
 def _checked(key: object) -> str:

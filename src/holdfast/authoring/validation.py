@@ -24,7 +24,7 @@ from holdfast.payloads.limits import NAME_LIMIT_BYTES as LONGEST_BYTES
 Duration = float | timedelta
 
 
-def milliseconds(duration: object, what: str) -> int:
+def checked_duration_ms(duration: object, what: str) -> int:
     """`duration` in whole milliseconds, rounded up; what is no sensible duration is an `InvalidOption`."""
     given = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
@@ -40,14 +40,14 @@ def lease_milliseconds(duration: object, what: str) -> int:
     given = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(given, bool) or not isinstance(given, int | float) or not shortest <= given <= longest:
         raise InvalidOption(f"{what} must be {shortest:g} to {longest:,.0f} seconds, not {duration!r}")
-    return milliseconds(given, what)
+    return checked_duration_ms(given, what)
 
 
-def timeout_milliseconds(duration: Duration | None, what: str) -> int | None:
+def checked_timeout_ms(duration: Duration | None, what: str) -> int | None:
     """Like `milliseconds`, for a time-out: None is none at all, and zero would never let anything run."""
     if duration is None:
         return None
-    length_ms = milliseconds(duration, what)
+    length_ms = checked_duration_ms(duration, what)
     if length_ms == 0:
         raise InvalidOption(f"{what} must be longer than 0; leave it out for no limit")
     return length_ms
@@ -57,11 +57,11 @@ DeadlineOption = Duration | None | EllipsisType
 """Seconds or a timedelta, None for none at all; left out, it is the workflow's own."""
 
 
-def said_deadline(own: Deadline | None, given: DeadlineOption) -> Deadline | None:
+def start_deadline(own: Deadline | None, given: DeadlineOption) -> Deadline | None:
     """What a start says: what is given, or else what the code says. None: that is not known here, or is nothing."""
     if isinstance(given, EllipsisType):
         return own if own is not None and own.limit_ms is not None else None
-    limit_ms = timeout_milliseconds(given, "deadline")
+    limit_ms = checked_timeout_ms(given, "deadline")
     return Deadline(limit_ms) if own is None else own._replace(limit_ms=limit_ms)
 
 
@@ -111,7 +111,7 @@ LARGEST: Final = 2**31 - 1
 SHOWN_OPTION_CHARACTERS: Final = 100
 
 
-def whole_number(value: object, what: str, *, least: int, most: int = LARGEST) -> int:
+def checked_integer(value: object, what: str, *, least: int, most: int = LARGEST) -> int:
     """`value`, if it is a whole number within the bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         shown = shorten(repr(value), SHOWN_OPTION_CHARACTERS)
@@ -119,14 +119,14 @@ def whole_number(value: object, what: str, *, least: int, most: int = LARGEST) -
     return value
 
 
-def switch(value: object, what: str) -> bool:
+def checked_bool(value: object, what: str) -> bool:
     """`value`, if it is True or False. A text such as "no" would count as true."""
     if not isinstance(value, bool):
         raise InvalidOption(f"{what} must be True or False, not {value!r}")
     return value
 
 
-def several(values: Iterable[T], what: str) -> tuple[T, ...]:
+def checked_sequence(values: Iterable[T], what: str) -> tuple[T, ...]:
     """`values` as a tuple. A single text is not several: it would be taken letter by letter."""
     if not _is_several(values):
         raise InvalidOption(f"{what} takes a list, not {values!r}; write {what}=[...]")
@@ -137,7 +137,7 @@ def _is_several(values: object) -> bool:
     return isinstance(values, Iterable) and not isinstance(values, str | bytes)
 
 
-def number(value: object, what: str) -> float:
+def checked_number(value: object, what: str) -> float:
     """`value`, if it is a number of any kind."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidOption(f"{what} must be a number, not {value!r}")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Type
 from holdfast.authoring.definition import Definition, refuse_method
 from holdfast.authoring.validation import (
     Duration,
+    checked_duration_ms,
+    checked_integer,
     checked_name,
-    milliseconds,
-    said_deadline,
-    timeout_milliseconds,
-    whole_number,
+    checked_timeout_ms,
+    start_deadline,
 )
 from holdfast.core.admission import DEFAULT_MAILBOX_LIMIT, EventPolicy, EventPolicyOption, Mailbox
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import DEFAULT_GRACE_MS, Deadline
 from holdfast.errors import InvalidOption, UsageError
 from holdfast.replay.children import ChildCall
@@ -93,7 +93,7 @@ class Workflow(Definition, Generic[P, R]):
         return ()
 
     @property
-    def brings(self) -> tuple[Definition, ...]:
+    def bundled_code(self) -> tuple[Definition, ...]:
         """What a graph was built from: whoever registers it has those, too."""
         return ()
 
@@ -114,7 +114,7 @@ class Workflow(Definition, Generic[P, R]):
         encoded = self.signature.encode_arguments(args, kwargs)
         run.checked(encoded, f"{self.name}(): the payload of the arguments")
         call: Any = run.children.run(
-            ChildCall(self.name, self.version, encoded, self.signature, said_deadline(self.deadline, ...))
+            ChildCall(self.name, self.version, encoded, self.signature, start_deadline(self.deadline, ...))
         )
         call.__qualname__ = self.name  # as of an activity
         typed: Coroutine[object, object, R] = call
@@ -174,12 +174,12 @@ def workflow(
     `hf.info().should_continue` is true. An instance that has not ended `deadline` after its start is asked to end, as
     by a cancel, and fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`.
     """
-    policy = word(EventPolicy, event_policy, "policy for events")
-    whole_number(continue_after, "continue_after", least=1)
+    policy = parse_enum(EventPolicy, event_policy, "policy for events")
+    checked_integer(continue_after, "continue_after", least=1)
     if version != "":
         checked_name(version, "a version")
-    rules = Mailbox(policy, whole_number(mailbox_limit, "mailbox_limit", least=1))
-    limit = Deadline(timeout_milliseconds(deadline, "deadline"), milliseconds(deadline_grace, "deadline_grace"))
+    rules = Mailbox(policy, checked_integer(mailbox_limit, "mailbox_limit", least=1))
+    limit = Deadline(checked_timeout_ms(deadline, "deadline"), checked_duration_ms(deadline_grace, "deadline_grace"))
 
     def mark(function: Callable[..., Any]) -> Workflow[Any, Any]:
         if not inspect.iscoroutinefunction(function):

@@ -9,7 +9,7 @@ from uuid import UUID
 from holdfast.errors import NotInWorkflow
 from holdfast.payloads.encoding import decode, encode
 from holdfast.replay.calls import WorkflowCalls
-from holdfast.replay.loop.loop_swap import loop_here
+from holdfast.replay.loop.loop_swap import swapped_loop
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
 from holdfast.replay.run import WorkflowRun, current_run
 
@@ -33,7 +33,7 @@ class WorkflowInfo(NamedTuple):
 
 def now() -> dt.datetime:
     """The time, in UTC: that of the message being handled, the same in every replay."""
-    return dt.datetime.fromtimestamp(looking("hf.now").now_ms / 1000, dt.UTC)
+    return dt.datetime.fromtimestamp(readable_run("hf.now").now_ms / 1000, dt.UTC)
 
 
 def random() -> Random:
@@ -63,7 +63,7 @@ def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
 
 def info() -> WorkflowInfo:
     """Which instance this code runs for."""
-    run = looking("hf.info")
+    run = readable_run("hf.info")
     identity = run.identity
     return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution, *run.length, run.parent or None)
 
@@ -84,7 +84,7 @@ def current(called: str) -> WorkflowRun:
     return run
 
 
-def looking(called: str) -> WorkflowCalls:
+def readable_run(called: str) -> WorkflowCalls:
     """The same for what only looks, which queries may do, too."""
-    loop = loop_here()
+    loop = swapped_loop()
     return loop.calls if isinstance(loop, ReadOnlyLoop) else current(called)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.console import json_text, print_line, safe
-from holdfast.cli.store_option import is_there, look_into, store_path
+from holdfast.cli.store_option import is_there, open_read_only, store_path
 from holdfast.client.views.flows import read_events
 from holdfast.client.views.instances import NEWEST
 from holdfast.core import ledger
@@ -85,7 +85,7 @@ def find_names(composite: Composite, store: str | None) -> ActivityNames | None:
 
 
 async def _of_flow(composite: Composite, flow: str, store: str | None) -> ActivityNames:
-    opened = look_into(store)
+    opened = open_read_only(store)
     try:
         definition = await _newest(opened, flow)
         if definition is None:
@@ -97,7 +97,7 @@ async def _of_flow(composite: Composite, flow: str, store: str | None) -> Activi
 
 
 async def _of_key(composite: Composite, store: str | None) -> ActivityNames | None:
-    opened = look_into(store)
+    opened = open_read_only(store)
     try:
         newest = await opened.list_instances(before=NEWEST, limit=MOST_LOOKED_AT)
         keys = await asyncio.gather(*(opened.read_key(record.number) for record in newest))
@@ -354,7 +354,7 @@ def explanation_of(
 
 def _is_ledger(value: int) -> bool:
     try:
-        ledger.read(value)
+        ledger.read_ledger(value)
     except LedgerError:
         return False
     return True
@@ -381,7 +381,7 @@ def _explain_unnamed(text: str, store: str | None) -> Explanation:
     no_ledger = f"a ledger has {ledger.DIGITS} digits, not {len(text)}"
     if len(text) == ledger.DIGITS:
         try:
-            return explain_ledger(ledger.read(int(text)))
+            return explain_ledger(ledger.read_ledger(int(text)))
         except LedgerError as error:
             no_ledger = str(error)
     elif len(text) == ledger.DIGITS - 1 and _is_ledger(int(text)):

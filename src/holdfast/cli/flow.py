@@ -20,8 +20,8 @@ from holdfast.authoring.validation import checked_name
 from holdfast.cli.application import Application, load_module
 from holdfast.cli.console import count_text, json_text, print_line, safe
 from holdfast.cli.exits import EXIT_BAD_NEWS
-from holdfast.cli.run import fulfil, wish_of
-from holdfast.cli.store_option import look_into
+from holdfast.cli.run import execute, parse_request
+from holdfast.cli.store_option import open_read_only
 from holdfast.client.views.flows import read_child_keys, read_composite, read_events, read_flow
 from holdfast.core.admission import IdPolicy
 from holdfast.core.collation import padded
@@ -60,7 +60,7 @@ def run(
         _require_no_activities(flow, *children)
     options = [word for name in app for word in ("--app", name)]
     options += [word for name in others for word in ("--with", name)]
-    wish = wish_of(
+    wish = parse_request(
         ("flow", "run", file, *options),
         Application(modules, flow, (flow, *children)),
         input_json=input_json,
@@ -70,7 +70,7 @@ def run(
         store=store,
     )
     _note_unknown(flow, children, modules)
-    fulfil(wish, as_json=as_json)
+    execute(wish, as_json=as_json)
 
 
 def _require_no_activities(*flows: "Workflow[..., Any]") -> None:
@@ -115,7 +115,7 @@ async def _read(
     flow: "Flow", instance_id: str, store: str | None
 ) -> "tuple[FlowSnapshot, str, Mapping[str, Sequence[str]]]":
     named = InstanceId(checked_name(instance_id, "an instance"))
-    opened = look_into(store)
+    opened = open_read_only(store)
     try:
         return await _read_instance(opened, flow, named)
     finally:
@@ -125,7 +125,7 @@ async def _read(
 async def _read_instance(
     store: Store, flow: "Flow", named: InstanceId
 ) -> "tuple[FlowSnapshot, str, Mapping[str, Sequence[str]]]":
-    record = await store.find(named)
+    record = await store.find_instance(named)
     if record is None:
         raise InstanceNotFound(f"no instance has the id {named!r}")
     if record.workflow != flow.name:
@@ -148,7 +148,7 @@ def check(file: str, *, app: Sequence[str] = (), as_json: bool = False) -> None:
     """Read a flow and report every problem with its line. Without `app` activities and arguments are not checked."""
     from holdfast.flows.language.checker import (  # noqa: PLC0415
         KnownNames,
-        known_in,
+        names_in_modules,
         workflows_in,
     )
     from holdfast.flows.language.parser import load_file  # noqa: PLC0415
@@ -156,7 +156,7 @@ def check(file: str, *, app: Sequence[str] = (), as_json: bool = False) -> None:
     known = KnownNames(has_module=_has_module)
     if app:
         modules = [load_module(each) for each in app]
-        known = replace(known_in(modules), workflows=workflows_in(modules))
+        known = replace(names_in_modules(modules), workflows=workflows_in(modules))
     left_out = 0
     try:
         loaded = load_file(Path(file), known)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.validation import checked_name, whole_number
+from holdfast.authoring.validation import checked_integer, checked_name
 from holdfast.cli.console import (
     STATE_STYLES,
     arguments_text,
@@ -30,12 +30,12 @@ from holdfast.cli.console import (
 )
 from holdfast.cli.exits import EXIT_BAD_NEWS
 from holdfast.cli.explain import LONGEST_KEY, digits_text
-from holdfast.cli.store_option import StoreName, connected, existing_store, look_into
+from holdfast.cli.store_option import StoreName, connected, existing_store, open_read_only
 from holdfast.client.client import Client
 from holdfast.client.views.history import Change
 from holdfast.client.views.instances import short_failure
 from holdfast.client.views.report import Details, read_details, read_story, repaired
-from holdfast.core import history as fe
+from holdfast.core import history as ev
 from holdfast.core.collation import MEANING, PADDING, Digit
 from holdfast.core.history import ActivityScheduled, HistoryEvent, Payload, encode_event, payloads_of
 from holdfast.core.lifecycle import InstanceState
@@ -70,7 +70,7 @@ def history(  # noqa: PLR0917 - the options of the command
     """Show the history of an instance, or export it so that tests can replay it."""
     checked_name(instance_id, "an instance")
     if export is None and not as_json:
-        newest = sys.maxsize if limit is None else whole_number(limit, "--limit", least=1)
+        newest = sys.maxsize if limit is None else checked_integer(limit, "--limit", least=1)
         _print(asyncio.run(_read(InstanceId(instance_id), store, is_whole=whole)), newest)
         return
     if limit is not None:
@@ -86,7 +86,7 @@ def history(  # noqa: PLR0917 - the options of the command
 
 
 async def _export(instance_id: str, store: str | None) -> str:
-    opened = look_into(store)
+    opened = open_read_only(store)
     client = Client(opened, Registry(), Platform())
     client.use_open_store()
     try:
@@ -97,9 +97,9 @@ async def _export(instance_id: str, store: str | None) -> str:
 
 async def _read(instance_id: InstanceId, store: str | None, *, is_whole: bool) -> Shown:
     """As far as it can be read."""
-    opened = look_into(store)
+    opened = open_read_only(store)
     try:
-        found = await opened.find(instance_id)
+        found = await opened.find_instance(instance_id)
         if found is None:
             raise InstanceNotFound(f"no instance has the id {instance_id!r}")
         record, damage = repaired(found)
@@ -170,7 +170,7 @@ def _short(name: str, value: Any) -> str:
 # ---------------------------------------------------------------- what flows record, in words
 
 
-def _advanced(event: fe.FlowAdvanced) -> str:
+def _advanced(event: ev.FlowAdvanced) -> str:
     """The digits that moved. The numbers of edges say nothing without the graph."""
     said = [f"{node} {MEANING[Digit(int(digit))]}" for node, digit in event.digits.items()]
     said += [f"the failure of {node} was caught" for node in event.caught]
@@ -183,29 +183,29 @@ def _fields_of(payload: Payload) -> dict[str, Any]:
     return fields or {"data": None}
 
 
-def _failed(event: fe.NodeFailed) -> str:
+def _failed(event: ev.NodeFailed) -> str:
     return f"{event.node}: {_short('failure', _fields_of(event.failure))}"
 
 
-def _completed(event: fe.NodeCompleted) -> str:
+def _completed(event: ev.NodeCompleted) -> str:
     return f"{event.node}: {_short('output', _fields_of(event.output))}"
 
 
-def _began(event: fe.FanOutStarted) -> str:
+def _began(event: ev.FanOutStarted) -> str:
     count = "1 item" if event.count == 1 else f"{event.count} items"
     return f"{event.node}: {count}{'' if event.items is None else ', not all at once'}"
 
 
-def _restarted(event: fe.CycleRestarted) -> str:
+def _restarted(event: ev.CycleRestarted) -> str:
     return f"{event.node}: {event.target}, and what is behind it, runs again; round {event.round}"
 
 
 _SAID: Final[dict[type[HistoryEvent], Callable[[Any], str]]] = {
-    fe.FlowAdvanced: _advanced,
-    fe.NodeFailed: _failed,
-    fe.NodeCompleted: _completed,
-    fe.FanOutStarted: _began,
-    fe.CycleRestarted: _restarted,
+    ev.FlowAdvanced: _advanced,
+    ev.NodeFailed: _failed,
+    ev.NodeCompleted: _completed,
+    ev.FanOutStarted: _began,
+    ev.CycleRestarted: _restarted,
 }
 
 ADVANCED: Final = "flow_advanced"

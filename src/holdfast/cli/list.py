@@ -10,10 +10,10 @@ from rich.text import Text
 from holdfast.authoring.validation import checked_name
 from holdfast.cli.console import json_text, moment_text, print_aligned, safe, seconds_text, state_text, status_line
 from holdfast.cli.explain import LONGEST_KEY, digits_text
-from holdfast.cli.store_option import look_into
+from holdfast.cli.store_option import open_read_only
 from holdfast.client.views.instances import NEWEST, WHOLE, moment
 from holdfast.client.views.report import repaired
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.core.collation import PADDING
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound, UsageError
@@ -35,7 +35,7 @@ def list_instances(
     """List the instances of a store, newest first."""
     if not 1 <= limit <= LARGEST_LIMIT:
         raise UsageError(f"--limit must be from 1 to {LARGEST_LIMIT:,}, not {limit}")
-    state = None if status is None else word(InstanceState, status.upper(), "status of an instance")
+    state = None if status is None else parse_enum(InstanceState, status.upper(), "status of an instance")
     records, keys = asyncio.run(_read(store, state, workflow, parent, limit))
     if as_json:
         click.echo(json_text([_fields(record, key) for record, key in zip(records, keys, strict=True)]))
@@ -47,11 +47,11 @@ async def _read(
     store: str | None, state: InstanceState | None, workflow: str | None, parent: str | None, limit: int
 ) -> tuple[list[InstanceRecord], list[str | None]]:
     """The instances, and of flows their keys."""
-    opened = look_into(store)
+    opened = open_read_only(store)
     try:
         of = None
         if parent is not None:
-            above = await opened.find(InstanceId(checked_name(parent, "an instance")))
+            above = await opened.find_instance(InstanceId(checked_name(parent, "an instance")))
             if above is None:
                 raise InstanceNotFound(f"no instance has the id {parent!r}")
             of = above.number

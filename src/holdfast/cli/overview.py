@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from holdfast.cli.console import json_text, moment_text, print_aligned, safe, seconds_text
-from holdfast.cli.store_option import look_into
+from holdfast.cli.store_option import open_read_only
 from holdfast.client.views.overview import QueueView, WorkerView, read_queues, read_workers
 from holdfast.core.leases import WorkerState
 
@@ -42,7 +42,7 @@ def workers(*, everyone: bool = False, store: str | None = None, as_json: bool =
 
 
 async def _read_workers(store: str | None) -> list[WorkerView]:
-    opened = look_into(store)
+    opened = open_read_only(store)
     try:
         return await read_workers(opened)
     finally:
@@ -113,7 +113,7 @@ def queues(*, store: str | None = None, as_json: bool = False) -> None:
 
 
 async def _read_queues(store: str | None) -> list[QueueView]:
-    opened = look_into(store)
+    opened = open_read_only(store)
     try:
         return await read_queues(opened)
     finally:

@@ -22,13 +22,13 @@ from holdfast.authoring.validation import checked_name
 from holdfast.cli.application import Application, bind_input, load_application
 from holdfast.cli.console import count_text, print_line, safe, seconds_text, visible_json
 from holdfast.cli.exits import EXIT_INTERRUPTED
-from holdfast.cli.steps import InstanceSteps, StepState, StepView, attempt_seconds, failure_of_attempt, take_picture
-from holdfast.cli.store_option import StoreName, is_there, shown, store_path
+from holdfast.cli.steps import InstanceSteps, StepState, StepView, attempt_seconds, failure_of_attempt, read_steps_of
+from holdfast.cli.store_option import StoreName, display_name, is_there, store_path
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
 from holdfast.client.views.instances import short_failure
 from holdfast.core.admission import IdPolicy
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import AttemptState
 from holdfast.errors import InstanceConflict, InstanceNotFound
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
@@ -224,7 +224,7 @@ class RunRequest:
         if self.payload_limit != PAYLOAD_LIMIT_BYTES:
             words += ["--payload-limit", str(self.payload_limit)]
         if self.store is not None:
-            words += ["--store", shown(self.path)]
+            words += ["--store", display_name(self.path)]
         return shlex.join(words)
 
 
@@ -240,7 +240,7 @@ def run(
 ) -> None:
     """Run a workflow in this process and show its steps."""
     application = load_application(target)
-    wish = wish_of(
+    wish = parse_request(
         ("run", target),
         application,
         input_json=input_json,
@@ -249,10 +249,10 @@ def run(
         payload_limit=payload_limit,
         store=store,
     )
-    fulfil(wish, as_json=as_json)
+    execute(wish, as_json=as_json)
 
 
-def wish_of(
+def parse_request(
     command: tuple[str, ...],
     application: Application,
     *,
@@ -264,7 +264,7 @@ def wish_of(
 ) -> RunRequest:
     """What was asked for, checked. What does not fit is told before a store is made."""
     named = SystemClockAndIds().unique_text() if instance_id is None else checked_name(instance_id, "an instance")
-    taken = word(IdPolicy, policy, "policy for ids")
+    taken = parse_enum(IdPolicy, policy, "policy for ids")
     wish = RunRequest(command, application, input_json, named, store_path(store), store, taken, payload_limit)
     is_new = instance_id is None or input_json is not None or taken is IdPolicy.TERMINATE_EXISTING
     if is_new or not is_there(wish.path):
@@ -272,7 +272,7 @@ def wish_of(
     return wish
 
 
-def fulfil(wish: RunRequest, *, as_json: bool) -> None:
+def execute(wish: RunRequest, *, as_json: bool) -> None:
     """Run it here, with its steps on screen, and print the result."""
     console = Console(highlight=False)
     if not as_json:
@@ -311,11 +311,11 @@ async def _run(wish: RunRequest, console: Console, *, as_json: bool) -> Any:
     application = wish.application
     working = Engine(wish.path, modules=application.modules, flows=application.flows, payload_limit=wish.payload_limit)
     async with working as engine:
-        before = await engine.store.find(InstanceId(wish.id))
+        before = await engine.store.find_instance(InstanceId(wish.id))
         handle = await _begin(engine, wish, before)
         store = engine.store
         record = await (
-            store.find(InstanceId(wish.id)) if handle.number is None else store.read_instance(handle.number)
+            store.find_instance(InstanceId(wish.id)) if handle.number is None else store.read_instance(handle.number)
         )
         if record is None:
             raise InstanceNotFound(f"no instance has the id {wish.id!r}")
@@ -360,12 +360,12 @@ async def _follow(store: Store, handle: Handle[Any], record: InstanceRecord, pro
         try:
             while not result.done():
                 began = loop.time()
-                progress.show(await take_picture(store, record), store.now_ms())
+                progress.show(await read_steps_of(store, record), store.now_ms())
                 pause = max(REFRESH_SECONDS, (loop.time() - began) * MOST_OF_THE_TIME)
                 await asyncio.wait({result}, timeout=pause)
         finally:
             result.cancel()
-        progress.show(await take_picture(store, record), store.now_ms())
+        progress.show(await read_steps_of(store, record), store.now_ms())
     return result.result()
 
 
@@ -379,7 +379,7 @@ def _headline(console: Console, wish: RunRequest, before: InstanceRecord | None,
         (safe(wish.application.workflow.name), "bold"),
         " ",
         (safe(wish.id), "cyan"),
-        f" in {safe(shown(wish.path))}{how}",
+        f" in {safe(display_name(wish.path))}{how}",
     )
     print_line(console, line)
 

@@ -37,10 +37,10 @@ from holdfast.cli.steps import (
     attempt_fields,
     attempt_seconds,
     failure_of_attempt,
+    read_steps_of,
     step_notes,
-    take_picture,
 )
-from holdfast.cli.store_option import look_into
+from holdfast.cli.store_option import open_read_only
 from holdfast.client.views.flows import node_waits, read_composite
 from holdfast.client.views.instances import (
     NEWEST,
@@ -135,11 +135,11 @@ async def _read(
     instance_id: str, number: int | None, store: str | None, *, is_whole: bool, with_outputs: bool
 ) -> InstanceReport:
     named = InstanceId(checked_name(instance_id, "an instance"))
-    opened = look_into(store)
+    opened = open_read_only(store)
     try:
         found = await _find(opened, named, number)
         earlier = 0 if found.superseded_at_ms is not None else await opened.count_earlier(named)
-        picture = await take_picture(opened, found)
+        picture = await read_steps_of(opened, found)
         record = picture.record
         damage = [*picture.damage]
         attempts = [attempt for step in picture.steps for attempt in step.attempts]
@@ -200,7 +200,7 @@ async def _outcome(store: Store, record: InstanceRecord, damage: list[str]) -> b
 
 async def _find(store: Store, named: InstanceId, number: int | None) -> InstanceRecord:
     if number is None:
-        record = await store.find(named)
+        record = await store.find_instance(named)
     else:
         checked = number if 0 <= number < NEWEST else 0  # numbers begin with 1
         record = await store.read_instance(InstanceNumber(checked))
@@ -408,7 +408,7 @@ def _step_row(step: StepView, shown: InstanceReport) -> list[Text]:
         return _child_row(step, step.child, shown)
     due = "" if step.due_at_ms is None else f"due {moment_text(step.due_at_ms)} UTC"
     at = "" if step.ended_at_ms is None else _offset(step.ended_at_ms - began_ms)
-    state = Text(step.said, "yellow" if step.state is StepState.OPEN else "dim")
+    state = Text(step.status_text, "yellow" if step.state is StepState.OPEN else "dim")
     return [Text(at), Text(safe(step.title, LONGEST_NOTE)), Text(), state, Text(), Text(), Text(due, "dim")]
 
 
@@ -522,12 +522,12 @@ def _step_fields(step: StepView, values: Values) -> dict[str, Any]:
     if step.state is StepState.DONE and step.outcome is not None:
         fields["result"] = values.of_payload(step.outcome)
     if step.kind == "timer":
-        return {**fields, "state": step.said, "due_at": moment(step.due_at_ms)}
+        return {**fields, "state": step.status_text, "due_at": moment(step.due_at_ms)}
     if step.kind == "child":
-        state = step.said if step.child is None else step.child.state
+        state = step.status_text if step.child is None else step.child.state
         return {**fields, "name": step.name, "id": step.id, "state": state, "ended_at": moment(step.ended_at_ms)}
     if step.kind != "activity":
-        return {**fields, "name": step.name, "state": step.said, "ended_at": moment(step.ended_at_ms)}
+        return {**fields, "name": step.name, "state": step.status_text, "ended_at": moment(step.ended_at_ms)}
     return {
         **fields,
         "name": step.name,

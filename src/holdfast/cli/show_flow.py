@@ -155,7 +155,7 @@ def _details(node: NodeSnapshot, nodes: NodeReport) -> list[list[Text]]:
 def _counts(steps: Iterable[StepView]) -> str:
     counts: dict[str, int] = {}
     for step in steps:
-        counts[step.said] = counts.get(step.said, 0) + 1
+        counts[step.status_text] = counts.get(step.status_text, 0) + 1
     return ", ".join(f"{count} {said}" for said, count in counts.items())
 
 
@@ -170,7 +170,7 @@ def _step_rows(step: StepView, nodes: NodeReport) -> Iterator[list[Text]]:
         yield [where, Text(), state_text(step.child.state), Text(), took, Text(safe(step.id), "cyan")]
     else:
         due = "" if step.due_at_ms is None else f"due {moment_text(step.due_at_ms)} UTC"
-        state = Text(f"{step.kind} {step.said}", "yellow" if step.state is StepState.OPEN else "dim")
+        state = Text(f"{step.kind} {step.status_text}", "yellow" if step.state is StepState.OPEN else "dim")
         yield [where, Text(), state, Text(), Text(), Text(due or safe(step.id), "dim")]
 
 
@@ -244,7 +244,7 @@ def _fields_of(node: NodeSnapshot, nodes: NodeReport) -> dict[str, Any]:
             {
                 "kind": step.kind,
                 "name": step.name,
-                "state": step.said,
+                "state": step.status_text,
                 "due_at": moment(step.due_at_ms),
                 "dimension": step.dimension,
             }
@@ -255,7 +255,7 @@ def _fields_of(node: NodeSnapshot, nodes: NodeReport) -> dict[str, Any]:
             {
                 "id": step.id,
                 "workflow": step.name,
-                "state": step.said if step.child is None else step.child.state,
+                "state": step.status_text if step.child is None else step.child.state,
                 "dimension": step.dimension,
             }
             for step in steps

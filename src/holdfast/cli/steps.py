@@ -80,7 +80,7 @@ class StepView:
         return where if self.name == self.node else f"{where} ({self.name})"
 
     @property
-    def said(self) -> str:
+    def status_text(self) -> str:
         """Where the step is, in the word of its kind."""
         return DONE_WORDS.get(self.kind, "done") if self.state is StepState.DONE else WORDS[self.state]
 
@@ -105,7 +105,7 @@ class InstanceSteps:
     """What of it cannot be read."""
 
 
-async def take_picture(store: Store, record: InstanceRecord) -> InstanceSteps:
+async def read_steps_of(store: Store, record: InstanceRecord) -> InstanceSteps:
     """Read the steps of the current execution."""
     record, damage = repaired(record)
     attempts = [repaired(each)[0] for each in await store.read_attempts(record.number, record.execution)]

@@ -17,7 +17,7 @@ from holdfast.audit.auditor import inspect
 from holdfast.audit.problems import Report, Rule
 from holdfast.cli.console import count_text, json_text, print_line, safe
 from holdfast.cli.exits import EXIT_BAD_NEWS
-from holdfast.cli.store_option import StoreName, existing_store, shown, store_path
+from holdfast.cli.store_option import StoreName, display_name, existing_store, store_path
 from holdfast.client.engine import connect
 from holdfast.errors import UsageError
 
@@ -59,9 +59,9 @@ def verify(store: str | None = None, as_json: bool = False) -> None:
     with _Bar(is_shown=not as_json and sys.stderr.isatty()) as bar:
         report = inspect(path, bar.show)
     if as_json:
-        click.echo(json_text({"store": shown(path), **msgspec.to_builtins(report)}))
+        click.echo(json_text({"store": display_name(path), **msgspec.to_builtins(report)}))
     else:
-        _show(report, shown(path))
+        _show(report, display_name(path))
     if report.problems:
         raise SystemExit(EXIT_BAD_NEWS)
 
@@ -97,7 +97,7 @@ def migrate(*, only_print: bool = False, after: int = 0, store: str | None = Non
     place = store_path(store) if only_print else existing_store(store)
     if not only_print:
         asyncio.run(_migrate(place))
-        click.echo(f"{safe(shown(place))} is up to date")
+        click.echo(f"{safe(display_name(place))} is up to date")
         return
     if not isinstance(place, str):
         raise UsageError("only the tables of a PostgreSQL store can be printed; a SQLite file is migrated when opened")

@@ -58,14 +58,14 @@ def is_there(path: StoreName) -> bool:
         raise UsageError(f"{str(path)[:LONGEST_SHOWN]!r} cannot be looked at: {error}") from error
 
 
-def look_into(option: str | None) -> OpenableStore:
+def open_read_only(option: str | None) -> OpenableStore:
     """The store, open to be read: nothing in it can be changed, and it is not made if it is not there."""
     store = open_store(existing_store(option), "full", Platform())
     store.open_for_reading()
     return store
 
 
-def shown(place: StoreName) -> str:
+def display_name(place: StoreName) -> str:
     """The name of a store for people: without the password that may be in it."""
     if isinstance(place, Path):
         return str(place)

@@ -10,12 +10,12 @@ from typing import Final
 import click
 
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.validation import checked_name, lease_milliseconds, milliseconds, whole_number
+from holdfast.authoring.validation import checked_duration_ms, checked_integer, checked_name, lease_milliseconds
 from holdfast.cli.application import load_module
 from holdfast.cli.console import count_text, safe
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, ToldToLeave, end, leaving_early
-from holdfast.cli.store_option import StoreName, shown, store_path
+from holdfast.cli.store_option import StoreName, display_name, store_path
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
 from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
@@ -69,13 +69,13 @@ def worker(
                 modules,
                 registry := _registry(modules, applications),
                 _queues(queues, registry),
-                whole_number(concurrency, "--concurrency", least=1),
+                checked_integer(concurrency, "--concurrency", least=1),
                 lease_milliseconds(lease, "--lease") / MILLISECONDS,
                 _loop_timeout_seconds(loop_timeout),
-                milliseconds(drain_timeout, "--drain-timeout") / MILLISECONDS,
+                checked_duration_ms(drain_timeout, "--drain-timeout") / MILLISECONDS,
                 store_path(store),
                 same_host,
-                whole_number(
+                checked_integer(
                     payload_limit, "--payload-limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES
                 ),
             )
@@ -132,7 +132,7 @@ async def _work(wish: WorkerRequest, early: EarlySignals) -> int:
 
 
 async def _serve(wish: WorkerRequest, signals: Signals) -> None:
-    world = Platform(judge_same_host=wish.judge_same_host)
+    world = Platform(detect_local_deaths=wish.judge_same_host)
     connecting = connect(wish.path, modules=wish.modules, payload_limit=wish.payload_limit, surroundings=world)
     async with connecting as client:
         working = Worker(
@@ -154,7 +154,7 @@ def _headline(working: Worker, wish: WorkerRequest) -> str:
     registry = wish.registry
     code = f"{count_text(len(registry.workflows), 'workflow')}, {count_text(len(registry.activities), 'activity')}"
     return (
-        f"worker {working.key} serves {safe(', '.join(wish.queues))} in {safe(shown(wish.path))}: "
+        f"worker {working.key} serves {safe(', '.join(wish.queues))} in {safe(display_name(wish.path))}: "
         f"{code}, {wish.concurrency} at once, lease {wish.lease_seconds:g} s"
     )
 

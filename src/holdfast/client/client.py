@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.authoring.events import Event, encoded_event, named_value
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.validation import DeadlineOption, checked_name, checked_reason, said_deadline
+from holdfast.authoring.validation import DeadlineOption, checked_name, checked_reason, start_deadline
 from holdfast.authoring.workflow import BoundWorkflow
 from holdfast.client.embedded_worker import EmbeddedWorker
 from holdfast.client.handle import Handle
@@ -19,7 +19,7 @@ from holdfast.client.queries import QueryClient
 from holdfast.client.views.instances import NEWEST, Summary, check_page, summary
 from holdfast.client.views.overview import Overview
 from holdfast.core.admission import EventVerdict, IdPolicy, IdPolicyOption
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import Deadline
 from holdfast.core.history import CancelRequested, EventReceived, Payload, Started
 from holdfast.core.lifecycle import InstanceState
@@ -85,7 +85,7 @@ class Client(EmbeddedWorker, Overview):
         self._registry = registry
         self._surroundings = surroundings
         self._providers = providers = surroundings.providers
-        self._trouble = trouble = trouble_of(store.path, providers.elapsed_ms)
+        self._trouble = trouble = trouble_of(store.companion_path, providers.elapsed_ms)
         self._committer = Committer(
             store,
             providers.commit_id,
@@ -115,7 +115,7 @@ class Client(EmbeddedWorker, Overview):
         self._check_not_opened()
         await self._store.open()
         self._loop = asyncio.get_running_loop()
-        self._bell = self._surroundings.bell(self._store, self._providers.unique_text(), self._rung)
+        self._bell = self._surroundings.notifier(self._store, self._providers.unique_text(), self._rung)
         self._bell.open()
 
     def _check_not_opened(self) -> None:
@@ -136,7 +136,7 @@ class Client(EmbeddedWorker, Overview):
         """
         if self._loop is not None:
             self.check_usable()
-        await self.end_work()
+        await self.stop_worker()
         await self._committer.drain()
         self._detach(ClientClosed(f"{self._name} was closed during this call; the instance goes on without it"))
         await self._store.close()
@@ -269,7 +269,7 @@ class Client(EmbeddedWorker, Overview):
         self.check_usable()
         refuse_keywords(arguments, workflow, "start", "id, policy, event and deadline")
         call = call_of(self._registry, workflow, args)
-        ends_by = said_deadline(call.deadline, deadline)
+        ends_by = start_deadline(call.deadline, deadline)
         return await self._start(call, self._checked_id(id), policy, event, ends_by, is_named=id is not None)
 
     async def _start(
@@ -297,7 +297,7 @@ class Client(EmbeddedWorker, Overview):
             version=call.version,
             input=call.encoded,
             input_hash=input_hash(call.encoded),
-            policy=word(IdPolicy, policy, "policy for ids"),
+            policy=parse_enum(IdPolicy, policy, "policy for ids"),
             mail=None if event is None else self._event(instance_id, None, *named_value(event), None),
             deadline=deadline,
             key=None if call.flow is None else call.flow.first_key,
@@ -362,15 +362,15 @@ class Client(EmbeddedWorker, Overview):
         instance_id = self._checked_id(id)
         waiting = self._waiters.expect(instance_id)
         try:
-            ends_by = said_deadline(call.deadline, deadline)
+            ends_by = start_deadline(call.deadline, deadline)
             handle = await self._start(call, instance_id, policy, None, ends_by, is_named=id is not None)
             if handle.is_new:
                 waiting.number = handle.number
                 close = await waiting.ended()
-                if waiting.told_of == handle.number:
+                if waiting.ended_number == handle.number:
                     return await handle.result_of(close)
         finally:
-            self._waiters.forget(instance_id, waiting)
+            self._waiters.remove(instance_id, waiting)
         return await handle.result()
 
     def _checked_id(self, id: str | None) -> InstanceId:  # noqa: A002
@@ -392,7 +392,7 @@ class Client(EmbeddedWorker, Overview):
         check_page(limit, before)
         if workflow is not None:
             checked_name(workflow, "a workflow")
-        state = None if status is None else word(InstanceState, status, "state of an instance")
+        state = None if status is None else parse_enum(InstanceState, status, "state of an instance")
         records = await self.store.list_instances(before=before, limit=limit, state=state, workflow=workflow)
         return [summary(record) for record in records]
 
@@ -507,7 +507,7 @@ class Client(EmbeddedWorker, Overview):
         """A group is on disk: tell other processes if it has something for them."""
         for child in ended_with(outcomes):
             self._ended_from_outside(*child)
-        self.asking.changes.ring()
+        self.asking.changes.notify()
         if self._bell is not None and any(is_for_others(member) for member in members):
             self._bell.notify()
 
@@ -520,9 +520,9 @@ class Client(EmbeddedWorker, Overview):
         """Another process has written something."""
         self._woken()
         if self._worker is not None:
-            self._worker.questions.look()
+            self._worker.questions.poll()
 
     def _woken(self) -> None:
-        self._waiters.look()
-        self.asking.changes.ring()
+        self._waiters.poll()
+        self.asking.changes.notify()
         self._sent()

@@ -13,11 +13,11 @@ import msgspec
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import (
     Duration,
+    checked_integer,
     checked_name,
+    checked_sequence,
+    checked_timeout_ms,
     lease_milliseconds,
-    several,
-    timeout_milliseconds,
-    whole_number,
 )
 from holdfast.authoring.workflow import Workflow
 from holdfast.core.admission import EventVerdict, ExistingInstance, IdPolicy, StartIdentity, StartVerdict, decide_start
@@ -81,7 +81,7 @@ class EmbeddedWorker:
             self._store,
             registry,
             self._surroundings,
-            words=CrashMarker(self._store.words),
+            words=CrashMarker(self._store.crash_marker_folder),
             ended=self._waiters.ended,
             committed=self._committed,
             halted=self._store_was_replaced,
@@ -89,7 +89,7 @@ class EmbeddedWorker:
             **told,
         )
 
-    async def begin_work(self, worker: WorkerRuntime) -> None:
+    async def start_worker(self, worker: WorkerRuntime) -> None:
         """Let a worker run beside this client. What it cannot begin with is raised, and then there is none."""
         if self._worker is not None:
             raise UsageError("this client has a worker already; give another one a client of its own: hf.connect(...)")
@@ -98,10 +98,10 @@ class EmbeddedWorker:
         try:
             await worker.start()
         except BaseException:
-            await self.end_work()
+            await self.stop_worker()
             raise
 
-    async def end_work(self) -> None:
+    async def stop_worker(self) -> None:
         """Stop the worker, if there is one (W10). The client goes on."""
         worker = self._worker
         if worker is None:
@@ -137,7 +137,7 @@ class EmbeddedWorker:
             if outcome is not None:
                 return outcome
         outcome = await self._committer.commit(with_started(start, started))
-        worker.look()
+        worker.poll()
         self._note_unknown(start.workflow)
         return outcome
 
@@ -164,14 +164,14 @@ class EmbeddedWorker:
             return None
         outcome = await decided
         if start.deadline is not None:
-            worker.look()  # it may be nearer than what is waited for
+            worker.poll()  # it may be nearer than what is waited for
         return None if _lacked_a_lease(outcome) else outcome
 
     async def _find_same(self, start: Start) -> InstanceRecord | None:
         """The instance that has the id, if the start would not create another one."""
         if start.policy is IdPolicy.TERMINATE_EXISTING:
             return None
-        record = await self._store.find(start.id)
+        record = await self._store.find_instance(start.id)
         if record is None:
             return None
         existing = ExistingInstance(StartIdentity(record.workflow, record.input_hash), record.state)
@@ -211,7 +211,7 @@ class EmbeddedWorker:
     def _sent(self) -> None:
         """A message of this process is on disk. Its end, if it causes one, is told by whoever takes it."""
         if self._worker is not None:
-            self._worker.look()
+            self._worker.poll()
 
     def _committed(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
         """A group is on disk, of the client or of the worker."""
@@ -232,11 +232,11 @@ def worker_options(
     loop_timeout: Duration | None,
 ) -> WorkerOptions:
     """What a worker is told, checked. Without `queues` it serves those of the activities it has, and the default."""
-    served = registry.queues if queues is None else several(queues, "queues")
+    served = registry.queues if queues is None else checked_sequence(queues, "queues")
     return {
         "queues": tuple(checked_name(queue, "a queue") for queue in served),
-        "max_activities": whole_number(max_activities, "max_activities", least=1),
-        "cache_size": whole_number(cache_size, "cache_size", least=0),
+        "max_activities": checked_integer(max_activities, "max_activities", least=1),
+        "cache_size": checked_integer(cache_size, "cache_size", least=0),
         "lease_ms": lease_milliseconds(lease, "lease"),
         "loop_timeout_ms": checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
     }
@@ -244,7 +244,7 @@ def worker_options(
 
 def checked_loop_timeout_ms(timeout: Duration | None, name: str) -> int | None:
     """W1: an option, in milliseconds; None: a blocked event loop never ends the lease."""
-    timeout_ms = None if timeout is None else timeout_milliseconds(timeout, name)
+    timeout_ms = None if timeout is None else checked_timeout_ms(timeout, name)
     if timeout_ms is not None and timeout_ms < SHORTEST_LOOP_TIMEOUT_MS:
         shortest = SHORTEST_LOOP_TIMEOUT_MS / 1000
         raise InvalidOption(f"{name} must be at least {shortest:g} s, not {timeout_ms / 1000:g} s; None means no limit")
@@ -254,7 +254,7 @@ def checked_loop_timeout_ms(timeout: Duration | None, name: str) -> int | None:
 def payload_limit_of(payload_limit: object) -> PayloadLimit:
     """The option `payload_limit`, checked."""
     return PayloadLimit(
-        whole_number(payload_limit, "payload_limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES)
+        checked_integer(payload_limit, "payload_limit", least=LEAST_PAYLOAD_LIMIT_BYTES, most=MOST_PAYLOAD_LIMIT_BYTES)
     )
 
 

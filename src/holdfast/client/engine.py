@@ -69,7 +69,7 @@ class Engine(Client):
         """Open the store and start the worker: what `async with` does first. `close` ends both."""
         await super().open()
         try:
-            await self.begin_work(self._new_worker())
+            await self.start_worker(self._new_worker())
         except BaseException:
             await self.close()
             raise
@@ -81,7 +81,7 @@ class Engine(Client):
     def _new_worker(self) -> WorkerRuntime:
         return self.make_worker(self._registry, self._options)
 
-    async def abandon(self) -> None:
+    async def _kill(self) -> None:
         """Close the store without committing anything, as a killed process does. For tests."""
         self._worker = None
         self._detach(None)

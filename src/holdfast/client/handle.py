@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.authoring.events import Event
 from holdfast.authoring.handlers import Query, Update
-from holdfast.authoring.validation import Duration, milliseconds, whole_number
+from holdfast.authoring.validation import Duration, checked_duration_ms, checked_integer
 from holdfast.client.queries import QUERY_SECONDS, QueryClient
 from holdfast.client.views.history import Change, export, watch
 from holdfast.client.views.instances import (
@@ -35,7 +35,7 @@ from holdfast.errors import (
     WorkflowTerminated,
 )
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, Resolver, failed_message, said_of, to_exception
+from holdfast.payloads.failures import Failure, Resolver, describe_error, failed_message, to_exception
 from holdfast.payloads.signature import Signature
 from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.contract import Store
@@ -120,7 +120,7 @@ class Handle(Generic[R_co]):
         self._client.check_usable()
         if timeout is None:
             return await self._result()
-        seconds = milliseconds(timeout, "timeout") / 1000
+        seconds = checked_duration_ms(timeout, "timeout") / 1000
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
@@ -136,7 +136,7 @@ class Handle(Generic[R_co]):
             async with asyncio.timeout(EXPLANATION_SECONDS):
                 return waiting_sentence(await self.describe())
         except (HoldfastError, TimeoutError) as error:
-            return f"{self._id!r} could not be read: {said_of(error)}"
+            return f"{self._id!r} could not be read: {describe_error(error)}"
 
     async def _result(self) -> R_co:
         worker = self._client.worker
@@ -285,7 +285,7 @@ class Handle(Generic[R_co]):
 
         What cannot be read, in a damaged store, is described in `damage`.
         """
-        from holdfast.client.views.flows import with_nodes  # noqa: PLC0415
+        from holdfast.client.views.flows import add_nodes  # noqa: PLC0415
         from holdfast.client.views.report import read_details, read_story, repaired  # noqa: PLC0415 - most programs do not need it
 
         record, damage = repaired(await self._record())
@@ -295,7 +295,7 @@ class Handle(Generic[R_co]):
         details = await read_details(store, record, story, attempts, is_whole=whole)
         values = details.values
         described = description(record, story.events, attempts, values)
-        described = await with_nodes(store, described, record, story.flow, attempts=attempts, values=values)
+        described = await add_nodes(store, described, record, story.flow, attempts=attempts, values=values)
         limit = await store.read_deadline(record.number)
         family = await store.read_family(record.number)
         return msgspec.structs.replace(
@@ -321,14 +321,14 @@ class Handle(Generic[R_co]):
 
     async def state(self) -> dict[str, Any]:
         """What the workflow keeps in `hf.state`, as of its last commit; also after its end."""
-        kept = await self._client.store.read_kept((await self._record()).number)
+        kept = await self._client.store.read_state_values((await self._record()).number)
         return {key: decode(value) for key, value in kept.items() if key}
 
     async def history(self, execution: int | None = None) -> list[HistoryEntry]:
         """What happened, in order: in the last execution, or in an earlier one (G4)."""
         record = await self._record()
         if execution is not None:
-            whole_number(execution, f"the execution of {self._id!r}", least=1, most=record.execution)
+            checked_integer(execution, f"the execution of {self._id!r}", least=1, most=record.execution)
         record = record if execution is None else msgspec.structs.replace(record, execution=execution)
         entries: list[HistoryEntry] = []
         inputs = await self._inputs(record)
@@ -376,7 +376,7 @@ class Handle(Generic[R_co]):
     async def _record(self, number: InstanceNumber | None = None) -> InstanceRecord:
         number = self.number if number is None else number
         store = self._client.store
-        record = await (store.find(self._id) if number is None else store.read_instance(number))
+        record = await (store.find_instance(self._id) if number is None else store.read_instance(number))
         if record is None:
             raise InstanceNotFound(f"no instance has the id {self._id!r}")
         return record

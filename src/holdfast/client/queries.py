@@ -9,13 +9,13 @@ import msgspec
 
 from holdfast.authoring.handlers import Query
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.validation import Duration, checked_name, milliseconds
+from holdfast.authoring.validation import Duration, checked_duration_ms, checked_name
 from holdfast.client.updates import UpdateClient, encoded_arguments, limited
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import Reply, ReplyKind, decode_answer
 from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, said_of, to_exception
+from holdfast.payloads.failures import Failure, describe_error, to_exception
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker
@@ -86,8 +86,10 @@ class QueryClient:
 
     async def _begun(self, instance_id: InstanceId, number: InstanceNumber | None) -> InstanceRecord:
         """The instance, once there is something to be seen of it: after the first turn of its execution (G11)."""
-        async for _ in self.changes.looks():
-            record = await (self._store.find(instance_id) if number is None else self._store.read_instance(number))
+        async for _ in self.changes.rounds():
+            record = await (
+                self._store.find_instance(instance_id) if number is None else self._store.read_instance(number)
+            )
             if record is None:
                 break
             if record.turn > 0:
@@ -98,7 +100,7 @@ class QueryClient:
 
     async def _answer(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Reply:
         """From the code in this process, or from a worker that finds the question in the store."""
-        async for _ in self.changes.looks():
+        async for _ in self.changes.rounds():
             worker = self._worker()
             queries = self._queries(worker, record.workflow)
             if queries is None:
@@ -135,7 +137,7 @@ class QueryClient:
     ) -> Reply | None:
         """Put the question into the store. None if it is to be put again, or there is no answer after `seconds`."""
         question = QueryRow(id=self._surroundings.providers.unique_text(), number=record.number, name=name, input=data)
-        kept_ms = LONGEST_KEPT_MS if within is None else milliseconds(within, "timeout") + LATE_MS
+        kept_ms = LONGEST_KEPT_MS if within is None else checked_duration_ms(within, "timeout") + LATE_MS
         outcome = await self._committer().commit(
             AskQuery(question=question, expires_at_ms=self._store.now_ms() + kept_ms)
         )
@@ -146,8 +148,8 @@ class QueryClient:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + seconds
         try:
-            async for _ in self.changes.looks():
-                stored = await self._store.read_answer(question.id)
+            async for _ in self.changes.rounds():
+                stored = await self._store.read_query_reply(question.id)
                 if stored is not None:
                     answer = decode_answer(stored)
                     return None if answer.kind is ReplyKind.NOT_NOW else answer
@@ -164,7 +166,7 @@ class QueryClient:
         if workflow not in self._registry.workflows:
             return None
         if self._own_queries is None:
-            words = CrashMarker(self._store.words)
+            words = CrashMarker(self._store.crash_marker_folder)
             self._own_runs = RunFactory(self._registry, self._surroundings, words)
             self._own_queries = Queries(self._store, self._own_runs)
         return self._own_queries
@@ -182,7 +184,7 @@ class QueryClient:
                 return decode(data, returns, what=f"the answer to query {name!r}")
             case ReplyKind.FAILED:
                 cause = to_exception(_failure.decode(data), self._registry.resolve)
-                said = f"the query {name!r} of {instance_id!r} failed: {said_of(cause)}"
+                said = f"the query {name!r} of {instance_id!r} failed: {describe_error(cause)}"
                 raise QueryFailed(said, cause) from cause
             case ReplyKind.UNKNOWN:
                 known: list[str] = msgspec.json.decode(data)

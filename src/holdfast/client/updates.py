@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from holdfast.authoring.handlers import Update
-from holdfast.authoring.validation import Duration, checked_name, milliseconds
+from holdfast.authoring.validation import Duration, checked_duration_ms, checked_name
 from holdfast.core.admission import EventVerdict
 from holdfast.core.history import Payload, UpdateAccepted, decode_events
 from holdfast.core.lifecycle import InstanceState
@@ -27,7 +27,7 @@ from holdfast.errors import (
     WorkflowBlocked,
 )
 from holdfast.payloads.encoding import decode, encode
-from holdfast.payloads.failures import Failure, Resolver, said_of, to_exception
+from holdfast.payloads.failures import Failure, Resolver, describe_error, to_exception
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.signals import ChangeSignal
 from holdfast.storage.contract import Store
@@ -53,7 +53,7 @@ def _own_type(value: object) -> Any:
 @asynccontextmanager
 async def limited(duration: Duration | None, otherwise: str) -> AsyncGenerator[None]:
     """A time-out whose error says what did not happen in time."""
-    seconds = None if duration is None else milliseconds(duration, "timeout") / 1000
+    seconds = None if duration is None else checked_duration_ms(duration, "timeout") / 1000
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
@@ -131,7 +131,7 @@ class UpdateClient:
         return f"the id {update_id!r} belongs to {differs}; {again}"
 
     async def _answered(self, number: InstanceNumber, update_id: str, what: str) -> UpdateRow:
-        async for _ in self._changes.looks():
+        async for _ in self._changes.rounds():
             record = await self._store.read_instance(number)  # before its answer: what is closed then stays as it is
             row = await self._store.read_update(number, update_id)
             if row is not None and row.answer is not None:
@@ -155,7 +155,7 @@ class UpdateClient:
         cause = to_exception(_failure.decode(data), self._resolve)
         if isinstance(cause, UpdateUnfinished):
             raise cause
-        said = said_of(cause)
+        said = describe_error(cause)
         if state is UpdateState.REJECTED:
             raise UpdateRejected(f"{what} was rejected: {said}", cause) from cause
         raise UpdateFailed(f"{what} failed: {said}", cause) from cause

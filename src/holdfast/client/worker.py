@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.validation import Duration, milliseconds
+from holdfast.authoring.validation import Duration, checked_duration_ms
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.client import Client
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
@@ -74,7 +74,7 @@ class Worker:
         After `timeout`, in seconds or as a timedelta, activities that still run are cancelled. Any thread may call it,
         and any signal handler: ``loop.add_signal_handler(signal.SIGTERM, worker.drain)``.
         """
-        self._drain_seconds = None if timeout is None else milliseconds(timeout, "timeout") / 1000
+        self._drain_seconds = None if timeout is None else checked_duration_ms(timeout, "timeout") / 1000
         self._client.call_on_loop(self._told_to_leave.set)
 
     def stop(self) -> None:
@@ -100,7 +100,7 @@ class Worker:
         if self._inner is not None:
             raise UsageError("this worker runs already, or has run; make another one")
         self._inner = inner = self._client.make_worker(self._registry, self._options)
-        await self._client.begin_work(inner)
+        await self._client.start_worker(inner)
         return self
 
     async def __aexit__(
@@ -114,7 +114,7 @@ class Worker:
             if error is None and self._told_to_leave.is_set() and not self._told_to_stop.is_set():
                 await self._first_of(inner.drain(), self._told_to_stop.wait(), seconds=self._drain_seconds)
         finally:
-            await self._client.end_work()
+            await self._client.stop_worker()
 
     async def wait(self) -> None:
         """Until it is told to leave: ``async with hf.Worker(...) as worker: ...; await worker.wait()``

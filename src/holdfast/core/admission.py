@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 
 
@@ -39,7 +39,7 @@ _ADDRESSED_TO_ONE_EXECUTION: Final = frozenset({MessageKind.COMPLETION, MessageK
 _PARKED: Final = frozenset({InstanceState.PAUSED, InstanceState.BLOCKED})
 
 
-def deliver(
+def decide_delivery(
     kind: MessageKind | str,
     *,
     state: InstanceState | str,
@@ -52,8 +52,8 @@ def deliver(
     Completions, timers and child results belong to the execution that asked for them; the rest goes to the latest.
     A cancel does not wake a paused instance by itself: it moves it to CANCEL_REQUESTED (A9), and then it wakes.
     """
-    kind = word(MessageKind, kind, "kind of message")
-    state = word(InstanceState, state, "state of an instance")
+    kind = parse_enum(MessageKind, kind, "kind of message")
+    state = parse_enum(InstanceState, state, "state of an instance")
     if state in INSTANCE_FINAL:
         return DeliveryVerdict.DROP
     if kind in _ADDRESSED_TO_ONE_EXECUTION and addressed_to != execution:
@@ -102,10 +102,10 @@ def decide_start(
     request: StartIdentity, existing: ExistingInstance | None, policy: IdPolicy | str = IdPolicy.IDEMPOTENT
 ) -> StartVerdict:
     """G3: judge a start against the instance that has the id, if one has."""
-    policy = word(IdPolicy, policy, "policy for ids")
+    policy = parse_enum(IdPolicy, policy, "policy for ids")
     if existing is None:
         return StartVerdict.CREATE
-    closed = word(InstanceState, existing.state, "state of an instance") in INSTANCE_FINAL
+    closed = parse_enum(InstanceState, existing.state, "state of an instance") in INSTANCE_FINAL
     if policy is IdPolicy.REUSE and closed:
         return StartVerdict.CREATE
     if policy is IdPolicy.TERMINATE_EXISTING:
@@ -161,10 +161,10 @@ def decide_event(
     `seen_before`: an event of this id was delivered or kept; one that was dropped or refused may be raised again.
     `somebody_waits`: a wait of that name in the latest execution. `kept`: all events in the instance's mailbox.
     """
-    policy = word(EventPolicy, policy, "policy for events")
+    policy = parse_enum(EventPolicy, policy, "policy for events")
     if state is None:
         return EventVerdict.UNKNOWN
-    state = word(InstanceState, state, "state of an instance")
+    state = parse_enum(InstanceState, state, "state of an instance")
     if seen_before:
         return EventVerdict.DUPLICATE
     if state in INSTANCE_FINAL:

@@ -21,7 +21,7 @@ def require(condition: bool, why: str) -> None:
 Word = TypeVar("Word", bound=Enum)
 
 
-def word(kind: type[Word], given: Word | str, what: str) -> Word:
+def parse_enum(kind: type[Word], given: Word | str, what: str) -> Word:
     """The member of `kind` that `given` names."""
     if isinstance(given, kind):
         return given

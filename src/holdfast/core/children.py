@@ -52,7 +52,7 @@ def decide_close(policy: ParentClose, ended: ParentEnd, state: InstanceState) ->
     return policy
 
 
-def answer_of(
+def child_reply(
     child: int, state: InstanceState, outcome: Payload, *, time_ms: int
 ) -> ChildCompleted | ChildFailed | ChildStopped:
     """What the parent is told of the end of its child number `child`."""

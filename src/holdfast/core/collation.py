@@ -33,7 +33,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NewType, TypeVar
 
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.errors import CollationError, IllegalMove, MalformedKey, UnknownActivity
 
 WORD: Final = 15
@@ -204,7 +204,7 @@ class CollationKey:
 
     def move(self, activity: str, move: Move | str) -> "CollationKey":
         """The key after `move` of `activity`; on a digit that does not allow it, an `IllegalMove` (K2)."""
-        move = word(Move, move, "move of an activity")
+        move = parse_enum(Move, move, "move of an activity")
         position = self.roster.position(activity)
         digit = Digit(int(self.unpadded[position]))
         after = LEGAL_MOVES.get((digit, move))

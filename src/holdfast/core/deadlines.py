@@ -9,7 +9,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_instance_state
 
 DEFAULT_GRACE_MS: Final = 60_000
@@ -60,7 +60,7 @@ _WAY_TO_FAILED: Final[Mapping[InstanceState, tuple[InstanceEvent, ...]]] = Mappi
 
 def at_deadline(state: InstanceState | str, *, grace_ms: int, is_grace_over: bool) -> DeadlineVerdict:
     """Judge an instance whose deadline, or the grace after it, has passed. Without a grace nobody is asked."""
-    verdict = AT_DEADLINE[word(InstanceState, state, "state of an instance")]
+    verdict = AT_DEADLINE[parse_enum(InstanceState, state, "state of an instance")]
     if verdict is DeadlineVerdict.NOTHING or (grace_ms > 0 and not is_grace_over):
         return verdict
     return DeadlineVerdict.END
@@ -68,7 +68,7 @@ def at_deadline(state: InstanceState | str, *, grace_ms: int, is_grace_over: boo
 
 def failed_from(state: InstanceState | str) -> InstanceState:
     """FAILED, by the edges of the one table (A9). A final state has no way there."""
-    begun = word(InstanceState, state, "state of an instance")
+    begun = parse_enum(InstanceState, state, "state of an instance")
     for event in _WAY_TO_FAILED.get(begun, (InstanceEvent.FAIL,)):
         begun = next_instance_state(begun, event)
     return begun
@@ -83,7 +83,7 @@ def why_ended(state: InstanceState | str, *, limit_ms: int, grace_ms: int, is_gr
     """Why an instance was ended without its code."""
     if is_grace_over:
         return f"{reason(limit_ms)}, and it did not end within the grace of {_shown(grace_ms)} that followed"
-    state = word(InstanceState, state, "state of an instance")
+    state = parse_enum(InstanceState, state, "state of an instance")
     when = {InstanceState.REQUESTED: " before it began", InstanceState.BLOCKED: " while it was blocked"}
     return reason(limit_ms) + when.get(state, "")
 

@@ -23,7 +23,7 @@ from typing import Final, NewType, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
 from holdfast.errors import LeaseError
 
@@ -95,7 +95,7 @@ class WorkerInactive(msgspec.Struct, frozen=True):
 HeartbeatReply = Renewed | TokenMismatch | WorkerInactive
 
 
-def heartbeat(
+def judge_heartbeat(
     record: WorkerRecord | None,
     beat: Heartbeat,
     *,
@@ -134,10 +134,10 @@ def expire(record: WorkerRecord, *, now_ms: int) -> tuple[WorkerRecord, bool]:
     """W6: flip a worker whose lease has run out. Renewed meanwhile, or dead already: nothing happens."""
     if record.state == WorkerState.INACTIVE or now_ms < record.deadline_ms:
         return record, False
-    return leave(record), True
+    return deactivate(record), True
 
 
-def leave(record: WorkerRecord) -> WorkerRecord:
+def deactivate(record: WorkerRecord) -> WorkerRecord:
     """W10: a worker that stops cleanly, or one seen dead on this host (W11), does not wait for its lease.
 
     The record keeps what it had bound: that is what has to move on.
@@ -175,7 +175,7 @@ def verify(state: AttemptState | str, attempt: AttemptId, worker: WorkerRecord |
 
     A worker of None was not found. One that is LOOK_UP_FAILED has to be asked for again.
     """
-    if word(AttemptState, state, "state of an attempt") not in LOSS_EVENT:
+    if parse_enum(AttemptState, state, "state of an attempt") not in LOSS_EVENT:
         return Verification.NOTHING
     if isinstance(worker, WorkerUnknown):
         return Verification.ASK_AGAIN
@@ -236,7 +236,7 @@ def unbind(client: LeaseState, attempt: AttemptId) -> LeaseState:
     return replace(client, held=client.held - {attempt})
 
 
-def send(client: LeaseState, *, now_ms: int) -> tuple[LeaseState, Heartbeat]:
+def next_heartbeat(client: LeaseState, *, now_ms: int) -> tuple[LeaseState, Heartbeat]:
     """The next heartbeat. A second one before the reply, or `lose_reply`, is an error (W9)."""
     if client.in_flight is not None:
         raise LeaseError(f"worker {client.key} waits for the reply to a heartbeat; it sends one at a time")
@@ -250,7 +250,7 @@ def send(client: LeaseState, *, now_ms: int) -> tuple[LeaseState, Heartbeat]:
     return replace(client, in_flight=HeartbeatInFlight(now_ms, client.held)), beat
 
 
-def lose_reply(client: LeaseState) -> LeaseState:
+def note_lost_reply(client: LeaseState) -> LeaseState:
     """No reply will come; the store may or may not have taken the beat."""
     sent = _in_flight(client)
     return replace(
@@ -262,7 +262,7 @@ def lose_reply(client: LeaseState) -> LeaseState:
     )
 
 
-def receive(client: LeaseState, reply: HeartbeatReply) -> tuple[LeaseState, LeaseAction]:
+def apply_reply(client: LeaseState, reply: HeartbeatReply) -> tuple[LeaseState, LeaseAction]:
     """Take in the reply to the heartbeat in flight."""
     sent = _in_flight(client)
     answered = replace(client, in_flight=None)

@@ -106,7 +106,7 @@ def enter_leg1(value: int, *, limit: int = DEFAULT_LEG1_LIMIT) -> tuple[Ledger, 
     """An attempt was claimed from its queue: count the entry and say what it is (L2, L7, L8)."""
     if not 1 <= limit <= MAX_LEG1_ENTRIES:
         raise LedgerError(f"the limit of leg 1 entries must be 1 to {MAX_LEG1_ENTRIES}, not {limit}")
-    reading = read(value)
+    reading = read_ledger(value)
     if reading.leg1_concluded:
         return reading.value, Leg1Verdict.ALREADY_CONCLUDED
     if reading.leg1_entries >= limit:
@@ -117,7 +117,7 @@ def enter_leg1(value: int, *, limit: int = DEFAULT_LEG1_LIMIT) -> tuple[Ledger, 
 
 def conclude_leg1(value: int) -> Ledger:
     """An executor has the attempt, durably (L3)."""
-    reading = read(value)
+    reading = read_ledger(value)
     if reading.leg1_concluded:
         raise LedgerError(f"ledger {reading.text}: leg 1 is concluded already")
     if not reading.leg1_entries:
@@ -127,7 +127,7 @@ def conclude_leg1(value: int) -> Ledger:
 
 def enter_leg2(value: int) -> tuple[Ledger, Leg2Verdict]:
     """A response has come: count it, or say why not (L4, L9, L10, L12)."""
-    reading = read(value)
+    reading = read_ledger(value)
     if reading.leg2_closed:
         return reading.value, Refused.CLOSED
     if not reading.leg1_concluded:
@@ -143,7 +143,7 @@ def exit_leg2(value: int, *, final: bool) -> Ledger:
     Responses that had entered before may still exit after the final one: the digits count responses and cannot tell
     them apart (L11). That an engine applies them in order is checked by the agreement of ledger and state (A8).
     """
-    reading = read(value)
+    reading = read_ledger(value)
     if not reading.unapplied_responses:
         raise LedgerError(f"ledger {reading.text}: no response has entered that has not exited")
     if not final:
@@ -153,7 +153,7 @@ def exit_leg2(value: int, *, final: bool) -> Ledger:
     return Ledger(value + RESPONSE_EXIT - LEG2_CLOSURE)
 
 
-def read(value: int) -> LedgerReading:
+def read_ledger(value: int) -> LedgerReading:
     """Take a ledger apart. A number that no sequence of events can reach is a `LedgerError`."""
     if not 0 <= value < 10**DIGITS:
         raise LedgerError(f"{value} is no ledger: it must have at most {DIGITS} digits")

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, overload
 
 from holdfast.core import ledger
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.errors import IllegalTransition, LedgerError
 
 
@@ -191,8 +191,8 @@ def next_state(
 
 def next_attempt_state(state: AttemptState | str, event: AttemptEvent | str) -> AttemptState:
     """A1, also for the plain words that a database or a request has."""
-    state = word(AttemptState, state, "state of an attempt")
-    event = word(AttemptEvent, event, "event of an attempt")
+    state = parse_enum(AttemptState, state, "state of an attempt")
+    event = parse_enum(AttemptEvent, event, "event of an attempt")
     after = ATTEMPT_TABLE[state].get(event)
     if after is None:
         raise IllegalTransition(f"an attempt that is {state} has no transition '{event}'")
@@ -201,8 +201,8 @@ def next_attempt_state(state: AttemptState | str, event: AttemptEvent | str) -> 
 
 def next_instance_state(state: InstanceState | str, event: InstanceEvent | str) -> InstanceState:
     """A9, also for the plain words that a database or a request has."""
-    state = word(InstanceState, state, "state of an instance")
-    event = word(InstanceEvent, event, "event of an instance")
+    state = parse_enum(InstanceState, state, "state of an instance")
+    event = parse_enum(InstanceEvent, event, "event of an instance")
     after = INSTANCE_TABLE[state].get(event)
     if after is None:
         raise IllegalTransition(f"an instance that is {state} has no transition '{event}'")
@@ -219,9 +219,9 @@ def disagreement(state: AttemptState | str, value: int, *, owned: bool, unapplie
 
     `owned`: whether the row names a worker. `unapplied`: the attempt's responses in the instance's inbox.
     """
-    state = word(AttemptState, state, "state of an attempt")
+    state = parse_enum(AttemptState, state, "state of an attempt")
     try:
-        digits = ledger.read(value)
+        digits = ledger.read_ledger(value)
     except LedgerError as error:
         return str(error)
     shown = f"{state} with ledger {digits.text}"

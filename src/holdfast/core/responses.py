@@ -8,8 +8,8 @@ second thread.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast.core.checks import word
-from holdfast.core.ledger import Accepted, Ledger, Refused, enter_leg2, read
+from holdfast.core.checks import parse_enum
+from holdfast.core.ledger import Accepted, Ledger, Refused, enter_leg2, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState
 
 
@@ -39,7 +39,7 @@ def take_response(
     `known` has the thread index of every response that was accepted before.
     """
     if response in known:
-        return read(value).value, Duplicate(known[response])
-    if word(AttemptState, state, "state of an attempt") in ATTEMPT_FINAL:
-        return read(value).value, Refused.CLOSED
+        return read_ledger(value).value, Duplicate(known[response])
+    if parse_enum(AttemptState, state, "state of an attempt") in ATTEMPT_FINAL:
+        return read_ledger(value).value, Refused.CLOSED
     return enter_leg2(value)

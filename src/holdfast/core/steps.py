@@ -116,6 +116,6 @@ def _open_again(wait: RecordedStep | None) -> None:
         wait.outcome = None
 
 
-def key_of(steps: Iterable[RecordedStep]) -> str:
+def derived_key(steps: Iterable[RecordedStep]) -> str:
     """K9: the digits, one for each step."""
     return "".join(step.digit for step in steps)

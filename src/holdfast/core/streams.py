@@ -3,7 +3,7 @@
 from typing import Final
 
 from holdfast.core.checks import require
-from holdfast.core.ledger import MAX_RESPONSES, RESPONSE_ENTRY, RESPONSE_EXIT, Ledger, read
+from holdfast.core.ledger import MAX_RESPONSES, RESPONSE_ENTRY, RESPONSE_EXIT, Ledger, read_ledger
 
 MAX_YIELDS: Final = MAX_RESPONSES - 1
 """L12: the last response that the digits can count is kept for the end of the attempt."""
@@ -11,12 +11,12 @@ MAX_YIELDS: Final = MAX_RESPONSES - 1
 
 def room_for_yields(value: int) -> int:
     """How many more values an attempt with this ledger may yield."""
-    return max(0, MAX_YIELDS - read(value).responses_entered)
+    return max(0, MAX_YIELDS - read_ledger(value).responses_entered)
 
 
 def enter_pending(value: int, count: int) -> Ledger:
     """L4, `count` times: that many pending responses have come together."""
-    digits = read(value)
+    digits = read_ledger(value)
     require(digits.leg1_concluded and not digits.leg2_closed, f"ledger {digits.text} takes no response")
     require(0 < count <= room_for_yields(value), f"ledger {digits.text} has no room for {count} more responses")
     return Ledger(value + count * RESPONSE_ENTRY)
@@ -29,4 +29,4 @@ def pass_pending(value: int, count: int) -> Ledger:
 
 def values_delivered(before: int, ledger: int) -> int:
     """How many values of an activity are durable: `before` of earlier attempts, and those of one with this ledger."""
-    return before + read(ledger).responses_entered
+    return before + read_ledger(ledger).responses_entered

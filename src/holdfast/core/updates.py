@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 from holdfast.core.admission import EventVerdict
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 from holdfast.core.queries import ReplyKind
 
@@ -48,8 +48,8 @@ def decide_update(
 
     `known`: what became of one of the same id before. `is_same`: it had the same name and the same input, too.
     """
-    state = word(InstanceState, state, "state of an instance")
-    if known is not None and word(UpdateState, known, "state of an update") not in REFUSALS:
+    state = parse_enum(InstanceState, state, "state of an instance")
+    if known is not None and parse_enum(UpdateState, known, "state of an update") not in REFUSALS:
         return EventVerdict.DUPLICATE if is_same else EventVerdict.CONFLICT
     if state in INSTANCE_FINAL:
         return EventVerdict.CLOSED

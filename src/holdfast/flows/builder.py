@@ -238,7 +238,7 @@ class FlowBuilder(FlowWorkflow):
         return tuple(self._workflows.values())
 
     @property
-    def brings(self) -> tuple[Definition, ...]:
+    def bundled_code(self) -> tuple[Definition, ...]:
         return (*self.activities, *self.workflows)
 
     def __getitem__(self, node_id: str) -> NodeRef:

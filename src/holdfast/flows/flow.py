@@ -10,7 +10,7 @@ from holdfast.authoring.activity import AnyActivity
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.errors import FlowProblem
 from holdfast.flows.builder import FlowBuilder, as_tree
-from holdfast.flows.language.checker import KnownNames, known_in
+from holdfast.flows.language.checker import KnownNames, names_in_modules
 from holdfast.flows.language.parser import LoadedFlow, load_file, load_text, load_tree
 from holdfast.flows.language.yaml_writer import write_yaml
 from holdfast.flows.mermaid import draw_mermaid
@@ -107,4 +107,4 @@ class Flow(FlowBuilder):
 def _known(modules: Iterable[ModuleType], activities: Iterable[AnyActivity]) -> KnownNames | None:
     """What a flow may name, if anything was given. Flows and workflows may come from anywhere."""
     several, single = tuple(modules), tuple(activities)
-    return known_in(several, single) if several or single else None
+    return names_in_modules(several, single) if several or single else None

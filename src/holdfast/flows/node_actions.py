@@ -7,7 +7,6 @@ import msgspec
 
 from holdfast.authoring.validation import checked_name, checked_reason
 from holdfast.core import history as ev
-from holdfast.core import history as fe
 from holdfast.core.children import MOST_PARENTS, ParentClose
 from holdfast.core.collation import Move
 from holdfast.core.flow.definition import (
@@ -34,7 +33,7 @@ from holdfast.replay.children import (
     ChildCall,
     ChildTies,
     ScheduledChild,
-    default_id,
+    default_child_id,
 )
 from holdfast.replay.output import ScheduledActivity, SentEvent, with_one_more
 
@@ -55,7 +54,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(list[Any]).decode
 
 
-def begin(run: "FlowRun", compiled: CompiledNode) -> None:
+def start_node(run: "FlowRun", compiled: CompiledNode) -> None:
     """A node has started: do what it says. What goes wrong in it is raised, and fails the node."""
     node, action = compiled.node.id, compiled.node.action
     if compiled.activity is not None and compiled.items is None:  # most nodes
@@ -73,7 +72,7 @@ def begin(run: "FlowRun", compiled: CompiledNode) -> None:
             if delay_ms:
                 _start_timer(run, node, delay_ms)
             else:
-                run.cycle_waits(node)
+                run.queue_cycle(node)
         case RaiseAction():
             _raise(run, compiled, action)
         case InterruptAction():
@@ -90,7 +89,7 @@ def next_items(run: "FlowRun", place: NodePlace) -> bool:
     return _completes(run, place.node, fan_out)
 
 
-def go_round(run: "FlowRun", node: str, waiting: list[str], note_progress: "Callable[[], None]") -> None:
+def restart_cycle(run: "FlowRun", node: str, waiting: list[str], note_progress: "Callable[[], None]") -> None:
     """K8: everything that a cycle runs again is at rest, so it goes round, or has come to its limit."""
     action = cast("CycleAction", run.flow.nodes[node].node.action)
     rounds = run.book.rounds.get(node, 0)
@@ -102,11 +101,11 @@ def go_round(run: "FlowRun", node: str, waiting: list[str], note_progress: "Call
         run.progress.move(other, Move.COMPLETE)  # others that wait to go round, too, have their way with this one
     waiting[:] = [each for each in waiting if each not in members]
     note_progress()
-    run.do(fe.CycleRestarted(node=node, target=action.target, round=rounds + 1))
+    run.do(ev.CycleRestarted(node=node, target=action.target, round=rounds + 1))
     run.restart(action.target)
 
 
-def stop(run: "FlowRun", node: str) -> None:
+def stop_node(run: "FlowRun", node: str) -> None:
     """Nothing that is open of a node goes on."""
     book = run.book
     for number in [number for number, place in book.activities.items() if place.node == node]:
@@ -170,7 +169,7 @@ def _start_child(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: 
             f"{action.workflow!r}"
         )
     number = run.book.next_child
-    child_id = chosen or default_id(identity.instance_id, identity.execution, number)
+    child_id = chosen or default_child_id(identity.instance_id, identity.execution, number)
     policy = ParentClose.ABANDON if action.detached else ParentClose.TERMINATE
     ties = ChildTies(policy, not action.detached, chosen)
     seed = int.from_bytes(sha256(f"{run.seed} child {number}".encode()).digest()[:SEED_BYTES])
@@ -202,7 +201,7 @@ def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
     later = (
         None if limit == count else Payload(msgspec.Raw(bounded(_encode(items), f"the list of {node!r}", run.limit)))
     )
-    run.do(fe.FanOutStarted(node=node, count=count, items=later))
+    run.do(ev.FanOutStarted(node=node, count=count, items=later))
     for item in range(limit):
         _begin_item(run, compiled, item)
     _finish_if_all_are_there(run, compiled)
@@ -299,7 +298,7 @@ def _interrupt(run: "FlowRun", compiled: CompiledNode, action: InterruptAction) 
 
 def _complete(run: "FlowRun", node: str, output: bytes) -> None:
     run.items.pop(node, None)
-    run.do(fe.NodeCompleted(node=node, output=Payload(msgspec.Raw(output))))
+    run.do(ev.NodeCompleted(node=node, output=Payload(msgspec.Raw(output))))
 
 
 def _arguments(run: "FlowRun", compiled: CompiledNode, own: ItemVariables) -> bytes:

@@ -18,12 +18,11 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core import history as ev
-from holdfast.core import history as fe
 from holdfast.core.collation import Digit
 from holdfast.core.flow.definition import CycleAction, WaitAction
 from holdfast.core.flow.graph import GraphEdge
 from holdfast.core.flow.scheduler import COMPLETED, RELEASED, EdgeState, Errored, FlowOutcome, NodeOutcome, TimedOut
-from holdfast.core.flow.state import NO_ITEM, FlowState, NodePlace, read
+from holdfast.core.flow.state import NO_ITEM, FlowState, NodePlace, replay_event
 from holdfast.core.history import EventReceived, Payload, UpdateAccepted
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import Reply
@@ -40,14 +39,22 @@ from holdfast.errors import (
 from holdfast.flows.compiled_flow import CompiledFlow
 from holdfast.flows.expressions.expression import Expression
 from holdfast.flows.expressions.templates import InstanceValues, bounded, evaluate
-from holdfast.flows.node_actions import begin, end_timer, end_wait, go_round, next_items, stop, stop_child
+from holdfast.flows.node_actions import (
+    end_timer,
+    end_wait,
+    next_items,
+    restart_cycle,
+    start_node,
+    stop_child,
+    stop_node,
+)
 from holdfast.flows.workflow import read_input
 from holdfast.payloads.failures import Failure, Resolver, failure_of, qualified_name
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.replay.calls import ExecutionId
-from holdfast.replay.loop.loop_swap import SliceRunner, unwatched
+from holdfast.replay.loop.loop_swap import SliceRunner, run_unwatched
 from holdfast.replay.output import ExecutionEnding, LogLine, TurnOutput, with_one_more
-from holdfast.replay.queries import unknown
+from holdfast.replay.queries import unknown_handler
 
 
 class NoUpdates:
@@ -61,7 +68,7 @@ class NoUpdates:
     def refusal(self, event: UpdateAccepted) -> Reply:
         """Why it is not accepted."""
         del event
-        return unknown(())
+        return unknown_handler(())
 
     def refuse(self, update_id: str, answer: Reply) -> None:
         """Tell its sender."""
@@ -249,7 +256,7 @@ class FlowRun(RunFace):
 
     def __init__(self, *args: Any, watch: SliceRunner | None = None) -> None:
         super().__init__(*args)
-        self._watch = watch or unwatched
+        self._watch = watch or run_unwatched
         self._starting: deque[str] = deque()
         self._cycles: list[str] = []
         self._unclear_edges: dict[int, str] = {}
@@ -263,7 +270,7 @@ class FlowRun(RunFace):
     def replay(self, history: Iterable[ev.HistoryEvent]) -> None:
         """Read the history into the books."""
         for event in history:
-            read(self.book, event)
+            replay_event(self.book, event)
             if isinstance(event, ev.Started):
                 self._take_start(event)
             elif isinstance(event, ev.ExecutionCompleted | ev.ExecutionFailed | ev.ExecutionCancelled):
@@ -283,7 +290,7 @@ class FlowRun(RunFace):
         if type(event) is ev.Started and not event.flow:
             event = msgspec.structs.replace(event, flow=self.flow.hash)
         self.output.events.append(event)
-        place = self.book.note(event)
+        place = self.book.apply(event)
         if not self.is_done:
             watch = self._watch
             watch(_DECIDE, self, event, place)
@@ -296,7 +303,7 @@ class FlowRun(RunFace):
 
     def do(self, command: ev.Command) -> None:
         """A command of this turn: into the books, and into the history."""
-        self.book.note(command)
+        self.book.apply(command)
         self.output.events.append(command)
 
     def finished(self, node: str, outcome: NodeOutcome) -> None:
@@ -309,11 +316,11 @@ class FlowRun(RunFace):
 
     def failed(self, node: str, error: BaseException) -> None:
         """A node failed by itself."""
-        stop(self, node)
-        self.do(fe.NodeFailed(node=node, failure=failure_payload(error)))
+        stop_node(self, node)
+        self.do(ev.NodeFailed(node=node, failure=failure_payload(error)))
         self.finished(node, Errored(error_types(error)))
 
-    def cycle_waits(self, node: str) -> None:
+    def queue_cycle(self, node: str) -> None:
         """A cycle goes round once nothing that it runs again is active (K8)."""
         self._cycles.append(node)
 
@@ -353,7 +360,7 @@ class FlowRun(RunFace):
         try:
             if self.book.unclear or self._unclear_edges or self._unclear_nodes:
                 self._refuse_if_unclear(node)
-            begin(self, self.flow.nodes[node])
+            start_node(self, self.flow.nodes[node])
         except HoldfastError as error:
             self.failed(node, self._placed(node, error))
 
@@ -379,7 +386,7 @@ class FlowRun(RunFace):
                 and not self.progress.is_active_behind(action.target, besides=self._cycles)
             ):
                 self._cycles.remove(node)
-                go_round(self, node, self._cycles, self._note_progress)
+                restart_cycle(self, node, self._cycles, self._note_progress)
                 return True
         return False
 
@@ -397,7 +404,7 @@ class FlowRun(RunFace):
         self._starting.clear()
         self._cycles.clear()
         for node in nodes:
-            stop(self, node)
+            stop_node(self, node)
 
     def _note_progress(self) -> None:
         changes = self.progress.take_changes()
@@ -406,11 +413,11 @@ class FlowRun(RunFace):
                 unclear = {at: why for at, why in self._unclear_edges.items() if at in changes.taken}
                 self._unclear_edges = {}
                 changes = msgspec.structs.replace(changes, unclear=unclear)
-                self.book.note(changes)
+                self.book.apply(changes)
             self.output.events.append(changes)
             self.output.key = self.progress.write_key()
 
-    def holds(self, edge: GraphEdge) -> bool:
+    def edge_holds(self, edge: GraphEdge) -> bool:
         """Evaluate the condition of an edge. One that cannot be evaluated lets its node start, and fail."""
         at, condition = self.flow.conditions[edge]
         found = self._judged(condition)
@@ -418,7 +425,7 @@ class FlowRun(RunFace):
             self._unclear_edges[at] = found
         return bool(found)
 
-    def admits(self, activity: str) -> bool:
+    def node_admitted(self, activity: str) -> bool:
         """Evaluate the condition of a node. One that cannot be evaluated lets it start, and fail."""
         when = self.flow.nodes[activity].when
         found = when is None or self._judged(when)
@@ -478,12 +485,12 @@ class FlowRun(RunFace):
     def _child_failed(self, event: ev.ChildFailed | ev.ChildStopped | ev.ChildRefused, place: NodePlace | None) -> None:
         if place is not None:
             failure = failure_of_child(event)
-            self.do(fe.NodeFailed(node=place.node, failure=failure))
+            self.do(ev.NodeFailed(node=place.node, failure=failure))
             self._failed_with(place.node, failure)
 
     def _failed_with(self, node: str, failure: Payload) -> None:
         self.items.pop(node, None)
-        stop(self, node)  # other items of a fan-out
+        stop_node(self, node)  # other items of a fan-out
         self.finished(node, Errored(types_in(self.data_of(failure), self.resolve)))
 
     def _timer_fired(self, _: ev.TimerFired, place: NodePlace | None) -> None:
@@ -492,15 +499,15 @@ class FlowRun(RunFace):
         node = place.node
         action = self.flow.nodes[node].node.action
         if not isinstance(action, WaitAction):
-            self.cycle_waits(node)
+            self.queue_cycle(node)
         elif not action.event:
-            self.do(fe.NodeCompleted(node=node, output=Payload()))
+            self.do(ev.NodeCompleted(node=node, output=Payload()))
             self.finished(node, RELEASED)
         else:
             if (wait := self.book.wait_of(node)) is not None:
                 end_wait(self, wait)
             error = TimeoutError(f"the event {action.event!r} did not come in time")
-            self.do(fe.NodeFailed(node=node, failure=failure_payload(error)))
+            self.do(ev.NodeFailed(node=node, failure=failure_payload(error)))
             self.finished(node, TimedOut())
 
     def _event_received(self, _: ev.EventReceived, place: NodePlace | None) -> None:

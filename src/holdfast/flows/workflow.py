@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.authoring.workflow import Workflow
-from holdfast.core.flow.definition import FlowDefinition, RunAction, first_key, hash_of, is_list, is_map
+from holdfast.core.flow.definition import FlowDefinition, RunAction, definition_hash, first_key, is_list, is_map
 from holdfast.errors import ArgumentError, UnknownActivity, UsageError
-from holdfast.flows.language.checker import misfits
+from holdfast.flows.language.checker import argument_mismatches
 from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.signature import Arguments, Signature
 
@@ -117,7 +117,7 @@ class FlowWorkflow(Workflow[..., Any]):
     @cached_property
     def hash(self) -> str:
         """The name of exactly this flow: whatever is changed in it, the hash is another."""
-        return hash_of(self.definition)
+        return definition_hash(self.definition)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ class FlowWorkflow(Workflow[..., Any]):
                     if found.yields:
                         problems.append(f"{node.id}: {found.name} yields values, which only workflow code can take")
                     place = f"{node.id} (line {node.line})" if node.line else node.id
-                    several = misfits(node.action.activity, signature(found.fn), node.action.input)
+                    several = argument_mismatches(node.action.activity, signature(found.fn), node.action.input)
                     problems += [f"{place}: {misfit.message}" for misfit in several]
         if problems:
             raise UsageError(f"flow {self.name!r} cannot run here: {'; '.join(problems)}")

@@ -77,7 +77,7 @@ def qualified_name(cls: type) -> str:
     return shorten(f"{cls.__module__}.{cls.__qualname__}", _TYPE_NAME_LIMIT)
 
 
-def said_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """An exception in a sentence: the name of its type (the original one, also where it is unknown) and its text."""
     name = error.type_name if isinstance(error, RemoteError) else type(error).__name__
     return f"{name}: {error}" if str(error) else name
@@ -90,7 +90,7 @@ def failed_message(instance_id: str, cause: BaseException) -> str:
     error. The instances between them are in the causes, so that the message does not grow with the depth.
     """
     if not isinstance(cause, WorkflowFailed):
-        return f"{instance_id}{FAILED}{said_of(cause)}"
+        return f"{instance_id}{FAILED}{describe_error(cause)}"
     message = str(cause)
     if isinstance(cause.cause, WorkflowFailed):
         message = message.partition(FAILED)[2] or message

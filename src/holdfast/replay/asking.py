@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.core.queries import Reply, ReplyKind
 from holdfast.replay.output import LogLine
-from holdfast.replay.queries import failed, unknown
+from holdfast.replay.queries import failed_reply, unknown_handler
 from holdfast.replay.run import WorkflowRun
 
 
@@ -25,12 +25,12 @@ def ask(run: WorkflowRun, name: str, data: bytes) -> QueryAnswer:
     """Let a run answer a query. Whatever its code raises is the answer, too."""
     handler = run.handlers.queries.get(name)
     if handler is None:
-        return QueryAnswer(unknown(run.handlers.queries))
+        return QueryAnswer(unknown_handler(run.handlers.queries))
     try:
-        value, logs = run.look(f"the query {name!r}", lambda: handler.call(data))
+        value, logs = run.answer_read_only(f"the query {name!r}", lambda: handler.call(data))
         answer = run.checked(handler.signature.encode_result(value), f"the answer of query {name!r}", value)
         return QueryAnswer(Reply(ReplyKind.DONE, msgspec.Raw(answer)), logs)
     except KeyboardInterrupt:
         raise  # it means the process, and not this code
     except BaseException as error:  # noqa: BLE001 - the user's code; a CancelledError, too, is for whoever asked
-        return QueryAnswer(failed(error))
+        return QueryAnswer(failed_reply(error))

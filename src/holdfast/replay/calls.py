@@ -329,7 +329,7 @@ class WorkflowCalls:
             self._handlers = Handlers()
         return self._handlers
 
-    def look(self, what: str, work: Callable[[], Any]) -> tuple[Any, Sequence[LogLine]]:
+    def answer_read_only(self, what: str, work: Callable[[], Any]) -> tuple[Any, Sequence[LogLine]]:
         """Call code that may only look at the workflow, between two of its steps. What it logged comes with the result.
 
         What it can change, in spite of what it is given, is found out: then nobody may use this run any more.

@@ -87,7 +87,7 @@ class Sink(Protocol):
     def child_asked(self, command: ev.ChildCancelRequested, child: CancelledChild) -> None: ...
 
 
-def default_id(parent: str, execution: int, child: int) -> str:
+def default_child_id(parent: str, execution: int, child: int) -> str:
     """``order-42/1/0`` is the first child of the first execution of order-42; of a long id a part and a hash stay."""
     tail = f"/{execution}/{child}"
     room = NAME_LIMIT_BYTES - len(tail)
@@ -148,7 +148,7 @@ class StartedChild:
         if self.answer is None:
             self._children.ask(self.number, reason)
 
-    def told(self, answer: ev.ChildAnswer) -> None:
+    def apply_reply(self, answer: ev.ChildAnswer) -> None:
         """It was started, refused, or has ended."""
         if isinstance(answer, ev.ChildStarted):
             self.is_confirmed = True
@@ -203,7 +203,7 @@ class Children:
                 "a workflow that repeats itself calls hf.continue_as_new"
             )
         number = self.started
-        instance_id = ties.id or default_id(above.id, above.execution, number)
+        instance_id = ties.id or default_child_id(above.id, above.execution, number)
         self.started = number + 1
         child = self._open[number] = StartedChild(self, number, instance_id, call, ties)
         command = ev.ChildScheduled(child=number, name=call.name, id=instance_id, named=bool(ties.id))
@@ -215,7 +215,7 @@ class Children:
         """Start a child and wait for its result."""
         return await self.start(call, ChildTies()).result()
 
-    def let_go(self) -> None:
+    def clear(self) -> None:
         """The run is over."""
         self._open.clear()
 
@@ -223,11 +223,11 @@ class Children:
         """Ask a child to end."""
         self._sink.child_asked(ev.ChildCancelRequested(child=number, reason=reason), CancelledChild(number, reason))
 
-    def told(self, answer: ev.ChildAnswer) -> None:
+    def apply_reply(self, answer: ev.ChildAnswer) -> None:
         """Hand an answer to its child."""
         if isinstance(answer, ev.ChildStarted):
             child = self._open.get(answer.child)
         else:
             child = self._open.pop(answer.child, None)
         if child is not None:
-            child.told(answer)
+            child.apply_reply(answer)

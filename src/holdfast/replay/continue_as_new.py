@@ -64,6 +64,6 @@ def asked_to_continue(error: BaseException) -> ContinueAsNew | None:
     return None
 
 
-def seed_after(seed: int, execution: int) -> int:
+def next_execution_seed(seed: int, execution: int) -> int:
     """The seed of the execution that follows `execution`: another one, and the same whoever works it out."""
     return int.from_bytes(sha256(f"{seed} {execution}".encode()).digest()[:SEED_BYTES])

@@ -69,16 +69,16 @@ class Handlers:
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def failed(error: BaseException) -> Reply:
+def failed_reply(error: BaseException) -> Reply:
     """The answer of a handler that raised."""
     return Reply(ReplyKind.FAILED, msgspec.Raw(_encode(failure_of(error))))
 
 
-def refused(error: BaseException) -> Reply:
+def refused_reply(error: BaseException) -> Reply:
     """The answer where nobody could be asked."""
     return Reply(ReplyKind.REFUSED, msgspec.Raw(_encode(failure_of(error))))
 
 
-def unknown(handlers: Iterable[str]) -> Reply:
+def unknown_handler(handlers: Iterable[str]) -> Reply:
     """The answer where there is no handler of that name."""
     return Reply(ReplyKind.UNKNOWN, msgspec.Raw(_encode(sorted(handlers))))

@@ -20,7 +20,6 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.core import history as ev
-from holdfast.core import history as flow
 from holdfast.core.history import HistoryEvent, Payload
 from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, HistoryMismatch, PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
@@ -31,7 +30,7 @@ from holdfast.replay.children import CancelledChild, Children, ParentInfo, Sched
 from holdfast.replay.continue_as_new import asked_to_continue
 from holdfast.replay.guard import Guarded, causes_of
 from holdfast.replay.loop.event_loop import WorkflowLoop
-from holdfast.replay.loop.loop_swap import SliceRunner, loop_here, unwatched
+from holdfast.replay.loop.loop_swap import SliceRunner, run_unwatched, swapped_loop
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
 from holdfast.replay.output import ExecutionEnding, TurnOutput, with_one_more
 
@@ -117,11 +116,11 @@ _SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
     ev.UpdateHandlerFailed: lambda event: f"the failure of update {event.id!r}",
     ev.ExecutionCancelled: lambda _: "the end of the workflow by cancellation",
     ev.ContinuedAsNew: lambda _: "the end of this execution, to be continued as new",
-    flow.FlowAdvanced: lambda event: f"moves of the nodes {', '.join(event.digits)}",
-    flow.NodeFailed: lambda event: f"the failure of node {event.node!r}",
-    flow.NodeCompleted: lambda event: f"the completion of node {event.node!r}",
-    flow.FanOutStarted: lambda event: f"the fan-out of node {event.node!r} over {event.count} items",
-    flow.CycleRestarted: lambda event: f"round {event.round} of the cycle {event.node!r}",
+    ev.FlowAdvanced: lambda event: f"moves of the nodes {', '.join(event.digits)}",
+    ev.NodeFailed: lambda event: f"the failure of node {event.node!r}",
+    ev.NodeCompleted: lambda event: f"the completion of node {event.node!r}",
+    ev.FanOutStarted: lambda event: f"the fan-out of node {event.node!r} over {event.count} items",
+    ev.CycleRestarted: lambda event: f"round {event.round} of the cycle {event.node!r}",
     ev.InstanceTerminated: lambda _: "the end of the workflow from outside",
     ev.InstanceCancelled: lambda _: "the cancellation of the workflow from outside",
     ev.DeadlinePassed: lambda _: "the end of the workflow at its deadline",
@@ -162,7 +161,7 @@ class WorkflowRun(WorkflowCalls):
     ) -> None:
         super().__init__(code, identity, payloads, limit or PayloadLimit())
         self._resolve = resolve
-        self._guarded, self._watch = guarded, watch or unwatched
+        self._guarded, self._watch = guarded, watch or run_unwatched
         self._loop = WorkflowLoop(self, watch=watch, watch_teardown=watch_teardown)
         self._new_deadline = new_deadline
         self._cancel_reason: str | None = None
@@ -271,7 +270,7 @@ class WorkflowRun(WorkflowCalls):
         """Tear the coroutines down without any effect."""
         stuck = self._loop.evict()
         if self._children is not None:
-            self._children.let_go()
+            self._children.clear()
             self._children = None  # so that nothing is left to the collector
         return stuck
 
@@ -288,7 +287,7 @@ class WorkflowRun(WorkflowCalls):
 
     def _feed_checked(self, event: ev.Input, has_more: bool) -> None:
         self._loop.advance_to(event.time_ms / MILLISECONDS)
-        _HOW[type(event)](self, event)
+        _APPLY[type(event)](self, event)
         self._began_at_end = self.is_end_deferred
         self._run_code(has_more)
 
@@ -328,7 +327,7 @@ class WorkflowRun(WorkflowCalls):
         self._seed, self.version = started.seed, started.version
         self.parent, self.depth = started.parent, started.depth
         if started.kept:
-            self.shown.carry_over(started.kept)
+            self.shown.restore(started.kept)
         args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
         self._main = self._loop.create_task(self._loop.run_main(self._code.fn(*args, **kwargs)), name=self._code.name)
 
@@ -476,7 +475,7 @@ def _inputs_before_the_end(recorded: list[HistoryEvent]) -> set[int]:
 
 def current_run() -> WorkflowRun | None:
     """The run whose code is being executed, or None outside of workflow code."""
-    loop = loop_here()
+    loop = swapped_loop()
     if type(loop) is WorkflowLoop:
         loop.check_evicted()
         host = loop.host
@@ -487,7 +486,7 @@ def current_run() -> WorkflowRun | None:
     return None
 
 
-_HOW: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
+_APPLY: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.ActivityCompleted: WorkflowRun._activity_completed,  # noqa: SLF001 - the table of its own methods
     ev.ActivityFailed: WorkflowRun._activity_failed,  # noqa: SLF001
     ev.TimerFired: WorkflowRun._timer_fired,  # noqa: SLF001
@@ -495,11 +494,11 @@ _HOW: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.EventReceived: WorkflowRun._event_received,  # noqa: SLF001
     ev.CancelRequested: WorkflowRun._cancel_requested,  # noqa: SLF001
     ev.ActivityYielded: lambda run, event: run.streams.yielded(event),
-    ev.ChildStarted: lambda run, event: run.children.told(event),
-    ev.ChildRefused: lambda run, event: run.children.told(event),
-    ev.ChildCompleted: lambda run, event: run.children.told(event),
-    ev.ChildFailed: lambda run, event: run.children.told(event),
-    ev.ChildStopped: lambda run, event: run.children.told(event),
+    ev.ChildStarted: lambda run, event: run.children.apply_reply(event),
+    ev.ChildRefused: lambda run, event: run.children.apply_reply(event),
+    ev.ChildCompleted: lambda run, event: run.children.apply_reply(event),
+    ev.ChildFailed: lambda run, event: run.children.apply_reply(event),
+    ev.ChildStopped: lambda run, event: run.children.apply_reply(event),
     ev.UpdateAccepted: lambda run, event: run.updates.begin(event),
 }
 """How each input is applied."""

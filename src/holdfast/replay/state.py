@@ -105,11 +105,11 @@ class WorkflowState:
         self.kept: dict[str, bytes] = {}
         """The key-values, encoded, and under the empty key the status. Changed by `keep` only."""
 
-    def carry_over(self, kept: Mapping[str, msgspec.Raw]) -> None:
+    def restore(self, kept: Mapping[str, msgspec.Raw]) -> None:
         """Begin with what the execution before this one kept."""
         self.kept = {key: bytes(value) for key, value in kept.items()}
 
-    def keep(self, key: str, value: bytes | None) -> None:
+    def set(self, key: str, value: bytes | None) -> None:
         """Set a key-value, or with None take it away."""
         self._loop.check_evicted()
         if value is None:

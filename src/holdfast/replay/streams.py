@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.core.history import ActivityCompleted, ActivityFailed, ActivityYielded, Payload
 from holdfast.errors import StreamRestarted, UsageError
 from holdfast.replay.loop.event_loop import WorkflowLoop
-from holdfast.replay.loop.loop_swap import loop_here
+from holdfast.replay.loop.loop_swap import swapped_loop
 
 if TYPE_CHECKING:
     from holdfast.replay.calls import CallableActivity
@@ -60,7 +60,7 @@ class Streams:
     @property
     def is_running(self) -> bool:
         """Whether the code takes a step now, and is not being torn down."""
-        return loop_here() is self._loop and not self._loop.is_closed()
+        return swapped_loop() is self._loop and not self._loop.is_closed()
 
     def schedule(self, stream: "ActivityStream", activity: "CallableActivity", encoded: bytes) -> int:
         """Schedule the activity of a stream."""

@@ -16,7 +16,7 @@ from holdfast.core.queries import Reply, ReplyKind
 from holdfast.errors import HistoryMismatch, UpdateUnfinished
 from holdfast.payloads.failures import failure_of
 from holdfast.replay.loop.tasks import Evicted
-from holdfast.replay.queries import failed, unknown
+from holdfast.replay.queries import failed_reply, unknown_handler
 
 if TYPE_CHECKING:
     from holdfast.replay.calls import WorkflowCalls
@@ -39,19 +39,19 @@ class Updates:
         handlers = self._calls.handlers.updates
         handler = handlers.get(event.name)
         if handler is None:
-            return unknown(handlers)
+            return unknown_handler(handlers)
         try:
             args, kwargs = handler.signature.decode_arguments(self._calls.data_of(event.input))
             if handler.validator is not None:
                 what = f"the validator of update {event.name!r}"
-                _, logs = self._calls.look(what, lambda: handler.validate(args, kwargs))
+                _, logs = self._calls.answer_read_only(what, lambda: handler.validate(args, kwargs))
                 self._calls.keep_logs(logs)
         except KeyboardInterrupt:
             raise  # it means the process, and not this code
         except BaseException as error:
             if self._calls.is_spoiled:
                 raise
-            return Reply(ReplyKind.REJECTED, failed(error).data)
+            return Reply(ReplyKind.REJECTED, failed_reply(error).data)
         return None
 
     def refuse(self, update_id: str, answer: Reply) -> None:

@@ -32,7 +32,7 @@ from holdfast.storage.records import CommitId
 
 MAX_GROUP: Final = 500
 """Members of one transaction. A longer one would make everybody wait for it."""
-INSIST_SECONDS: Final = 0.25
+RETRY_SECONDS: Final = 0.25
 """Between two tries of what must not be lost."""
 
 logger = logging.getLogger("holdfast")
@@ -70,11 +70,11 @@ class Committer:
         self._task = BackgroundTask(Duty.COMMITTER, self._write)
         self.is_writing = False
         """Whether there is a group whose members do not have their outcomes yet."""
-        self._told_one: asyncio.Future[None] | None = None
+        self._decided_signal: asyncio.Future[None] | None = None
         self._dead = False
         self._is_closed = False
         self.groups = 0
-        self.told = 0
+        self.groups_decided = 0
         """Groups whose members know what became of them, well or not."""
 
     def submit(self, member: Member, done: Done) -> None:
@@ -86,7 +86,7 @@ class Committer:
             self._task.start()
             self.is_writing = True
 
-    def insist(self, member: Member, done: Done) -> None:
+    def commit_eventually(self, member: Member, done: Done) -> None:
         """Submit a member that must not be lost, again and again while the store refuses to write.
 
         Its guard makes that safe: if it went to disk although an error was told, the next try is `Rejected`.
@@ -94,9 +94,9 @@ class Committer:
 
         def decided(outcome: Outcome) -> None:
             if isinstance(outcome, Failed) and _may_pass(outcome.error) and not self._is_closed:
-                self.trouble.tell("work could not be stored and is tried again", outcome.error)
+                self.trouble.log("work could not be stored and is tried again", outcome.error)
                 self._insisted[id(member)] = member
-                asyncio.get_running_loop().call_later(INSIST_SECONDS, self._insist_again, member, done)
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._insist_again, member, done)
             else:
                 done(outcome)
 
@@ -104,7 +104,7 @@ class Committer:
 
     def _insist_again(self, member: Member, done: Done) -> None:
         del self._insisted[id(member)]
-        self.insist(member, done)
+        self.commit_eventually(member, done)
 
     def undecided(self) -> Iterator[Member]:
         """Members that were handed in and whose outcome is not known yet."""
@@ -136,11 +136,11 @@ class Committer:
 
     async def drain(self) -> None:
         """Wait until everything handed in so far is decided, however much others hand in meanwhile."""
-        last = self.told + bool(self._group) + -(-len(self._waiting) // MAX_GROUP)
-        while self.is_writing and self.told < last:
-            if self._told_one is None:
-                self._told_one = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._told_one])
+        last = self.groups_decided + bool(self._group) + -(-len(self._waiting) // MAX_GROUP)
+        while self.is_writing and self.groups_decided < last:
+            if self._decided_signal is None:
+                self._decided_signal = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._decided_signal])
 
     async def _write(self) -> None:
         while self._waiting:
@@ -177,7 +177,7 @@ class Committer:
                 logger.exception("the receiver of the outcome %r of %s failed", outcome, type(member).__name__)
                 if not isinstance(error, Exception):
                     ending = error
-        self.told += 1
+        self.groups_decided += 1
         self._group = []
         self._notify_waiting()
         if ending is not None:
@@ -190,7 +190,7 @@ class Committer:
 
     def _notify_waiting(self) -> None:
         """`drain` looks again."""
-        told, self._told_one = self._told_one, None
+        told, self._decided_signal = self._decided_signal, None
         if told is not None and not told.done():
             told.set_result(None)
 
@@ -231,7 +231,7 @@ class Committer:
         try:
             return await self._store.was_committed(commit_id)
         except Exception as error:  # noqa: BLE001 - the store can neither write nor read
-            self.trouble.tell("whether a commit went through cannot be found out", error)
+            self.trouble.log("whether a commit went through cannot be found out", error)
             return True  # then it may be: better to begin anew than to leave something behind
 
 

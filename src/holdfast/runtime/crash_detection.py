@@ -52,7 +52,7 @@ class CrashMarker:
 
         What was said under the key before stands until that one is lost: nobody.
         """
-        self.leave()
+        self.detach()
         try:
             self._folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
             _require_own(self._folder)
@@ -74,17 +74,17 @@ class CrashMarker:
             logger.warning("%s was removed, and is made again", self._folder / key)
             self.open(key)
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Speak no more, and let what was said last stand: this worker hangs in it."""
         self._key, self.slot = None, [NOBODY]
 
     def close(self) -> None:
         """Speak no more, and leave nothing behind."""
         if self._key is not None:
-            self.forget(self._key)
-        self.leave()
+            self.remove(self._key)
+        self.detach()
 
-    def of(self, key: WorkerKey) -> InstanceNumber | None:
+    def read(self, key: WorkerKey) -> InstanceNumber | None:
         """The instance whose code a worker ran when it was heard last, or `NOBODY`. None: it cannot be known."""
         try:
             said = (self._folder / key).read_bytes()
@@ -92,7 +92,7 @@ class CrashMarker:
             return None
         return InstanceNumber(memoryview(said).cast("q")[0]) if len(said) == SIZE_BYTES else None
 
-    def forget(self, key: WorkerKey) -> None:
+    def remove(self, key: WorkerKey) -> None:
         """What a worker said has been taken into account."""
         with suppress(OSError):
             (self._folder / key).unlink()

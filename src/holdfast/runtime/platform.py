@@ -118,7 +118,7 @@ class LeaseLike(Protocol):
     def key(self) -> WorkerKey: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
-    def give_up(self) -> None: ...
+    def stop_beating(self) -> None: ...
     def may_act(self) -> bool: ...
     @property
     def fenced_at_ms(self) -> int: ...
@@ -147,16 +147,16 @@ class Platform:
     providers: ClockAndIds = field(default_factory=SystemClockAndIds)
     make_lease: LeaseMaker | None = None
     """Replaces the lease thread of a worker."""
-    make_bell: Callable[[Path, str, Callable[[], None]], Notifier] | None = None
+    make_notifier: Callable[[Path, str, Callable[[], None]], Notifier] | None = None
     """Replaces the notifier that a store makes."""
     fault_hook: FaultHook | None = None
-    judge_same_host: bool = True
+    detect_local_deaths: bool = True
     turn_limit_ms: int = TURN_LIMIT_MS
     watch_turns: bool = True
     """Whether a thread ends workflow code that never awaits. A simulation has no threads, and no such code."""
 
-    def bell(self, store: OpenableStore, name: str, heard: Callable[[], None]) -> Notifier:
+    def notifier(self, store: OpenableStore, name: str, heard: Callable[[], None]) -> Notifier:
         """The notifier of one process: the store's own, unless a test replaces it."""
-        if self.make_bell is not None:
-            return self.make_bell(store.path, name, heard)
-        return store.make_bell(name, heard)
+        if self.make_notifier is not None:
+            return self.make_notifier(store.companion_path, name, heard)
+        return store.make_notifier(name, heard)

@@ -36,7 +36,7 @@ from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import Reply, ReplyKind, encode_answer
 from holdfast.errors import InstanceClosed, InstanceNotFound, StoreError, WorkflowBlocked
 from holdfast.replay.asking import ask
-from holdfast.replay.queries import refused, unknown
+from holdfast.replay.queries import refused_reply, unknown_handler
 from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.flow_run_factory import AnyRun
@@ -48,7 +48,7 @@ from holdfast.storage.members.messages import AnswerQuery, ClaimQueries, DeleteQ
 from holdfast.storage.members.outcomes import ClaimedQueries, Outcome
 from holdfast.storage.records import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance
 
-LOOK_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 0.05
 """How soon the end of a live instance is noticed while its turn is waited for."""
 HALTED: Final = (InstanceState.BLOCKED, InstanceState.PAUSED)
 """No turn applies the inbox of these instances: they answer from their last committed turn."""
@@ -116,21 +116,23 @@ class Queries:
         try:
             never_ran = _never_ran(loaded.history)
         except Exception as error:  # noqa: BLE001 - the history is damaged, and the sender of the query learns it
-            return _unreadable(record, error)
+            return _unreadable_reply(record, error)
         if never_ran:
-            return refused(InstanceClosed(f"{record.id!r} was ended before any of its code ran: it answers no query"))
+            return refused_reply(
+                InstanceClosed(f"{record.id!r} was ended before any of its code ran: it answers no query")
+            )
         try:
             flow = await self._runs.flows.fetch(self._store, record.workflow, loaded.history)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - its version of the flow cannot run here
-            return _unreadable(record, error)
+            return _unreadable_reply(record, error)
         if flow:
-            return unknown(())  # a flow has no code that could answer
+            return unknown_handler(())  # a flow has no code that could answer
         try:
             run = self._rebuild(record, loaded)
         except Exception as error:  # noqa: BLE001 - this code does not fit the history
-            return _unreadable(record, error)
+            return _unreadable_reply(record, error)
         try:
             unanswered = await self._apply_inbox(record, loaded, run)
             if unanswered is not None:
@@ -209,15 +211,15 @@ async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes
     while (live := instances.live.get(number)) is not None:
         if position is None:
             position = live.last_row
-        if not live.busy:
+        if not live.has_uncommitted_turn:
             answer = _ask(live.run, name, data)
             if live.run.is_spoiled:
                 instances.let_go(live)
             return answer
         pending: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
-        live.asked = [*(live.asked or ()), (position, partial(_resolve, live, name, data, pending))]
+        live.waiting_queries = [*(live.waiting_queries or ()), (position, partial(_resolve, live, name, data, pending))]
         try:
-            done, _ = await asyncio.wait({pending}, timeout=LOOK_SECONDS)
+            done, _ = await asyncio.wait({pending}, timeout=POLL_SECONDS)
             if done and (committed := pending.result()) is not None:
                 return committed
         finally:
@@ -237,12 +239,14 @@ def _is_taken(run: WorkflowRun, event: Input) -> bool:
     return not isinstance(event, EventReceived) or run.waits_for_event(event.name)
 
 
-def _unreadable(record: InstanceRecord, error: Exception) -> Reply:
+def _unreadable_reply(record: InstanceRecord, error: Exception) -> Reply:
     if record.state is InstanceState.BLOCKED:
-        return refused(WorkflowBlocked(f"{record.id} is blocked: {record.blocked}"))
+        return refused_reply(WorkflowBlocked(f"{record.id} is blocked: {record.blocked}"))
     if isinstance(error, msgspec.MsgspecError):
-        return refused(StoreError(f"the history of {record.id!r} is damaged: {error}; `holdfast verify` says more"))
-    return refused(error)
+        return refused_reply(
+            StoreError(f"the history of {record.id!r} is damaged: {error}; `holdfast verify` says more")
+        )
+    return refused_reply(error)
 
 
 def _never_ran(history: list[HistoryRow]) -> bool:
@@ -253,7 +257,7 @@ def _never_ran(history: list[HistoryRow]) -> bool:
 def _ask(run: AnyRun, name: str, data: bytes) -> Reply:
     """The answer of a run, after what its handler logged is written. A flow has no code that could answer."""
     if not isinstance(run, WorkflowRun):
-        return unknown(())
+        return unknown_handler(())
     asked = ask(run, name, data)
     for line in asked.logs:
         write_line(line, run.identity)
@@ -288,7 +292,7 @@ class QueryService:
         self._wake = asyncio.Event()
         self._wake.set()  # questions may have waited for this worker
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Another process has written something."""
         self._wake.set()
 
@@ -303,11 +307,11 @@ class QueryService:
                 try:
                     await self._look(answering)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next look may find them
-                    self._committer.trouble.tell("questions could not be answered, and are looked at again", error)
+                    self._committer.trouble.log("questions could not be answered, and are looked at again", error)
 
     async def _look(self, answering: asyncio.TaskGroup) -> None:
         """One look, which nearly always finds nothing."""
-        waiting = await self._store.questions_waiting()
+        waiting = await self._store.pending_queries()
         if waiting.has_expired:
             await self._committer.commit(DeleteQueries())
         if waiting.has_questions and self._workflows:
@@ -323,12 +327,12 @@ class QueryService:
             async with limit:
                 answer = await self._ask(question)
         except StoreError as error:
-            self._committer.trouble.tell("a query could not be answered", error)
-            answer = refused(error)
+            self._committer.trouble.log("a query could not be answered", error)
+            answer = refused_reply(error)
         except Exception as error:
             if not limit.expired():
                 logger.exception("the query %r of instance %d could not be answered", question.name, question.number)
-                answer = refused(error)
+                answer = refused_reply(error)
         finally:  # also when this worker stops
             member = AnswerQuery(id=question.id, owner=owner, answer=encode_answer(answer))
             self._committer.submit(member, _ignore)
@@ -340,7 +344,9 @@ class QueryService:
                 case Reply():
                     return answer
                 case Unanswered.GONE:
-                    return refused(InstanceNotFound(f"the instance of query {question.name!r} is not in the store"))
+                    return refused_reply(
+                        InstanceNotFound(f"the instance of query {question.name!r} is not in the store")
+                    )
                 case Unanswered.OWNED_ELSEWHERE:
                     return NOT_NOW
                 case Unanswered.NEEDS_TURN:

@@ -36,7 +36,7 @@ class RunFactory:
         limit: PayloadLimit | None = None,
         key: Callable[[], str] = str,
     ) -> None:
-        self.words, self._key = words, key
+        self.marker, self._key = words, key
         self._is_stopped = False
         records.install()
         self._registry = registry
@@ -71,7 +71,7 @@ class RunFactory:
             watch_teardown=None if dog is None else dog.watch_teardown(workflow),
         )
 
-    async def revive(self, store: Store, record: InstanceRecord) -> tuple[AnyRun, LoadedInstance]:
+    async def load(self, store: Store, record: InstanceRecord) -> tuple[AnyRun, LoadedInstance]:
         """A run of a claimed instance, and what it has in the store. `WorkflowBlocked`: it is not to run here (G12)."""
         if record.losses >= MAX_LOST_OWNERS:
             raise WorkflowBlocked(TOOK_DOWN_ITS_OWNERS)
@@ -86,20 +86,20 @@ class RunFactory:
 
     def replay(self, number: InstanceNumber, run: AnyRun, history: Iterable[HistoryRow]) -> None:
         """Rebuild a run from its history. Its code runs, and may take the worker down, as in a turn (G12)."""
-        self.words.slot[0] = number
+        self.marker.slot[0] = number
         try:
             run.replay(event for row in history for event in decode_events(row.events))
         finally:
-            self.words.slot[0] = NOBODY
+            self.marker.slot[0] = NOBODY
 
     def preview(self, run: WorkflowRun, live: LiveInstance, messages: list[Message]) -> None:
         """Apply messages to a run that is thrown away afterwards. Nothing of it is logged, recorded or committed."""
-        self.words.slot[0] = live.number
+        self.marker.slot[0] = live.number
         try:
             with run.previewing():
                 live.apply_all(messages, [])
         finally:
-            self.words.slot[0] = NOBODY
+            self.marker.slot[0] = NOBODY
 
     def stop(self, *, is_clean: bool = True) -> None:
         """Make no more runs, and watch none."""
@@ -107,9 +107,9 @@ class RunFactory:
             self._is_stopped = True
             records.uninstall()
         if is_clean:
-            self.words.close()
+            self.marker.close()
         else:
-            self.words.leave()
+            self.marker.detach()
         if self._watchdog is not None:
             self._watchdog.stop()
 
@@ -123,7 +123,7 @@ class RunFactory:
             release_after_ms=max(lease_ms // 2, enforced_ms),
             end_after_ms=timeout_ms,
             slices=lambda: 0 if watchdog is None else watchdog.slices,
-            culprit=lambda: InstanceNumber(self.words.slot[0]),
+            culprit=lambda: InstanceNumber(self.marker.slot[0]),
             blamed=self._guard.guilty_frame,
             released=released,
         )

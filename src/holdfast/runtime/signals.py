@@ -28,9 +28,9 @@ from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.turns import InstanceEnd
 from holdfast.storage.records import AttemptRecord, InstanceId, InstanceNumber, InstanceRecord
 
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """How often is looked for a change that nobody told of."""
-PAUSE_SECONDS: Final = 0.005
+POLL_PAUSE_SECONDS: Final = 0.005
 """Between two looks, after the first ones: a busy store must not keep those busy who only wait."""
 LOOKS_WITHOUT_PAUSE: Final = 3
 
@@ -55,7 +55,7 @@ class ChangeSignal:
         self._waiting: set[asyncio.Future[None]] = set()
         self._looking = BackgroundTask(Duty.CHANGES, self._look_now_and_then)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Something was committed, here or by another process."""
         for waiting in self._waiting:
             if not waiting.done():
@@ -67,7 +67,7 @@ class ChangeSignal:
         for waiting in self._waiting:
             give_up(waiting, error)
 
-    async def looks(self) -> AsyncGenerator[None]:
+    async def rounds(self) -> AsyncGenerator[None]:
         """Comes back when it is time to look: at once, and then after every change that there may be."""
         looked = 0
         while True:
@@ -81,16 +81,16 @@ class ChangeSignal:
                 self._waiting.discard(waiting)
             looked += 1
             if looked >= LOOKS_WITHOUT_PAUSE:
-                await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(POLL_PAUSE_SECONDS)
 
     async def _look_now_and_then(self) -> None:
         """For changes that no wake-up told of; as long as anybody waits."""
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
         while self._waiting:
             with suppress(StoreError):  # the reads of those who wait raise it, too
                 await self._check_files()
-            self.ring()
-            await asyncio.sleep(LOOK_SECONDS)
+            self.notify()
+            await asyncio.sleep(POLL_SECONDS)
 
 
 logger = logging.getLogger("holdfast")
@@ -103,7 +103,7 @@ LONGEST_MESSAGE: Final = 1_000
 """Characters of a failure's message that are logged."""
 
 
-def tell_trouble(what: str, error: Exception) -> None:
+def log_failure(what: str, error: Exception) -> None:
     """Log what could not be done, and why. The loss of the store's files was logged by the store, once."""
     if not isinstance(error, StoreReplaced):
         logger.error("%s: %s", what, error, exc_info=None if isinstance(error, HoldfastError) else error)
@@ -123,7 +123,7 @@ class RepeatedTrouble:
         self._series: dict[str, _Series] = {}
         """By what failed; errors of the store by the empty text."""
 
-    def tell(self, what: str, error: Exception) -> None:
+    def log(self, what: str, error: Exception) -> None:
         """Log an error, or count it for the next line."""
         if isinstance(error, StoreReplaced):
             return
@@ -133,7 +133,7 @@ class RepeatedTrouble:
             unlogged = series.add(now_ms)
         if unlogged:
             times = "" if unlogged == 1 else f" ({unlogged:,} errors since the last such line)"
-            tell_trouble(f"{what}{times}", error)
+            log_failure(f"{what}{times}", error)
 
     def succeeded(self) -> None:
         """The store has written something. If it had failed before and has not failed for a while, the outage is over.
@@ -246,11 +246,11 @@ Read = Callable[[InstanceNumber], Awaitable[InstanceRecord | None]]
 class ResultWaiter:
     """Somebody who waits. While its start is on its way the number of the instance is not known yet."""
 
-    __slots__ = ("_future", "number", "told_of")
+    __slots__ = ("_future", "ended_number", "number")
 
     def __init__(self, number: InstanceNumber | None) -> None:
         self.number = number
-        self.told_of: InstanceNumber | None = None
+        self.ended_number: InstanceNumber | None = None
         """Which instance ended. Somebody whose number is not known yet may be told of an earlier one of the id."""
         self._future: asyncio.Future[InstanceEnd | None] = asyncio.get_running_loop().create_future()
 
@@ -258,9 +258,9 @@ class ResultWaiter:
         """How it ended, if that happened in this process; None says: look."""
         return await self._future
 
-    def tell(self, number: InstanceNumber, close: InstanceEnd | None) -> None:
+    def set_result(self, number: InstanceNumber, close: InstanceEnd | None) -> None:
         if not self._future.done():
-            self.told_of = number
+            self.ended_number = number
             self._future.set_result(close)
 
     def give_up(self, error: Exception | None) -> None:
@@ -283,9 +283,9 @@ class ResultWaiters:
         """An instance came to its end, or was parked. In this process one knows how, and nobody needs to look."""
         for waiting in self._waiting.get(instance_id, ()):
             if waiting.number == number or (waiting.number is None and close is not None):
-                waiting.tell(number, close)
+                waiting.set_result(number, close)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Another process has written something."""
         self._wake.set()
 
@@ -295,7 +295,7 @@ class ResultWaiters:
         try:
             return await waiting.ended()
         finally:
-            self.forget(instance_id, waiting)
+            self.remove(instance_id, waiting)
 
     def expect(self, instance_id: InstanceId, number: InstanceNumber | None = None) -> ResultWaiter:
         """Wait from here on, also for an instance that is yet to be started, until it is forgotten."""
@@ -304,7 +304,7 @@ class ResultWaiters:
         self._looking.start()
         return waiting
 
-    def forget(self, instance_id: InstanceId, waiting: ResultWaiter) -> None:
+    def remove(self, instance_id: InstanceId, waiting: ResultWaiter) -> None:
         """Nobody waits there any more."""
         others = self._waiting.get(instance_id, [])
         if waiting in others:
@@ -323,7 +323,7 @@ class ResultWaiters:
     async def _look_for_ends(self) -> None:
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(POLL_SECONDS):
                     await self._wake.wait()
             self._wake.clear()  # before the look: what wakes us from here on is looked for in the next round
             try:
@@ -332,8 +332,8 @@ class ResultWaiters:
                 self.stop(error)
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits goes on waiting
-                self._trouble.tell("looking for the ends of instances failed, and is tried again", error)
-            await asyncio.sleep(PAUSE_SECONDS)
+                self._trouble.log("looking for the ends of instances failed, and is tried again", error)
+            await asyncio.sleep(POLL_PAUSE_SECONDS)
 
     async def _look(self) -> None:
         await self._check_files()

@@ -24,7 +24,7 @@ from holdfast.replay.output import ScheduledActivity
 from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker, this_process
-from holdfast.runtime.duties.claimer import LOOK_SECONDS, Claimer
+from holdfast.runtime.duties.claimer import POLL_SECONDS, Claimer
 from holdfast.runtime.duties.expiry import Deadlines
 from holdfast.runtime.duties.maintenance import Maintenance
 from holdfast.runtime.duties.reconciler import Reconciler
@@ -86,7 +86,7 @@ class WorkerRuntime:
         self._host, self._is_stopping, self._is_draining = this_process(), False, False
         self._lease: LeaseLike | None = None
         self._given_up: LeaseLike | None = None
-        self._new_key = BackgroundTask(Duty.NEW_KEY, self._change_key)
+        self._new_key = BackgroundTask(Duty.NEW_KEY, self._take_new_key)
         self.committer = self._make_committer(committed)
         self.runner = self._make_runner(max_activities, payload_limit)
         deadlines = Deadlines(store, registry, self.committer, self._overdue)
@@ -104,9 +104,9 @@ class WorkerRuntime:
             cache_size=cache_size,
             reserve=self._reserve,
             ended=self._instance_ended,
-            work_is_waiting=self.look,
+            work_is_waiting=self.poll,
         )
-        self.raising = LocalEvents(self.committer, self.instances, lambda: self.claims.take_messages(self.instances))
+        self.raising = LocalEvents(self.committer, self.instances, lambda: self.claims.read_messages(self.instances))
         self._janitor, self._net, self.questions = self._make_janitor(), self._make_net(), self._make_questions()
         self._beginning: set[LiveInstance] = set()
         self._claiming = BackgroundTask(Duty.CLAIMS, lambda: self.claims.run(self.instances))
@@ -148,7 +148,7 @@ class WorkerRuntime:
         )
 
     def _make_questions(self) -> QueryService:
-        place = Place(self.instances, lambda: self.claims.take_messages(self.instances), self.key_now)
+        place = Place(self.instances, lambda: self.claims.read_messages(self.instances), self.key_now)
         queries = Queries(self._store, self.runs, place)
         return QueryService(self._store, self.registry, self.committer, queries, self.key_now)
 
@@ -160,7 +160,7 @@ class WorkerRuntime:
             self.instances,
             self.key_now,
             pause_seconds=self._lease_ms / BEATS_PER_LEASE / MILLISECONDS,
-            work_is_waiting=self.look,
+            work_is_waiting=self.poll,
         )
 
     def _make_janitor(self) -> Maintenance:
@@ -169,8 +169,8 @@ class WorkerRuntime:
             self.committer,
             self._host,
             self._providers.random_number,
-            self.runs.words,
-            judge_same_host=self._surroundings.judge_same_host,
+            self.runs.marker,
+            judge_same_host=self._surroundings.detect_local_deaths,
             expired=self.runner.disown,
         )
 
@@ -203,7 +203,7 @@ class WorkerRuntime:
         await self._register()
         for flow in self.runs.flows.definitions():
             await self.committer.commit(flow)
-        await self._janitor.look(self.key)
+        await self._janitor.round(self.key)
         await self.claims.try_blocked(
             self.instances, ""
         )  # whatever was wrong with them, this may be the mended code (G12)
@@ -222,7 +222,7 @@ class WorkerRuntime:
         await self.claims.wake_continued(self.instances)
         await self.instances.release_all()
         logger.info("worker %s drains; activities that run: %d", self.key, len(self.runner.running))
-        await self.runner.finish()
+        await self.runner.wait_for_bodies()
 
     async def stop(self) -> None:
         """W10: stop cleanly. What ends meanwhile is recorded; what runs on is given up and moves on at once."""
@@ -234,23 +234,23 @@ class WorkerRuntime:
         await self.runner.stop()
         if self._lease is not None:
             await self.instances.release_all()
-            await self.raising.settle()
+            await self.raising.drain()
             self.committer.close()
             await self.committer.drain()
-            await self._janitor.lose(self._lease.key, at_deadline=False, is_clean=True)
+            await self._janitor.mark_lost(self._lease.key, at_deadline=False, is_clean=True)
         self.runs.stop()  # not before: code is torn down until here, and may spin
-        await self.runner.leave()
+        await self.runner.close()
         if self._lease is not None:
             await self._lease.stop()
             self._lease = None
         self.stopped.set()
 
-    async def vanish(self) -> None:
+    async def kill(self) -> None:
         """Stop as a process stops that is killed: nothing is released, and nothing is written. For tests."""
         await self._stop_tasks()
         self._new_key.stop()
         await self._new_key.wait()
-        await self.runner.leave()
+        await self.runner.close()
         self.instances.forget_all()
         for live in self._beginning:
             live.run.evict()
@@ -267,8 +267,8 @@ class WorkerRuntime:
 
     async def take_over(self, key: WorkerKey) -> None:
         """A worker is known to be dead: what it had moves on at once. For tests."""
-        await self._janitor.lose(key, at_deadline=False)
-        self.look()
+        await self._janitor.mark_lost(key, at_deadline=False)
+        self.poll()
 
     def _halt(self, error: StoreReplaced) -> None:
         """The files of the store are gone: run and claim nothing more. `stop` follows, when the program comes to it."""
@@ -281,16 +281,16 @@ class WorkerRuntime:
         self.instances.forget_all()
         self.runner.abandon_all()
         if self._lease is not None:
-            self._lease.give_up()
+            self._lease.stop_beating()
         self.halted.set()
         self._tell_halted(error)
 
     def _unsure(self) -> None:
         self._net.hurry()  # a commit may be on disk although an error was told (W3)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """There may be something to claim."""
-        self.claims.look()
+        self.claims.poll()
 
     def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
         """Create an instance together with its first turn; False if this worker cannot run it now.
@@ -299,7 +299,7 @@ class WorkerRuntime:
         """
         if self._lease is None or self._lease is self._given_up or not self.instances.live.has_room or self.failure:
             return False
-        begun = None if self._is_draining else self.instances.first_turn(start, started)
+        begun = None if self._is_draining else self.instances.start_instance(start, started)
         if begun is None:
             return False
         if isinstance(begun, str):
@@ -310,7 +310,7 @@ class WorkerRuntime:
 
         def decided(outcome: Outcome) -> None:
             self._beginning.discard(live)
-            self.instances.adopt(live, built, outcome)
+            self.instances.on_start_outcome(live, built, outcome)
             done(outcome)
 
         self.committer.submit(start, decided)
@@ -319,7 +319,7 @@ class WorkerRuntime:
     def _created_without_turn(self, failure: str, done: Callable[[Outcome], None], outcome: Outcome) -> None:
         self.instances.first_turn_failed(failure, outcome)
         done(outcome)
-        self.look()
+        self.poll()
 
     # ------------------------------------------------------------ lease
 
@@ -339,7 +339,7 @@ class WorkerRuntime:
             self._providers,
             lambda: msgspec.structs.replace(registration, abandoned=len(self.runner.abandoned)),
             lease_ms=self._lease_ms,
-            lost=lambda: _post(loop, self._fenced, lease),
+            lost=lambda: _post(loop, self._lease_expired, lease),
             loop_rules=self.runs.loop_rules(
                 self._lease_ms, self._loop_timeout_ms, released=lambda: _post(loop, self._instances_released, lease)
             ),
@@ -347,7 +347,7 @@ class WorkerRuntime:
         )
         await lease.start()
         self._lease = lease
-        self.runs.words.open(lease.key)
+        self.runs.marker.open(lease.key)
 
     def _fenced_at_ms(self, key: WorkerKey | None) -> int:
         """W7: when the lease of `key` ends by our own clock; 0 if the key was given up. Called from any thread."""
@@ -358,15 +358,15 @@ class WorkerRuntime:
         lease = self._lease
         if lease is None or lease.may_act():
             return True
-        self._begin_anew()
+        self._replace_key()
         return False
 
-    def _begin_anew(self) -> None:
+    def _replace_key(self) -> None:
         """The lease has run out by our own clock: give the key up, and take another."""
         if self._lease is not None:
-            asyncio.get_running_loop().call_soon(self._fenced, self._lease)
+            asyncio.get_running_loop().call_soon(self._lease_expired, self._lease)
 
-    def _fenced(self, lease: LeaseLike) -> None:
+    def _lease_expired(self, lease: LeaseLike) -> None:
         """W5, W7: the key is dead, or its lease has run out by our own clock, and what was refused meanwhile is
         not live any more. Let go of everything, and begin again under a new key; the old one's work moves on.
         """
@@ -379,7 +379,7 @@ class WorkerRuntime:
         logger.warning("worker %s lost its lease; its work has moved on, and it takes a new key", self.key)
         self.instances.forget_all()
         self.runner.abandon_all()
-        lease.give_up()
+        lease.stop_beating()
         self._new_key.start()
 
     def _instances_released(self, lease: LeaseLike) -> None:
@@ -389,22 +389,22 @@ class WorkerRuntime:
         if lease is not self._lease or lease is self._given_up:
             return
         for live in list(self.instances.live.values()):
-            if not live.busy:
+            if not live.has_uncommitted_turn:
                 self.instances.forget(live)
         self._net.hurry()
-        self.look()
+        self.poll()
 
-    async def _change_key(self) -> None:
+    async def _take_new_key(self) -> None:
         """Register again, and move what the old key has. The store may refuse for a while; the loop runs meanwhile."""
         while (old := self._given_up) is not None:
             while self._lease is old:
                 try:
                     await self._register()
                 except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
-                    self._trouble.tell("a worker could not take a new key and tries again", error)
-                    await asyncio.sleep(LOOK_SECONDS)
-            await self._janitor.lose(old.key, at_deadline=False, is_own=True)
-            self.look()
+                    self._trouble.log("a worker could not take a new key and tries again", error)
+                    await asyncio.sleep(POLL_SECONDS)
+            await self._janitor.mark_lost(old.key, at_deadline=False, is_own=True)
+            self.poll()
             if self._given_up is old:  # else the new key is lost already, too
                 return
 
@@ -428,13 +428,13 @@ class WorkerRuntime:
 
     def _attempt_ended(self, ended: Completion | OpenNextAttempt) -> None:
         if self._is_stopping:  # whoever goes on with the instance takes its turn
-            self.committer.insist(ended, _ignore)
+            self.committer.commit_eventually(ended, _ignore)
             return
         self.instances.attempt_ended(ended)
 
     def _slot_freed(self) -> None:
         if self.claims.has_backlog and not self._is_stopping:
-            self.look()
+            self.poll()
 
     def _take_turns(self) -> None:
         self.instances.take_turns()
@@ -443,7 +443,7 @@ class WorkerRuntime:
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, Rejected):
                 is_cancelled = outcome.reason == CANCEL_REQUESTED
-                (self.runner.request_cancel if is_cancelled else self.runner.disown)(beat.key)
+                (self.runner.cancel_attempt if is_cancelled else self.runner.disown)(beat.key)
 
         self.committer.submit(beat, done)
 
@@ -451,30 +451,30 @@ class WorkerRuntime:
         """Values go with the turn that applies them, where the instance is live and has those before them."""
         event = responses.event
         message = Message(event, response=UnstoredValues(responses, done, self._respond_alone))
-        if self._is_stopping or not self.instances.hand_over(responses.key, event.number, message):
+        if self._is_stopping or not self.instances.values_yielded(responses.key, event.number, message):
             self._respond_alone(responses, done)
 
     def _respond_alone(self, responses: StreamValues, done: Callable[[Outcome], None]) -> None:
         def decided(outcome: Outcome) -> None:
             done(outcome)
-            self.look()  # the values wait in the inbox of an instance that may be live here
+            self.poll()  # the values wait in the inbox of an instance that may be live here
 
-        self.committer.insist(responses, decided)
+        self.committer.commit_eventually(responses, decided)
 
     async def _look_after(self) -> None:
         while True:
-            await asyncio.sleep(self._janitor.pause_seconds(LOOK_SECONDS))
+            await asyncio.sleep(self._janitor.pause_seconds(POLL_SECONDS))
             self._may_act()  # an idle worker, too, has to notice that its lease ran out
-            self.runs.words.restore()
+            self.runs.marker.restore()
             try:
-                if await self._janitor.look(self.key):
-                    self.look()
+                if await self._janitor.round(self.key):
+                    self.poll()
                 if not self._is_stopping:
                     await self.claims.try_blocked(self.instances, self.registry.build)
             except StoreReplaced as error:  # noticed by a heartbeat, or by another engine of this process
                 self._halt(error)
             except Exception as error:  # noqa: BLE001 - what it did not do, the next round does
-                self._trouble.tell("the janitor's round failed and is repeated", error)
+                self._trouble.log("the janitor's round failed and is repeated", error)
 
 
 def _post(loop: asyncio.AbstractEventLoop, call: Callable[[LeaseLike], None], lease: LeaseLike) -> None:

@@ -23,10 +23,10 @@ from holdfast.core.leases import (
     LeaseState,
     TokenMismatch,
     WorkerKey,
-    lose_reply,
+    apply_reply,
     may_act,
-    receive,
-    send,
+    next_heartbeat,
+    note_lost_reply,
 )
 from holdfast.errors import StoreReplaced
 from holdfast.runtime.loop_watch import LoopRules, LoopState, LoopWatch
@@ -42,7 +42,7 @@ BEATS_PER_LEASE: Final = 4
 MILLISECONDS: Final = 1000
 LEAVING_SECONDS: Final = 1.0
 """How long a start that is cancelled waits for a heartbeat on its way."""
-LOOK_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 """How often the thread looks at the event loop, at least."""
 BATCH: Final = 200
 """What is moved in one commit, so that no other worker waits long for it."""
@@ -68,7 +68,7 @@ class LeaseThread:
         self._registration = registration
         self._client = LeaseState(self.key, lease_ms)
         pause_seconds = lease_ms / BEATS_PER_LEASE / MILLISECONDS
-        self._looks_per_beat = max(1, math.ceil(pause_seconds / LOOK_SECONDS))
+        self._looks_per_beat = max(1, math.ceil(pause_seconds / POLL_SECONDS))
         self._look_seconds = pause_seconds / self._looks_per_beat
         self._loop_rules = loop_rules
         self._watch: LoopWatch | None = None
@@ -104,7 +104,7 @@ class LeaseThread:
         self._stop.set()
         await asyncio.to_thread(self._thread.join)
 
-    def give_up(self) -> None:
+    def stop_beating(self) -> None:
         """Beat no more, without waiting for the thread."""
         self._stop.set()
 
@@ -131,7 +131,7 @@ class LeaseThread:
                 self._is_registered = True
                 self._registered()
         elif self._client.in_flight is not None:  # this thread failed in a heartbeat and was started again
-            self._client = lose_reply(self._client)
+            self._client = note_lost_reply(self._client)
         looks = 0
         while go_on and not self._stop.wait(self._look_seconds):
             looks += 1
@@ -189,7 +189,7 @@ class LeaseThread:
                 moved += changed
                 culprit = InstanceNumber(0)  # it is counted once
         except Exception as error:  # noqa: BLE001 - whatever the store raises
-            self._trouble.tell("what a worker has could not be moved on", error)
+            self._trouble.log("what a worker has could not be moved on", error)
         return moved
 
     def _lose_batch(self, culprit: InstanceNumber, *, instances_only: bool) -> int:
@@ -218,7 +218,7 @@ class LeaseThread:
         except StoreReplaced:  # the store has logged it, and the worker halts
             return True
         except Exception as error:  # noqa: BLE001 - a beat without an answer is no reason to stop beating
-            self._trouble.tell("a heartbeat had no answer, and is repeated", error)
+            self._trouble.log("a heartbeat had no answer, and is repeated", error)
             return True
         self._trouble.succeeded()
         return go_on
@@ -231,13 +231,13 @@ class LeaseThread:
         return action is LeaseAction.GO_ON
 
     def _send(self) -> tuple[HeartbeatReply, LeaseAction]:
-        self._client, beat = send(self._client, now_ms=self._providers.elapsed_ms())
+        self._client, beat = next_heartbeat(self._client, now_ms=self._providers.elapsed_ms())
         try:
             reply = self._store.heartbeat(beat, self._registration())
         except BaseException:
-            self._client = lose_reply(self._client)
+            self._client = note_lost_reply(self._client)
             raise
-        self._client, action = receive(self._client, reply)
+        self._client, action = apply_reply(self._client, reply)
         return reply, action
 
 

@@ -15,7 +15,7 @@ from holdfast.core.activity_options import (
     options_of_next,
 )
 from holdfast.core.history import ActivityFailed, Payload
-from holdfast.core.ledger import SEED, enter_leg2, exit_leg2, read
+from holdfast.core.ledger import SEED, enter_leg2, exit_leg2, read_ledger
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.core.streams import values_delivered
 from holdfast.payloads.failures import Failure
@@ -93,7 +93,7 @@ def _again(
 ) -> OpenNextAttempt:
     options = decode_options(attempt.options)
     available_at_ms = now_ms + retry.delay_ms
-    entered = read(attempt.ledger).responses_entered
+    entered = read_ledger(attempt.ledger).responses_entered
     return OpenNextAttempt(
         ended=transition(attempt, event, failure=failure),
         next=NewAttempt(
@@ -121,7 +121,7 @@ def _final(attempt: AttemptRecord, failure: bytes, event: AttemptEvent, now_ms: 
     """The failure is the activity's answer. A timed-out attempt keeps its digits; its answer needs no leg 2 (A8)."""
     to_state = next_state(attempt.state, event)
     entered = applied = attempt.ledger
-    if to_state is AttemptState.FAILED and read(attempt.ledger).leg1_concluded:
+    if to_state is AttemptState.FAILED and read_ledger(attempt.ledger).leg1_concluded:
         entered, _ = enter_leg2(attempt.ledger)
         applied = exit_leg2(entered, final=True)
     stream = decode_options(attempt.options).stream

@@ -64,14 +64,14 @@ class Store(Protocol):
         """Whether a group is on disk: for a caller that does not know (a connection lost at commit)."""
         ...
 
-    async def clean_up(self) -> bool:
+    async def prune(self) -> bool:
         """Remove a piece of what nobody can need any more: ids of old commits, and keys long dead (C1, W5).
 
         Any number of workers may do it at once. Whether there may be more to look at.
         """
         ...
 
-    async def find(self, instance_id: InstanceId) -> InstanceRecord | None:
+    async def find_instance(self, instance_id: InstanceId) -> InstanceRecord | None:
         """The instance that has an id: of several the newest (G3)."""
         ...
 
@@ -119,7 +119,7 @@ class Store(Protocol):
         """The definition of a flow that was saved under this hash."""
         ...
 
-    async def read_kept(self, number: InstanceNumber) -> dict[str, bytes]:
+    async def read_state_values(self, number: InstanceNumber) -> dict[str, bytes]:
         """The committed key-values of an instance; under the empty key its status."""
         ...
 
@@ -135,30 +135,30 @@ class Store(Protocol):
         """What became of an update of an instance; None if nobody sent it, or it was rejected long ago."""
         ...
 
-    async def glance(self, number: InstanceNumber) -> tuple[InstanceRecord, bytes | None] | None:
+    async def read_latest(self, number: InstanceNumber) -> tuple[InstanceRecord, bytes | None] | None:
         """An instance with its status, and the events of its last turn, as of one moment."""
         ...
 
-    async def questions_waiting(self) -> PendingQueries:
+    async def pending_queries(self) -> PendingQueries:
         """Whether there is a question that nobody has taken, or a row that has outlived its time."""
         ...
 
-    async def read_answer(self, question_id: str) -> bytes | None:
+    async def read_query_reply(self, question_id: str) -> bytes | None:
         """The answer to a question; None while there is none."""
         ...
 
-    async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
+    async def read_inbox_of(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         """What waits for the instances that a worker holds, beyond a row it has seen, in the order of the rows.
 
         A row before that one is among them if it became visible later, and one that was given before may be again.
         """
         ...
 
-    async def held_by(self, owner: WorkerKey) -> OwnedRows:
+    async def rows_owned_by(self, owner: WorkerKey) -> OwnedRows:
         """Every instance and every attempt that is not closed in a worker's name (W3)."""
         ...
 
-    async def stranded_owners(self) -> list[WorkerKey]:
+    async def dead_owners(self) -> list[WorkerKey]:
         """Keys that are not ACTIVE, or not known, and still have something in their name (W8)."""
         ...
 
@@ -174,7 +174,7 @@ class Store(Protocol):
         """Open instances whose deadline has passed, or the grace that followed it."""
         ...
 
-    async def next_wake_ms(
+    async def next_due_ms(
         self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
     ) -> int | None:
         """The next time after `after_ms` at which something becomes claimable, available or overdue by itself.
@@ -184,7 +184,7 @@ class Store(Protocol):
         """
         ...
 
-    async def blocked_elsewhere(self, workflows: Sequence[str], build: str) -> bool:
+    async def has_blocked(self, workflows: Sequence[str], build: str) -> bool:
         """Whether an instance of these workflows is BLOCKED that this build has not tried yet (G12)."""
         ...
 
@@ -204,7 +204,7 @@ class Store(Protocol):
         """The parent and the children of an instance."""
         ...
 
-    async def unfinished_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
+    async def open_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
         """Executions that have ended, and whose children still have to learn it (C1)."""
         ...
 
@@ -245,16 +245,16 @@ class OpenableStore(Store, Protocol):
     """A store that programs open by its name."""
 
     @property
-    def path(self) -> Path:
+    def companion_path(self) -> Path:
         """Beside this path the processes of one machine leave what is for each other only."""
         ...
 
     @property
-    def words(self) -> Path:
+    def crash_marker_folder(self) -> Path:
         """A folder that workers of one machine share: in it they keep what they run, for when they are gone (G12)."""
         ...
 
-    def make_bell(self, name: str, heard: Callable[[], None]) -> Notifier:
+    def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
         """Make the notifier of one process. It calls `heard` when another process has notified."""
         ...
 

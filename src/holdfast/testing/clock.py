@@ -164,7 +164,7 @@ class SkippingClock:
 
 
 def _callback(handle: asyncio.TimerHandle) -> object:
-    return handle._callback  # type: ignore[attr-defined]  # noqa: SLF001 - the loop's own timers say what they are for
+    return handle._callback  # type: ignore[attr-defined]
 
 
 class _SkippingSelector:

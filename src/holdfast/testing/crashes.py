@@ -247,7 +247,7 @@ class CrashingWorkers:
             before.cancel()
             await asyncio.wait([before])
         with self._home.real_time():
-            await dead.vanish()
+            await dead.kill()
             worker = self._home.next_worker()
             await worker.start()
             for key in sorted(self._left_behind):

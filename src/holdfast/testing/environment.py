@@ -86,9 +86,9 @@ class Environment(Engine):
             surroundings=Platform(
                 providers=self._time,
                 make_lease=StaticLease,
-                make_bell=NoNotifier,
+                make_notifier=NoNotifier,
                 fault_hook=self._lives,
-                judge_same_host=False,
+                detect_local_deaths=False,
             ),
         )
         self._replacements = Replacements(self._registry, replace or {})
@@ -119,7 +119,7 @@ class Environment(Engine):
 
     async def abandon(self) -> None:
         """Let go of everything without a word, as a killed process does."""
-        await super().abandon()
+        await super()._kill()
         self._clock.leave(self)
 
     def run_sync(self, scenario: "Callable[[Self], Coroutine[Any, Any, T]]") -> T:
@@ -178,7 +178,7 @@ class Environment(Engine):
             return None
         if _at_once(self._store.expired_attempts(1)):
             return self._clock.now_ms()
-        return _at_once(worker.claims.next_wake_ms(worker.claims.looked_at_ms))
+        return _at_once(worker.claims.next_due_ms(worker.claims.looked_at_ms))
 
     # ------------------------------------------------------------ activities and workflows
 
@@ -240,7 +240,7 @@ class Environment(Engine):
 
     def goes_on(self) -> None:
         """A worker has taken over: whoever waits for an end that the dead one could not tell of may look."""
-        self._waiters.look()
+        self._waiters.poll()
 
     def _new_worker(self) -> WorkerRuntime:
         worker = super()._new_worker()
@@ -251,16 +251,14 @@ class Environment(Engine):
         """A start that the worker dies over is made again with the next."""
         if not self.deaths and self._make_noise is _nothing:
             return await super()._commit_start(start, started, is_named=is_named)
-        outcome, _ = await self._lives.outlive(
-            lambda _: Engine._commit_start(self, start, started, is_named=is_named)  # noqa: SLF001
-        )
+        outcome, _ = await self._lives.outlive(lambda _: Engine._commit_start(self, start, started, is_named=is_named))
         return outcome
 
     async def _commit_message(self, message: Deliver) -> Outcome:
         """So is a message."""
         if not self.deaths and self._make_noise is _nothing:
             return await super()._commit_message(message)
-        outcome, is_again = await self._lives.outlive(lambda _: Engine._commit_message(self, message))  # noqa: SLF001
+        outcome, is_again = await self._lives.outlive(lambda _: Engine._commit_message(self, message))
         return as_the_first(outcome) if is_again else outcome
 
     def name_of(self, number: InstanceNumber, execution: int, activity: int) -> str:

@@ -26,7 +26,7 @@ def test_an_error_of_a_look_is_not_the_end_of_looking(caplog: pytest.LogCaptureF
         waiting = asyncio.create_task(waiters.wait(InstanceId("a"), InstanceNumber(7)))
         async with asyncio.timeout(10):
             while not waiting.done():
-                waiters.look()
+                waiters.poll()
                 await asyncio.sleep(0)
         waiters.stop()
 

@@ -29,10 +29,10 @@ class Asking:
     def __init__(self, condition: Condition = always, admits: Callable[[str], bool] = always) -> None:
         self._condition, self._admits = condition, admits
 
-    def holds(self, edge: GraphEdge) -> bool:
+    def edge_holds(self, edge: GraphEdge) -> bool:
         return self._condition(edge)
 
-    def admits(self, activity: str) -> bool:
+    def node_admitted(self, activity: str) -> bool:
         return self._admits(activity)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.children import ParentClose, ParentEnd, answer_of, decide_close
+from holdfast.core.children import ParentClose, ParentEnd, child_reply, decide_close
 from holdfast.core.history import ChildCompleted, ChildFailed, ChildStopped, Payload
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
 
@@ -39,7 +39,7 @@ def test_A9_a_parent_that_nobody_could_ask_has_its_children_asked() -> None:
 
 @pytest.mark.parametrize("state", sorted(INSTANCE_FINAL))
 def test_G5_every_way_to_end_is_told(state: InstanceState) -> None:
-    told = answer_of(3, state, Payload(msgspec.Raw(b'"why"')), time_ms=7)
+    told = child_reply(3, state, Payload(msgspec.Raw(b'"why"')), time_ms=7)
     assert (told.child, told.time_ms) == (3, 7)
     match state:
         case InstanceState.COMPLETED:

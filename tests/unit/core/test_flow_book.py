@@ -16,7 +16,7 @@ import holdfast as hf
 from holdfast.core import history as ev
 from holdfast.core.collation import Digit
 from holdfast.core.flow.scheduler import EdgeState, FlowScheduler
-from holdfast.core.flow.state import FlowState, read
+from holdfast.core.flow.state import FlowState, replay_event
 from holdfast.core.history import Payload
 from holdfast.flows.compiled_flow import CompiledFlow
 from holdfast.flows.run import FlowRun, failure_payload
@@ -180,6 +180,6 @@ def test_K5_a_book_alone_is_enough_to_read_a_history(plan: Plan, data: st.DataOb
         play.apply(data.draw(st.sampled_from(play.answers())))
     book = FlowState(play.run.flow.graph)
     for event in play.history:
-        read(book, event)
+        replay_event(book, event)
     assert book.progress.key == play.run.progress.key
     assert (book.outputs, book.errors) == (play.run.book.outputs, play.run.book.errors)

@@ -1,7 +1,6 @@
 """What is read off the history of a flow: its books, its key, and what its nodes did in which round."""
 
 from holdfast.core import history as ev
-from holdfast.core import history as fe
 from holdfast.core.flow.definition import (
     After,
     ChildAction,
@@ -14,7 +13,7 @@ from holdfast.core.flow.definition import (
     graph_of,
 )
 from holdfast.core.flow.snapshot import FlowSnapshot, in_order, version_of
-from holdfast.core.flow.state import FlowState, NodePlace, read
+from holdfast.core.flow.state import FlowState, NodePlace, replay_event
 from holdfast.core.history import Payload
 
 START = ev.Started(time_ms=1, workflow="f", version="", seed=1, input=Payload(), flow="abc")
@@ -30,13 +29,13 @@ def test_a_flow_that_is_read_again_waits_for_no_child_that_was_asked_to_end() ->
         "f", (Node("kids", ChildAction("k", each=Each("x")), after("t")), Node("t", TriggerAction()))
     )
     book = FlowState(graph_of(definition))
-    read(book, START)
-    read(book, fe.FanOutStarted(node="kids", count=2))
+    replay_event(book, START)
+    replay_event(book, ev.FanOutStarted(node="kids", count=2))
     for number in (0, 1):
-        read(book, ev.ChildScheduled(child=number, name="k", id=f"k{number}", node="kids", item=number))
-    read(book, ev.ChildCancelRequested(child=1))
-    assert book.note(ev.ChildStopped(time_ms=2, child=1, state="CANCELLED")) is None
-    assert book.note(ev.ChildCompleted(time_ms=2, child=0, result=Payload())) == NodePlace("kids", 0)
+        replay_event(book, ev.ChildScheduled(child=number, name="k", id=f"k{number}", node="kids", item=number))
+    replay_event(book, ev.ChildCancelRequested(child=1))
+    assert book.apply(ev.ChildStopped(time_ms=2, child=1, state="CANCELLED")) is None
+    assert book.apply(ev.ChildCompleted(time_ms=2, child=0, result=Payload())) == NodePlace("kids", 0)
 
 
 def test_K8_the_steps_of_nodes_know_their_round_and_the_count_of_a_fan_out_is_that_of_the_last() -> None:
@@ -49,17 +48,17 @@ def test_K8_the_steps_of_nodes_know_their_round_and_the_count_of_a_fan_out_is_th
         FlowDefinition("f", nodes),
         [
             START,
-            fe.FanOutStarted(node="many", count=1),
+            ev.FanOutStarted(node="many", count=1),
             ev.ActivityScheduled(activity=0, name="a", node="many", item=0),
-            fe.FlowAdvanced(digits={"t": "6", "many": "8"}),
+            ev.FlowAdvanced(digits={"t": "6", "many": "8"}),
             ev.ActivityCompleted(time_ms=2, activity=0, attempt=1, result=Payload()),
-            fe.NodeCompleted(node="many", output=Payload()),
-            fe.FlowAdvanced(digits={"many": "6", "again": "6"}),
-            fe.CycleRestarted(node="again", target="many", round=1),
-            fe.FanOutStarted(node="many", count=2),
+            ev.NodeCompleted(node="many", output=Payload()),
+            ev.FlowAdvanced(digits={"many": "6", "again": "6"}),
+            ev.CycleRestarted(node="again", target="many", round=1),
+            ev.FanOutStarted(node="many", count=2),
             ev.ActivityScheduled(activity=1, name="a", node="many", item=0),
             ev.ActivityScheduled(activity=2, name="a", node="many", item=1),
-            fe.FlowAdvanced(digits={"many": "8"}),
+            ev.FlowAdvanced(digits={"many": "8"}),
         ],
     )
     many, again = reading.nodes["many"], reading.nodes["again"]

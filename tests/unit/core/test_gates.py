@@ -19,9 +19,9 @@ from holdfast.core.admission import (
     StartIdentity,
     StartVerdict,
     apply_order,
+    decide_delivery,
     decide_event,
     decide_start,
-    deliver,
     stamp_ms,
 )
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
@@ -77,7 +77,7 @@ CASES = list(itertools.product(MessageKind, InstanceState, [True, False], [1, 2,
 def test_G5_every_message_state_and_execution(
     kind: MessageKind, state: InstanceState, loop: bool, addressed_to: int
 ) -> None:
-    verdict = deliver(kind, state=state, loop_is_active=loop, addressed_to=addressed_to, execution=2)
+    verdict = decide_delivery(kind, state=state, loop_is_active=loop, addressed_to=addressed_to, execution=2)
     if state in INSTANCE_FINAL or (kind in TO_ONE_EXECUTION and addressed_to != 2):
         assert verdict is DeliveryVerdict.DROP
     elif state in (S.BLOCKED, S.PAUSED):
@@ -145,7 +145,10 @@ def test_G6_by_default_events_are_kept_and_the_bound_is_generous() -> None:
 
 def test_words_from_outside_decide_like_our_own_and_unknown_ones_are_refused() -> None:
     assert decide_start(ORDERS, ExistingInstance(ORDERS, "COMPLETED"), "reuse") is StartVerdict.CREATE
-    assert deliver("event", state="PAUSED", loop_is_active=True, addressed_to=1, execution=1) is DeliveryVerdict.KEEP
+    assert (
+        decide_delivery("event", state="PAUSED", loop_is_active=True, addressed_to=1, execution=1)
+        is DeliveryVerdict.KEEP
+    )
     dropped = decide_event("RUNNING", seen_before=False, somebody_waits=False, kept=0, policy="drop_unsubscribed")
     assert dropped is EventVerdict.DROP_UNSUBSCRIBED
     with pytest.raises(UnknownWord, match="'bogus' is no policy for ids; there are idempotent, reuse"):

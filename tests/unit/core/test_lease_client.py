@@ -14,14 +14,14 @@ from holdfast.core.leases import (
     WorkerKey,
     WorkerRecord,
     WorkerState,
+    apply_reply,
     bind,
+    deactivate,
     expire,
-    heartbeat,
-    leave,
-    lose_reply,
+    judge_heartbeat,
     may_act,
-    receive,
-    send,
+    next_heartbeat,
+    note_lost_reply,
     unbind,
 )
 from holdfast.errors import LeaseError
@@ -32,27 +32,27 @@ NEW = LeaseState(K, lease_ms=8_000)
 
 
 def test_W9_a_worker_sends_one_heartbeat_at_a_time() -> None:
-    waiting, _ = send(NEW, now_ms=0)
+    waiting, _ = next_heartbeat(NEW, now_ms=0)
     with pytest.raises(LeaseError, match="one at a time"):
-        send(waiting, now_ms=1)
-    for without_one in (lambda: receive(NEW, WorkerInactive()), lambda: lose_reply(NEW)):
+        next_heartbeat(waiting, now_ms=1)
+    for without_one in (lambda: apply_reply(NEW, WorkerInactive()), lambda: note_lost_reply(NEW)):
         with pytest.raises(LeaseError, match="no heartbeat in flight"):
             without_one()
 
 
 def test_W4_W9_a_lost_reply_costs_one_mismatch_and_nothing_else() -> None:
-    client, beat = send(bind(NEW, A), now_ms=0)
-    record, _ = heartbeat(None, beat, now_ms=0)
-    client = lose_reply(client)
-    client, beat = send(client, now_ms=2_000)
+    client, beat = next_heartbeat(bind(NEW, A), now_ms=0)
+    record, _ = judge_heartbeat(None, beat, now_ms=0)
+    client = note_lost_reply(client)
+    client, beat = next_heartbeat(client, now_ms=2_000)
     assert beat.bind == (A,), "the delta is kept"
-    record, reply = heartbeat(record, beat, now_ms=2_000)
+    record, reply = judge_heartbeat(record, beat, now_ms=2_000)
     assert reply == TokenMismatch(1)
-    client, action = receive(client, reply)
+    client, action = apply_reply(client, reply)
     assert action is LeaseAction.GO_ON
-    client, beat = send(client, now_ms=2_001)
-    record, reply = heartbeat(record, beat, now_ms=2_001)
-    client, action = receive(client, reply)
+    client, beat = next_heartbeat(client, now_ms=2_001)
+    record, reply = judge_heartbeat(record, beat, now_ms=2_001)
+    client, action = apply_reply(client, reply)
     assert isinstance(reply, Renewed)
     assert action is LeaseAction.GO_ON
     assert client.store_surely_has == client.store_possibly_has == {A}
@@ -61,46 +61,46 @@ def test_W4_W9_a_lost_reply_costs_one_mismatch_and_nothing_else() -> None:
 @pytest.mark.parametrize("lost", [False, True])
 def test_W4_a_mismatch_that_no_lost_reply_explains_means_a_new_key(lost: bool) -> None:
     client = LeaseState(K, lease_ms=8_000, token=5, reply_was_lost=lost)
-    client, _ = send(client, now_ms=0)
-    assert receive(client, TokenMismatch(6))[1] is (LeaseAction.GO_ON if lost else LeaseAction.TAKE_NEW_KEY)
-    assert receive(client, TokenMismatch(7))[1] is LeaseAction.TAKE_NEW_KEY
-    assert receive(client, TokenMismatch(4))[1] is LeaseAction.TAKE_NEW_KEY
+    client, _ = next_heartbeat(client, now_ms=0)
+    assert apply_reply(client, TokenMismatch(6))[1] is (LeaseAction.GO_ON if lost else LeaseAction.TAKE_NEW_KEY)
+    assert apply_reply(client, TokenMismatch(7))[1] is LeaseAction.TAKE_NEW_KEY
+    assert apply_reply(client, TokenMismatch(4))[1] is LeaseAction.TAKE_NEW_KEY
 
 
 def test_W5_an_inactive_worker_takes_a_new_key() -> None:
-    client, _ = send(NEW, now_ms=0)
-    assert receive(client, WorkerInactive())[1] is LeaseAction.TAKE_NEW_KEY
+    client, _ = next_heartbeat(NEW, now_ms=0)
+    assert apply_reply(client, WorkerInactive())[1] is LeaseAction.TAKE_NEW_KEY
 
 
 def test_W3_rejected_attempts_are_given_up() -> None:
-    client, _ = send(bind(bind(NEW, A), B), now_ms=0)
-    client, _ = receive(client, Renewed(1, 8_000, 8_000, rejected=(A,)))
+    client, _ = next_heartbeat(bind(bind(NEW, A), B), now_ms=0)
+    client, _ = apply_reply(client, Renewed(1, 8_000, 8_000, rejected=(A,)))
     assert client.held == client.store_surely_has == {B}
 
 
 def test_W7_a_worker_fences_itself_from_the_sending_of_its_last_accepted_heartbeat() -> None:
     assert not may_act(NEW, now_ms=0)
-    client, _ = send(NEW, now_ms=1_000)
-    client, _ = receive(client, Renewed(1, 99_999, lease_ms=8_000))
+    client, _ = next_heartbeat(NEW, now_ms=1_000)
+    client, _ = apply_reply(client, Renewed(1, 99_999, lease_ms=8_000))
     assert may_act(client, now_ms=8_999)
     assert not may_act(client, now_ms=9_000)
-    client, _ = send(client, now_ms=5_000)
-    assert not may_act(lose_reply(client), now_ms=9_000), "a beat without a reply renews nothing"
+    client, _ = next_heartbeat(client, now_ms=5_000)
+    assert not may_act(note_lost_reply(client), now_ms=9_000), "a beat without a reply renews nothing"
 
 
 def test_W7_the_granted_lease_counts_and_not_the_one_that_was_asked_for() -> None:
-    client, _ = send(LeaseState(K, lease_ms=60_000), now_ms=0)
-    client, _ = receive(client, Renewed(1, 99_999, lease_ms=5_000))
+    client, _ = next_heartbeat(LeaseState(K, lease_ms=60_000), now_ms=0)
+    client, _ = apply_reply(client, Renewed(1, 99_999, lease_ms=5_000))
     assert not may_act(client, now_ms=5_000)
 
 
 @pytest.mark.parametrize("reply", [Renewed(6, 0, 8_000), TokenMismatch(6)])
 def test_W4_a_lost_reply_explains_one_mismatch_and_no_second(reply: Renewed | TokenMismatch) -> None:
     client = LeaseState(K, lease_ms=8_000, token=5, reply_was_lost=True)
-    client, _ = send(client, now_ms=0)
-    client, _ = receive(client, reply)
-    client, _ = send(client, now_ms=1)
-    assert receive(client, TokenMismatch(7))[1] is LeaseAction.TAKE_NEW_KEY
+    client, _ = next_heartbeat(client, now_ms=0)
+    client, _ = apply_reply(client, reply)
+    client, _ = next_heartbeat(client, now_ms=1)
+    assert apply_reply(client, TokenMismatch(7))[1] is LeaseAction.TAKE_NEW_KEY
 
 
 ATTEMPTS = st.sampled_from([AttemptId(name) for name in "abcd"])
@@ -136,19 +136,19 @@ class WorkerAndStore(RuleBasedStateMachine):
     def beat(self, fate: str, slow: int) -> None:
         if self.retired:
             return
-        self.client, beat = send(self.client, now_ms=self.now_ms)
+        self.client, beat = next_heartbeat(self.client, now_ms=self.now_ms)
         self.now_ms += slow
         if fate == "beat lost":
-            self.client = lose_reply(self.client)
+            self.client = note_lost_reply(self.client)
             return
         before = self.record
-        self.record, reply = heartbeat(self.record, beat, now_ms=self.now_ms)
+        self.record, reply = judge_heartbeat(self.record, beat, now_ms=self.now_ms)
         if not isinstance(reply, Renewed):
             assert self.record == before, "a refusal changes nothing"
         if fate == "reply lost":
-            self.client = lose_reply(self.client)
+            self.client = note_lost_reply(self.client)
             return
-        self.client, action = receive(self.client, reply)
+        self.client, action = apply_reply(self.client, reply)
         if isinstance(reply, Renewed):
             assert self.record is not None
             assert self.record.bound == self.client.held, "after an answer both sides agree"
@@ -164,7 +164,7 @@ class WorkerAndStore(RuleBasedStateMachine):
     @rule()
     def seen_dead_on_its_host(self) -> None:
         if self.record is not None and not may_act(self.client, now_ms=self.now_ms):
-            self.record = leave(self.record)
+            self.record = deactivate(self.record)
 
     @invariant()
     def a_worker_that_may_act_is_alive_for_the_store(self) -> None:

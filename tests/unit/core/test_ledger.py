@@ -14,7 +14,7 @@ from holdfast.core.ledger import (
     enter_leg1,
     enter_leg2,
     exit_leg2,
-    read,
+    read_ledger,
 )
 from holdfast.errors import LedgerError
 
@@ -67,7 +67,7 @@ def test_L8_an_entry_beyond_the_limit_is_exhausted_and_leaves_the_value(limit: i
         value, verdict = enter_leg1(value, limit=limit)
         assert verdict is (Leg1Verdict.RERUN if entry else Leg1Verdict.FIRST_RUN)
         assert verdict.runs
-    assert read(value).leg1_entries == limit
+    assert read_ledger(value).leg1_entries == limit
     assert enter_leg1(value, limit=limit) == (value, Leg1Verdict.EXHAUSTED)
     assert value >= 0
 
@@ -76,7 +76,7 @@ def test_L8_the_default_limit_is_five_and_nine_entries_bring_the_digit_to_zero()
     assert enter_leg1(499000000000000) == (499000000000000, Leg1Verdict.EXHAUSTED)
     value, _ = enter_leg1(199000000000000, limit=9)
     assert value == 99000000000000
-    assert read(value).text == "099000000000000"
+    assert read_ledger(value).text == "099000000000000"
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10])
@@ -141,11 +141,11 @@ def test_of_all_digit_triples_exactly_those_that_events_can_reach_are_read() -> 
         responses = 1_000_001 if d3 == 8 else 0
         value = (d1 * 100 + d2 * 10 + d3) * 10**12 + responses
         if (d1, d2, d3) not in REACHABLE_TRIPLES:
-            for step in (read, enter_leg1, conclude_leg1, enter_leg2):
+            for step in (read_ledger, enter_leg1, conclude_leg1, enter_leg2):
                 with pytest.raises(LedgerError, match="is no ledger"):
                     step(value)
             continue
-        reading = read(value)
+        reading = read_ledger(value)
         assert reading.leg1_entries == 9 - d1
         assert reading.leg1_concluded == (d2 == 8)
         assert reading.leg2_closed == (d3 == 8)
@@ -156,7 +156,7 @@ def test_of_all_digit_triples_exactly_those_that_events_can_reach_are_read() -> 
 )
 def test_numbers_that_no_sequence_of_events_reaches_are_no_ledger(value: int) -> None:
     with pytest.raises(LedgerError, match="is no ledger"):
-        read(value)
+        read_ledger(value)
 
 
 @pytest.mark.parametrize(
@@ -180,4 +180,4 @@ def test_numbers_that_no_sequence_of_events_reaches_are_no_ledger(value: int) ->
     ],
 )
 def test_a_reading_is_a_sentence_a_person_understands(value: int, sentence: str) -> None:
-    assert read(value).sentence == sentence
+    assert read_ledger(value).sentence == sentence

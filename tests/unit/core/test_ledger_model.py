@@ -82,7 +82,7 @@ class LedgerAgainstLists(RuleBasedStateMachine):
 
     @invariant()
     def the_digits_tell_what_happened(self) -> None:
-        reading = ledger.read(self.value)
+        reading = ledger.read_ledger(self.value)
         assert reading.leg1_entries == len(self.entries)
         assert reading.leg1_concluded == self.concluded
         assert reading.leg2_closed == self.closed

@@ -21,10 +21,10 @@ from holdfast.core.leases import (
     WorkerRecord,
     WorkerState,
     WorkerUnknown,
+    deactivate,
     expire,
     granted_lease_ms,
-    heartbeat,
-    leave,
+    judge_heartbeat,
     store_time_ms,
     verification_delay_ms,
     verify,
@@ -40,11 +40,11 @@ def active(token: int = 3, *bound: AttemptId) -> WorkerRecord:
     return WorkerRecord(K, WorkerState.ACTIVE, token, 10_000, frozenset(bound))
 
 
-DEAD = leave(active(3, A))
+DEAD = deactivate(active(3, A))
 
 
 def test_W1_the_first_heartbeat_of_an_unknown_key_registers_it() -> None:
-    record, reply = heartbeat(None, Heartbeat(K, lease_ms=8_000, bind=(A,)), now_ms=500)
+    record, reply = judge_heartbeat(None, Heartbeat(K, lease_ms=8_000, bind=(A,)), now_ms=500)
     assert record == WorkerRecord(K, WorkerState.ACTIVE, 1, 8_500, frozenset({A}))
     assert reply == Renewed(token=1, deadline_ms=8_500, lease_ms=8_000)
 
@@ -60,7 +60,7 @@ def test_W1_leases_are_clamped_and_nothing_at_or_below_zero_is_granted() -> None
     assert granted_lease_ms(10**12) == LONGEST_LEASE_MS
     for asked in (0, -1):
         with pytest.raises(LeaseError, match=f"not {asked} ms"):
-            heartbeat(None, Heartbeat(K, lease_ms=asked), now_ms=0)
+            judge_heartbeat(None, Heartbeat(K, lease_ms=asked), now_ms=0)
 
 
 TOKENS = [None, 3, 2, 4, 0, -3, "3", "x", ""]
@@ -68,7 +68,7 @@ TOKENS = [None, 3, 2, 4, 0, -3, "3", "x", ""]
 
 @pytest.mark.parametrize(("record", "token"), list(itertools.product([None, active(), DEAD], TOKENS)))
 def test_W2_W3_W4_W5_every_case_of_state_and_token(record: WorkerRecord | None, token: int | str | None) -> None:
-    kept, reply = heartbeat(record, Heartbeat(K, token, bind=(B,)), now_ms=1_000)
+    kept, reply = judge_heartbeat(record, Heartbeat(K, token, bind=(B,)), now_ms=1_000)
     if record is None and token is None:
         assert isinstance(reply, Renewed)  # W1
     elif record is None or record.state is WorkerState.INACTIVE:
@@ -81,16 +81,16 @@ def test_W2_W3_W4_W5_every_case_of_state_and_token(record: WorkerRecord | None, 
 
 
 def test_W3_deltas_bind_then_unbind_and_are_idempotent() -> None:
-    record, _ = heartbeat(active(3, A), Heartbeat(K, 3, bind=(A, B, B), unbind=(B,)), now_ms=0)
+    record, _ = judge_heartbeat(active(3, A), Heartbeat(K, 3, bind=(A, B, B), unbind=(B,)), now_ms=0)
     assert record is not None
     assert record.bound == {A}
-    record, _ = heartbeat(record, Heartbeat(K, 4, bind=(A,), unbind=(B, B)), now_ms=0)
+    record, _ = judge_heartbeat(record, Heartbeat(K, 4, bind=(A,), unbind=(B, B)), now_ms=0)
     assert record is not None
     assert record.bound == {A}
 
 
 def test_W3_what_somebody_else_owns_is_rejected_item_by_item() -> None:
-    record, reply = heartbeat(active(3, A), Heartbeat(K, 3, bind=(A, B)), now_ms=0, owned_elsewhere={A})
+    record, reply = judge_heartbeat(active(3, A), Heartbeat(K, 3, bind=(A, B)), now_ms=0, owned_elsewhere={A})
     assert record is not None
     assert record.bound == {B}
     assert isinstance(reply, Renewed)
@@ -98,7 +98,7 @@ def test_W3_what_somebody_else_owns_is_rejected_item_by_item() -> None:
 
 
 def test_W3_what_was_bound_and_has_been_taken_by_somebody_else_is_rejected_too() -> None:
-    record, reply = heartbeat(active(3, A, B), Heartbeat(K, 3, unbind=(B,)), now_ms=0, owned_elsewhere={A})
+    record, reply = judge_heartbeat(active(3, A, B), Heartbeat(K, 3, unbind=(B,)), now_ms=0, owned_elsewhere={A})
     assert record is not None
     assert record.bound == frozenset()
     assert isinstance(reply, Renewed)
@@ -106,13 +106,13 @@ def test_W3_what_was_bound_and_has_been_taken_by_somebody_else_is_rejected_too()
 
 
 def test_W2_a_dead_or_mistaken_worker_is_told_so_whatever_lease_it_asks_for() -> None:
-    assert heartbeat(DEAD, Heartbeat(K, 3, lease_ms=0), now_ms=0) == (DEAD, WorkerInactive())
-    assert heartbeat(active(), Heartbeat(K, 9, lease_ms=-1), now_ms=0) == (active(), TokenMismatch(3))
+    assert judge_heartbeat(DEAD, Heartbeat(K, 3, lease_ms=0), now_ms=0) == (DEAD, WorkerInactive())
+    assert judge_heartbeat(active(), Heartbeat(K, 9, lease_ms=-1), now_ms=0) == (active(), TokenMismatch(3))
     in_words = WorkerRecord(K, "INACTIVE", 3, 10_000)  # type: ignore[arg-type]  # as a database driver gives it
-    assert heartbeat(in_words, Heartbeat(K, 3), now_ms=0) == (in_words, WorkerInactive())
+    assert judge_heartbeat(in_words, Heartbeat(K, 3), now_ms=0) == (in_words, WorkerInactive())
     with pytest.raises(LeaseError, match="held against the record of k1"):
-        heartbeat(active(), Heartbeat(WorkerKey("k2"), 3), now_ms=0)
-    assert heartbeat(active(1), Heartbeat(K, True), now_ms=0) == (active(1), TokenMismatch(1))
+        judge_heartbeat(active(), Heartbeat(WorkerKey("k2"), 3), now_ms=0)
+    assert judge_heartbeat(active(1), Heartbeat(K, True), now_ms=0) == (active(1), TokenMismatch(1))
 
 
 def test_W9_the_stores_clock_never_goes_back() -> None:
@@ -131,7 +131,7 @@ def test_W6_expiry_acts_only_on_an_active_worker_at_or_after_its_deadline() -> N
 
 
 def test_W6_a_lease_renewed_meanwhile_makes_expiry_do_nothing() -> None:
-    renewed, _ = heartbeat(active(), Heartbeat(K, 3, lease_ms=5_000), now_ms=9_999)
+    renewed, _ = judge_heartbeat(active(), Heartbeat(K, 3, lease_ms=5_000), now_ms=9_999)
     assert renewed is not None
     assert expire(renewed, now_ms=10_000) == (renewed, False)
 
@@ -149,7 +149,7 @@ def test_W6_the_loss_of_a_worker_releases_claims_and_ends_what_ran() -> None:
 
 def test_W10_a_worker_that_leaves_is_dead_at_once_and_never_comes_back() -> None:
     assert DEAD.state is WorkerState.INACTIVE
-    assert heartbeat(DEAD, Heartbeat(K, 3), now_ms=0) == (DEAD, WorkerInactive())
+    assert judge_heartbeat(DEAD, Heartbeat(K, 3), now_ms=0) == (DEAD, WorkerInactive())
 
 
 HANDED_OUT = {"QUEUED", "PREPARING", "RUNNING", "CANCELLED_RUNNING"}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.ledger import Accepted, Refused, read
+from holdfast.core.ledger import Accepted, Refused, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_FINAL, AttemptState
 from holdfast.core.responses import Duplicate, ResponseId, take_response
 
@@ -42,5 +42,5 @@ def test_L11_however_often_responses_are_resent_each_counts_once(numbers: list[i
             known[response] = verdict.thread_index
         else:
             assert verdict == Duplicate(known[response])
-    assert read(value).responses_entered == len(set(numbers))
+    assert read_ledger(value).responses_entered == len(set(numbers))
     assert sorted(known.values()) == list(range(len(known)))

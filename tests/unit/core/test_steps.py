@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.core import history as ev
 from holdfast.core.history import HistoryEvent, Payload
-from holdfast.core.steps import key_of, read_steps
+from holdfast.core.steps import derived_key, read_steps
 
 VALUE = Payload(msgspec.Raw(b"1"))
 
@@ -36,7 +36,7 @@ def test_G6_each_event_ends_the_oldest_open_wait_of_its_name(names: list[str], d
             history.append(ev.EventWaitEnded(wait=given_up))
             waits[ended].remove(given_up)
             digits[given_up] = "3"
-    assert key_of(read_steps(history)) == "".join(digits)
+    assert derived_key(read_steps(history)) == "".join(digits)
 
 
 def test_K9_a_digit_for_each_step_in_the_order_of_scheduling() -> None:
@@ -57,8 +57,8 @@ def test_K9_a_digit_for_each_step_in_the_order_of_scheduling() -> None:
         ("event", 0),
         ("activity", 2),
     ]
-    assert key_of(steps) == "6347"
-    assert key_of(read_steps(history[:4])) == "8558"
+    assert derived_key(steps) == "6347"
+    assert derived_key(read_steps(history[:4])) == "8558"
 
 
 def test_K2_what_is_open_when_an_instance_is_ended_from_outside_is_cancelled() -> None:
@@ -74,4 +74,4 @@ def test_K2_what_is_open_when_an_instance_is_ended_from_outside_is_cancelled() -
     ]
     assert {type(end) for end in ends} == set(ev.FROM_OUTSIDE)
     for end in ends:
-        assert key_of(read_steps([*history, end])) == "67"
+        assert derived_key(read_steps([*history, end])) == "67"

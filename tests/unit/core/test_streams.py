@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.ledger import MAX_RESPONSES, SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read
+from holdfast.core.ledger import MAX_RESPONSES, SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read_ledger
 from holdfast.core.streams import MAX_YIELDS, enter_pending, pass_pending, room_for_yields, values_delivered
 from holdfast.errors import InvariantBroken
 
@@ -20,7 +20,7 @@ def test_L4_responses_that_enter_together_count_as_one_by_one(counts: list[int])
         for _ in range(count):
             singly = enter_leg2(singly)[0]
         assert together == singly
-    assert read(together).unapplied_responses == sum(counts)
+    assert read_ledger(together).unapplied_responses == sum(counts)
 
 
 @given(COUNTS)
@@ -32,7 +32,7 @@ def test_L5_passing_is_entering_and_leaving(counts: list[int]) -> None:
         for _ in range(count):
             singly = exit_leg2(singly, final=False)
         assert passed == singly
-    digits = read(passed)
+    digits = read_ledger(passed)
     assert (digits.responses_entered, digits.responses_exited) == (sum(counts), sum(counts))
     assert not digits.leg2_closed
 
@@ -44,7 +44,7 @@ def test_L14_both_ways_mixed_leave_what_still_waits(steps: list[tuple[int, bool]
     for count, with_turn in steps:
         ledger = pass_pending(ledger, count) if with_turn else enter_pending(ledger, count)
         waiting += 0 if with_turn else count
-        assert read(ledger).unapplied_responses == waiting
+        assert read_ledger(ledger).unapplied_responses == waiting
     assert values_delivered(7, ledger) == 7 + sum(count for count, _ in steps)
 
 
@@ -53,7 +53,7 @@ def test_L15_the_final_response_closes_a_stream_of_any_length(counts: list[int])
     ledger = RUNNING
     for count in counts:
         ledger = pass_pending(ledger, count)
-    ended = read(exit_leg2(enter_leg2(ledger)[0], final=True))
+    ended = read_ledger(exit_leg2(enter_leg2(ledger)[0], final=True))
     assert ended.leg2_closed
     assert ended.responses_entered == ended.responses_exited == sum(counts) + 1
 
@@ -68,8 +68,8 @@ def test_L12_the_room_is_what_the_digits_can_count_less_the_last_response(delive
     if room:
         full = enter_pending(ledger, room)
         assert room_for_yields(full) == 0
-        assert read(full).responses_entered == MAX_RESPONSES - 1
-        assert read(enter_leg2(full)[0]).responses_entered == MAX_RESPONSES, "the end of the attempt still fits"
+        assert read_ledger(full).responses_entered == MAX_RESPONSES - 1
+        assert read_ledger(enter_leg2(full)[0]).responses_entered == MAX_RESPONSES, "the end of the attempt still fits"
 
 
 @pytest.mark.parametrize("count", [0, -1])

@@ -8,7 +8,7 @@ from tests.unit.flows.writing import problems_of, with_nodes
 import holdfast as hf
 from holdfast.authoring.registry import Registry
 from holdfast.errors import FlowError, UsageError
-from holdfast.flows.language.checker import KnownNames, known_in, workflows_in
+from holdfast.flows.language.checker import KnownNames, names_in_modules, workflows_in
 from holdfast.flows.language.parser import load_text
 
 
@@ -21,7 +21,7 @@ def charge(cents: int, card: str, *, note: str = "") -> int:
 async def shipping() -> None: ...
 
 
-KNOWN = known_in([], [charge])
+KNOWN = names_in_modules([], [charge])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_arguments_with_each_are_checked_and_the_item_alone_is_not() -> None:
 
 def test_a_name_that_could_be_two_activities_is_not_judged() -> None:
     twin = hf.activity(name="twin")(charge.fn)
-    known = known_in([], [charge, twin])
+    known = names_in_modules([], [charge, twin])
     assert "charge" in known.signatures
     assert f"{__name__}.charge" in (known.activities or ())
     assert f"{__name__}.charge" not in known.signatures

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast as hf
-from holdfast.core.flow.definition import FlowDefinition, decode_definition, encode_definition, graph_of, hash_of
+from holdfast.core.flow.definition import (
+    FlowDefinition,
+    decode_definition,
+    definition_hash,
+    encode_definition,
+    graph_of,
+)
 from holdfast.flows.builder import EdgeArguments, FlowBuilder, NodeRef
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -68,7 +74,7 @@ def _without_lines(definition: FlowDefinition) -> FlowDefinition:
 def test_a_flow_survives_being_stored(flow: hf.Flow) -> None:
     stored = decode_definition(encode_definition(flow.definition))
     assert stored == flow.definition
-    assert hash_of(stored) == flow.hash
+    assert definition_hash(stored) == flow.hash
     graph_of(stored)
 
 

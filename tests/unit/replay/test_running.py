@@ -11,7 +11,7 @@ from tests.unit.replay.driver import RecordingHost
 from holdfast.replay.loop import loop_swap as running
 from holdfast.replay.loop.asyncio_patches import running_workflow_loop
 from holdfast.replay.loop.event_loop import WorkflowLoop
-from holdfast.replay.loop.loop_swap import LoopSwapBatch, give_place_back, loop_here, run_in_place, take_place
+from holdfast.replay.loop.loop_swap import LoopSwapBatch, run_swapped, swap_in, swap_out, swapped_loop
 
 
 def new_loop() -> WorkflowLoop:
@@ -43,22 +43,22 @@ def test_the_loop_that_has_the_place_is_here_and_the_outer_one_is_not(in_series:
     inner, innermost = new_loop(), new_loop()
 
     def look() -> None:
-        assert loop_here() is inner
+        assert swapped_loop() is inner
         assert running_workflow_loop() is inner
-        assert run_in_place(innermost, loop_here) is innermost
-        assert loop_here() is inner is asyncio.get_running_loop()
+        assert run_swapped(innermost, swapped_loop) is innermost
+        assert swapped_loop() is inner is asyncio.get_running_loop()
 
     def work() -> None:
         outer = asyncio.get_running_loop()
-        assert loop_here() is None
+        assert swapped_loop() is None
         if in_series:
             with LoopSwapBatch():
-                run_in_place(inner, look)
+                run_swapped(inner, look)
                 assert asyncio.get_running_loop() is outer
-                run_in_place(inner, look)
+                run_swapped(inner, look)
         else:
-            run_in_place(inner, look)
-        assert loop_here() is None
+            run_swapped(inner, look)
+        assert swapped_loop() is None
         assert asyncio.get_running_loop() is outer
 
     run_outside(work)
@@ -68,8 +68,8 @@ def test_the_loop_that_has_the_place_is_here_and_the_outer_one_is_not(in_series:
 
 def test_without_an_outer_loop_the_place_is_empty_again() -> None:
     with LoopSwapBatch():
-        assert run_in_place(new_loop(), loop_here) is not None
-        assert loop_here() is None
+        assert run_swapped(new_loop(), swapped_loop) is not None
+        assert swapped_loop() is None
         assert asyncio._get_running_loop() is None
 
 
@@ -77,22 +77,22 @@ def test_a_place_that_was_not_given_back_is_nobodys_and_is_forgotten_with_the_ne
     left_over = new_loop()
 
     def work() -> None:
-        take_place(left_over)  # and the interrupt came before it was given back
+        swap_in(left_over)  # and the interrupt came before it was given back
 
     run_outside(work)
     assert running._here, "or this test is about nothing"
-    assert loop_here() is None
+    assert swapped_loop() is None
     assert asyncio.run(gather_works())
-    run_outside(lambda: run_in_place(new_loop(), lambda: None))
+    run_outside(lambda: run_swapped(new_loop(), lambda: None))
     assert not running._here
 
 
 def test_an_interrupt_while_the_place_is_given_back_leaves_no_loop_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     def work() -> None:
-        outer = take_place(new_loop())
+        outer = swap_in(new_loop())
         monkeypatch.setattr(running, "_set_running_loop", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            give_place_back(outer)
+            swap_out(outer)
         monkeypatch.undo()
 
     run_outside(work)
@@ -106,10 +106,10 @@ def test_a_series_that_was_not_ended_is_not_trusted_by_the_next_loop() -> None:
 
     def work() -> None:
         outer = asyncio.get_running_loop()
-        run_in_place(new_loop(), lambda: None)
+        run_swapped(new_loop(), lambda: None)
         assert asyncio.get_running_loop() is outer
         with LoopSwapBatch():
-            run_in_place(new_loop(), lambda: None)
+            run_swapped(new_loop(), lambda: None)
             assert asyncio.get_running_loop() is outer
 
     run_outside(work)
@@ -121,16 +121,16 @@ def test_W5_in_the_child_of_a_fork_no_loop_has_the_place() -> None:
     children: list[int] = []
 
     def fork() -> None:
-        assert loop_here() is not None
+        assert swapped_loop() is not None
         child = os.fork()
         if child == 0:
-            os._exit(0 if loop_here() is None and not running._outside else 1)
+            os._exit(0 if swapped_loop() is None and not running._outside else 1)
         children.append(child)
-        assert loop_here() is not None
+        assert swapped_loop() is not None
 
     def work() -> None:
         with LoopSwapBatch():
-            run_in_place(new_loop(), fork)
+            run_swapped(new_loop(), fork)
 
     run_outside(work)
     assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0]

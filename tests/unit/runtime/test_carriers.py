@@ -79,7 +79,7 @@ def test_bodies_that_never_wait_share_a_task_and_are_acted_upon_together() -> No
         assert [item.ended for item in items] == ["at once"] * 5
         assert len({item.began_on for item in items}) == 1
         assert bench.rests == 1
-        assert bench.carriers.carrier is None
+        assert bench.carriers.current_task is None
         again = bench.add(at_once)
         bench.all_ended.clear()
         await bench.end()
@@ -215,7 +215,7 @@ def test_an_error_outside_of_a_body_does_not_keep_the_others_from_beginning() ->
         first, last = Item(at_once, "broken"), Item(at_once)
         carriers.add(first)
         carriers.add(last)
-        dying = carriers.carrier
+        dying = carriers.current_task
         assert dying is not None
         with pytest.raises(RuntimeError, match="the engine itself"):
             await dying

@@ -53,7 +53,7 @@ def test_G11_an_error_of_whatever_kind_is_told_to_everyone_as_the_stores_and_the
             assert str(error) in str(outcome.error)
         assert unsure, "nobody can say whether it is on disk: then it may be"
         assert await committer.commit(start("c")) == Applied()
-        assert committer.told == 2
+        assert committer.groups_decided == 2
 
     asyncio.run(scenario())
 
@@ -65,7 +65,7 @@ def test_L13_what_must_not_be_lost_is_tried_until_it_is_stored(monkeypatch: pyte
         committer = Committer(cast("Store", Moody(OSError("no disk"))), count(1).__next__)
         stored: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         member = start("a")
-        committer.insist(member, stored.set_result)
+        committer.commit_eventually(member, stored.set_result)
         assert list(committer.undecided()) == [member]
         async with asyncio.timeout(10):
             assert await stored == Applied()
@@ -102,7 +102,7 @@ def test_L13_a_full_disk_is_one_line_for_all_rows_and_tries(
         committer = Committer(cast("Store", Full(tries=20)), count(1).__next__)
         outcomes: list[Outcome] = []
         for number in range(50):
-            committer.insist(start(f"{number}"), outcomes.append)
+            committer.commit_eventually(start(f"{number}"), outcomes.append)
         await until(lambda: len(outcomes) == 50)
         assert outcomes == [Applied()] * 50
 
@@ -117,7 +117,7 @@ def test_files_that_were_replaced_are_final_and_the_owner_of_the_committer_learn
         said: list[object] = []
         error = hf.StoreReplaced("shop.db was removed")
         committer = Committer(cast("Store", Moody(error)), count(1).__next__, unusable=said.append)
-        committer.insist(start("a"), said.append)
+        committer.commit_eventually(start("a"), said.append)
         await until(lambda: len(said) == 2)
         assert said == [Failed(error=error), error]
 

@@ -40,7 +40,9 @@ class Counted(SqliteStore):
 
 
 def janitor_of(store: SqliteStore, committer: Committer, chance: float = 0.0) -> Maintenance:
-    return Maintenance(store, committer, HostIdentity("", 0, 0, ""), lambda: chance, CrashMarker(store.words))
+    return Maintenance(
+        store, committer, HostIdentity("", 0, 0, ""), lambda: chance, CrashMarker(store.crash_marker_folder)
+    )
 
 
 def on_store(tmp_path: Path) -> tuple[Counted, Bench, Committer, Maintenance]:
@@ -56,7 +58,7 @@ def test_G12_whose_last_words_cannot_be_read_leaves_all_it_had_under_suspicion(t
 
     async def scenario() -> None:
         await store.open()
-        words = {name: CrashMarker(store.words) for name in ("busy", "idle", "hung")}
+        words = {name: CrashMarker(store.crash_marker_folder) for name in ("busy", "idle", "hung")}
         for name, key in dead.items():
             bench.beat(key)
             if name in words:
@@ -64,7 +66,7 @@ def test_G12_whose_last_words_cannot_be_read_leaves_all_it_had_under_suspicion(t
         words["busy"].slot[0] = 7
         words["hung"].slot[0] = 8
         for name, key in dead.items():
-            await janitor.lose(key, at_deadline=False, is_clean=name == "clean", is_own=name in ("own", "hung"))
+            await janitor.mark_lost(key, at_deadline=False, is_clean=name == "clean", is_own=name in ("own", "hung"))
         said = {
             member.key: member for group, _ in store.groups for member in group if isinstance(member, MarkWorkerLost)
         }
@@ -76,7 +78,7 @@ def test_G12_whose_last_words_cannot_be_read_leaves_all_it_had_under_suspicion(t
             "own": (None, False),
             "hung": (8, False),
         }
-        assert not list(store.words.iterdir()), "what was heard is forgotten"
+        assert not list(store.crash_marker_folder.iterdir()), "what was heard is forgotten"
         await store.close()
 
     asyncio.run(scenario())
@@ -90,19 +92,19 @@ def test_W6_the_next_round_comes_no_later_than_the_next_lease_ends(tmp_path: Pat
         assert janitor.pause_seconds(1.0) == 1.0, "nothing is known yet"
         bench.beat(ANNA, lease_ms=8_000)
         bench.beat(BERT, lease_ms=1_300)
-        await janitor.look(WorkerKey("own"))
+        await janitor.round(WorkerKey("own"))
         assert janitor.pause_seconds(1.0) == 1.0
         bench.clock.now_ms += 1_000
-        await janitor.look(WorkerKey("own"))
+        await janitor.round(WorkerKey("own"))
         assert janitor.pause_seconds(1.0) == 0.3
         other = janitor_of(store, committer, chance=0.5)
-        await other.look(WorkerKey("another"))
+        await other.round(WorkerKey("another"))
         assert other.pause_seconds(1.0) == 0.4, "not all of them at the same moment"
         assert janitor.pause_seconds(1.0) == 1.0, "a round that fails is not repeated at once"
-        await janitor.look(BERT)
+        await janitor.round(BERT)
         assert janitor.pause_seconds(1.0) == 1.0, "its own lease is not its business"
         bench.clock.now_ms += 300
-        assert await janitor.look(WorkerKey("own"))
+        assert await janitor.round(WorkerKey("own"))
         assert [str(worker.state) for worker in await store.workers()] == ["ACTIVE", "INACTIVE"]
         assert janitor.pause_seconds(1.0) == 1.0, "who is lost is over"
         await store.close()
@@ -131,7 +133,7 @@ def test_C1_a_janitor_cleans_up_in_its_first_round_and_then_by_time_whatever_it_
         done: list[int] = []
         for late_by_ms in (0, 0, 0, 0, janitor_module.CLEAN_UP_EVERY_MS - 1, 1, 0):
             clock.now_ms += late_by_ms
-            await janitor.look(ANNA)
+            await janitor.round(ANNA)
             done.append(store.rounds)
         assert done == [1, 2, 3, 3, 3, 4, 4]
         assert not store.groups
@@ -152,7 +154,7 @@ def test_W6_batches_are_bounded_and_whoever_comes_meanwhile_is_in_the_very_next_
         for number in range(INSTANCES):
             await bench.started(f"i{number}", activities=1)
         store.groups.clear()
-        losing = asyncio.create_task(janitor.lose(ANNA, at_deadline=False))
+        losing = asyncio.create_task(janitor.mark_lost(ANNA, at_deadline=False))
         others = 0
         while not losing.done():
             groups = len(store.groups)
@@ -194,7 +196,7 @@ def test_C1_two_janitors_at_once_leave_nothing_and_do_nothing_twice(tmp_path: Pa
         bench.beat(ANNA, lease_ms=1_000)
         records = [await bench.started(f"i{number}", activities=1) for number in range(INSTANCES)]
         bench.clock.now_ms += 1_000
-        await asyncio.gather(first.look(WorkerKey("one")), second.look(WorkerKey("two")))
+        await asyncio.gather(first.round(WorkerKey("one")), second.round(WorkerKey("two")))
         for record in records:
             attempts = await store.read_attempts(record.number, 1)
             assert [(str(each.state), each.losses) for each in attempts] == [("TIMED_OUT", 0), ("READY", 1)]

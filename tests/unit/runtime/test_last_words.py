@@ -14,16 +14,16 @@ ANNA, BERT, CARL = WorkerKey("anna"), WorkerKey("bert"), WorkerKey("carl")
 
 def test_G12_what_runs_when_a_worker_is_gone_is_what_it_said_last(tmp_path: Path) -> None:
     anna, bert = CrashMarker(tmp_path / "turns"), CrashMarker(tmp_path / "turns")
-    assert bert.of(ANNA) is None, "nothing was said, so nobody knows"
+    assert bert.read(ANNA) is None, "nothing was said, so nobody knows"
     anna.open(ANNA)
-    assert bert.of(ANNA) == NOBODY
+    assert bert.read(ANNA) == NOBODY
     anna.slot[0] = 7
-    assert bert.of(ANNA) == 7
+    assert bert.read(ANNA) == 7
     anna.slot[0] = 0
-    assert bert.of(ANNA) == NOBODY
+    assert bert.read(ANNA) == NOBODY
     anna.slot[0] = 2**53
-    bert.forget(ANNA)
-    assert bert.of(ANNA) is None
+    bert.remove(ANNA)
+    assert bert.read(ANNA) is None
     anna.slot[0] = 8  # nobody hears it, and nothing breaks
 
 
@@ -31,14 +31,14 @@ def test_a_clean_end_leaves_nothing_and_a_hanging_worker_what_it_hangs_in(tmp_pa
     words = CrashMarker(tmp_path / "turns")
     words.open(ANNA)
     words.slot[0] = 5
-    words.leave()
+    words.detach()
     words.slot[0] = 0
     words.open(BERT)
     words.slot[0] = 6
-    assert words.of(ANNA) == 5
-    assert words.of(BERT) == 6
+    assert words.read(ANNA) == 5
+    assert words.read(BERT) == 6
     words.close()
-    assert words.of(BERT) is None
+    assert words.read(BERT) is None
     assert [path.name for path in (tmp_path / "turns").iterdir()] == [ANNA]
 
 
@@ -46,9 +46,9 @@ def test_G12_a_key_that_was_changed_accuses_nobody_until_it_is_lost(tmp_path: Pa
     words = CrashMarker(tmp_path / "turns")
     words.open(ANNA)
     words.open(BERT)
-    assert words.of(ANNA) == NOBODY
+    assert words.read(ANNA) == NOBODY
     words.slot[0] = 6
-    assert words.of(ANNA) == NOBODY
+    assert words.read(ANNA) == NOBODY
 
 
 def test_words_that_nobody_asked_for_are_removed_in_the_end(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_words_that_nobody_asked_for_are_removed_in_the_end(tmp_path: Path) -> N
         long_ago = file.stat().st_mtime - age
         os.utime(file, (long_ago, long_ago))
     words.open(CARL)
-    assert (words.of(ANNA), words.of(BERT), words.of(CARL)) == (None, NOBODY, NOBODY)
+    assert (words.read(ANNA), words.read(BERT), words.read(CARL)) == (None, NOBODY, NOBODY)
 
 
 @pytest.mark.parametrize("how", ["in the way", "of somebody else"])
@@ -75,7 +75,7 @@ def test_a_folder_that_cannot_be_used_says_nothing(
     words = CrashMarker(tmp_path / "turns")
     words.open(ANNA)
     words.slot[0] = 5
-    assert words.of(ANNA) is None
+    assert words.read(ANNA) is None
     assert "cannot be kept" in caplog.text
 
 
@@ -85,9 +85,9 @@ def test_G12_a_folder_that_was_removed_is_made_again(tmp_path: Path, caplog: pyt
     assert not (tmp_path / "turns").exists(), "nothing was said yet"
     words.open(ANNA)
     shutil.rmtree(tmp_path / "turns")
-    assert others.of(ANNA) is None
+    assert others.read(ANNA) is None
     words.restore()
     words.restore()
     words.slot[0] = 7
-    assert others.of(ANNA) == 7
+    assert others.read(ANNA) == 7
     assert len(caplog.records) == 1

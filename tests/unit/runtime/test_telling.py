@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import StoreError, StoreReplaced
-from holdfast.runtime.signals import RepeatedTrouble, tell_trouble, trouble_of
+from holdfast.runtime.signals import RepeatedTrouble, log_failure, trouble_of
 
 
 def test_an_outage_of_the_store_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    tell_trouble("nothing was looked for", StoreError("the server is starting up"))
+    log_failure("nothing was looked for", StoreError("the server is starting up"))
     assert caplog.text.count("\n") == 1
     assert "nothing was looked for: the server is starting up" in caplog.text
 
@@ -19,13 +19,13 @@ def test_what_nobody_foresaw_is_told_with_its_traceback(caplog: pytest.LogCaptur
     try:
         raise ZeroDivisionError("by nothing")
     except ZeroDivisionError as error:
-        tell_trouble("nothing was looked for", error)
+        log_failure("nothing was looked for", error)
     assert "Traceback" in caplog.text
 
 
 def test_the_loss_of_the_files_is_not_repeated_by_those_who_meet_it(caplog: pytest.LogCaptureFixture) -> None:
     """The store has logged it."""
-    tell_trouble("nothing was looked for", StoreReplaced("shop.db was removed"))
+    log_failure("nothing was looked for", StoreReplaced("shop.db was removed"))
     assert not caplog.records
 
 
@@ -46,10 +46,10 @@ def test_repeated_trouble_is_one_line_a_minute_with_a_count(caplog: pytest.LogCa
     clock = Clock()
     trouble = RepeatedTrouble(clock)
     for number in range(240):
-        trouble.tell(("work could not be stored", "nothing was looked for")[number % 2], StoreError("the disk is full"))
+        trouble.log(("work could not be stored", "nothing was looked for")[number % 2], StoreError("the disk is full"))
         clock.now_ms += 250
     assert lines(caplog) == ["work could not be stored: the disk is full"]
-    trouble.tell("nothing was looked for", StoreError("the disk is full"))
+    trouble.log("nothing was looked for", StoreError("the disk is full"))
     assert lines(caplog)[1:] == ["nothing was looked for (240 errors since the last such line): the disk is full"]
 
 
@@ -59,7 +59,7 @@ def test_the_end_of_an_outage_is_one_line_with_the_count_and_the_duration(caplog
     trouble = RepeatedTrouble(clock)
     trouble.succeeded()
     for _ in range(3):
-        trouble.tell("work could not be stored", StoreError("the disk is full"))
+        trouble.log("work could not be stored", StoreError("the disk is full"))
         clock.now_ms += 2_000
         trouble.succeeded()  # a small write, which a full disk takes now and then
     assert lines(caplog) == ["work could not be stored: the disk is full"]
@@ -67,16 +67,16 @@ def test_the_end_of_an_outage_is_one_line_with_the_count_and_the_duration(caplog
     trouble.succeeded()
     trouble.succeeded()
     assert lines(caplog)[1:] == ["the store can be used again: it failed 3 times within 4.0 s"]
-    trouble.tell("work could not be stored", StoreError("the disk is full"))
+    trouble.log("work could not be stored", StoreError("the disk is full"))
     assert lines(caplog)[2:] == ["work could not be stored: the disk is full"], "another outage"
 
 
 def test_other_errors_have_a_line_a_minute_for_each_thing_that_failed(caplog: pytest.LogCaptureFixture) -> None:
     trouble = RepeatedTrouble(Clock())
     for _ in range(3):
-        trouble.tell("the janitor failed", ZeroDivisionError("by nothing"))
-        trouble.tell("a look failed", KeyError("nothing"))
-        trouble.tell("a look failed", StoreError("the disk is full"))
+        trouble.log("the janitor failed", ZeroDivisionError("by nothing"))
+        trouble.log("a look failed", KeyError("nothing"))
+        trouble.log("a look failed", StoreError("the disk is full"))
     assert lines(caplog) == [
         "the janitor failed: by nothing",
         "a look failed: 'nothing'",

@@ -48,13 +48,13 @@ def test_C1_pieces_follow_each_other_to_the_end_and_begin_again(
 ) -> None:
     async def case(store: SqliteStore, bench: Bench) -> None:
         bench.clock.now_ms += COMMITS_KEPT_MS + 1
-        found: list[tuple[bool, list[int]]] = [(await store.clean_up(), await left(store)) for _ in range(3)]
+        found: list[tuple[bool, list[int]]] = [(await store.prune(), await left(store)) for _ in range(3)]
         assert found == [(True, [4, 5, 6, 7]), (True, [7]), (False, [])]
         await bench.one(start("new"))
-        assert not await store.clean_up()
+        assert not await store.prune()
         assert await store.was_committed(bench.last_id)
         bench.clock.now_ms += COMMITS_KEPT_MS + 1
-        assert not await store.clean_up()
+        assert not await store.prune()
         assert not await store.was_committed(bench.last_id)
 
     on_a_store(tmp_path, monkeypatch, case)
@@ -63,9 +63,9 @@ def test_C1_pieces_follow_each_other_to_the_end_and_begin_again(
 def test_C1_where_nothing_is_old_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def case(store: SqliteStore, bench: Bench) -> None:
         del bench
-        lock = WriteLock(store.path)
+        lock = WriteLock(store.companion_path)
         with lock.held():  # whoever wanted to write would wait for ever
-            assert [await store.clean_up() for _ in range(4)] == [True, True, False, True]
+            assert [await store.prune() for _ in range(4)] == [True, True, False, True]
         lock.close()
         assert len(await left(store)) == COMMITS
 
@@ -79,9 +79,9 @@ def test_C1_a_clean_up_waits_for_its_turn_on_the_thread_of_the_writer(
 
     async def case(store: SqliteStore, bench: Bench) -> None:
         bench.clock.now_ms += COMMITS_KEPT_MS + 1
-        lock = WriteLock(store.path)
+        lock = WriteLock(store.companion_path)
         with lock.held():
-            cleaning = asyncio.create_task(store.clean_up())
+            cleaning = asyncio.create_task(store.prune())
             await asyncio.sleep(0)
             writing = asyncio.create_task(bench.one(start("new")))
             await asyncio.sleep(0)
@@ -108,9 +108,9 @@ def test_L13_a_clean_up_that_fails_is_told_and_leaves_the_store_to_others(
 
             patch.setattr(writer, "_begin", full)
             with pytest.raises(hf.StoreError, match="could not be cleaned up: disk full"):
-                await store.clean_up()
+                await store.prune()
         assert isinstance(await bench.one(start("new")), StartedInstance)
-        assert await store.clean_up()
+        assert await store.prune()
         assert await left(store) == [4, 5, 6, 7]
 
     on_a_store(tmp_path, monkeypatch, case)

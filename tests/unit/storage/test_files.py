@@ -24,7 +24,7 @@ from holdfast.storage.relational.apply.dispatch import apply_members
 from holdfast.storage.sqlite import files
 from holdfast.storage.sqlite import writer as sqlite_writer
 from holdfast.storage.sqlite.store import SqliteStore
-from holdfast.storage.sqlite.write_lock import WriteLock, watch
+from holdfast.storage.sqlite.write_lock import WriteLock, lock_waits
 from holdfast.testing.conformance.bench import HERE, ManualClock, start
 
 SUFFIXES = ("", "-wal", "-shm")
@@ -60,7 +60,7 @@ def on_a_store(folder: Path, case: Callable[[SqliteStore], Awaitable[None]]) -> 
 
 
 def file_of(store: SqliteStore, suffix: str) -> Path:
-    return store.path.with_name(store.path.name + suffix)
+    return store.companion_path.with_name(store.companion_path.name + suffix)
 
 
 def ids_at(path: Path) -> set[str]:
@@ -91,7 +91,7 @@ def test_a_store_whose_files_were_removed_or_replaced_acknowledges_nothing_and_s
         with pytest.raises(hf.StoreReplaced):
             store.heartbeat(Heartbeat(WorkerKey("anna"), lease_ms=10_000), HERE)
         with pytest.raises(hf.StoreReplaced):
-            await store.find(InstanceId("a"))
+            await store.find_instance(InstanceId("a"))
 
     on_a_store(tmp_path, case)
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
@@ -108,7 +108,7 @@ def test_a_client_that_only_waits_notices_it_by_asking(
         with pytest.raises(hf.StoreReplaced, match="was removed"):
             await store.check_files()
         with pytest.raises(hf.StoreReplaced, match="was removed"):
-            await store.find(InstanceId("a"))
+            await store.find_instance(InstanceId("a"))
 
     on_a_store(tmp_path, case)
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
@@ -118,10 +118,10 @@ def test_a_store_that_waits_for_its_write_lock_to_close_does_not_delay_other_sto
     async def run() -> None:
         slow, other = (SqliteStore(tmp_path / name, clock=ManualClock()) for name in ("slow.db", "other.db"))
         await slow.open()
-        elsewhere = WriteLock(slow.path)
+        elsewhere = WriteLock(slow.companion_path)
         with elsewhere.held():
             closing_slow = asyncio.create_task(slow.close())
-            await until(lambda: watch._waits)
+            await until(lambda: lock_waits._waits)
             async with asyncio.timeout(10):
                 await other.open()
                 await other.close()
@@ -210,11 +210,11 @@ def test_a_wal_that_was_removed_is_not_saved_over_a_database_that_others_have_ch
     async def case(store: SqliteStore) -> None:
         await store.commit(CommitId(1), [start("a")])
         file_of(store, "-wal").unlink()
-        before = store.path.read_bytes()
-        os.utime(store.path, ns=(1, 1))
+        before = store.companion_path.read_bytes()
+        os.utime(store.companion_path, ns=(1, 1))
         with pytest.raises(hf.StoreReplaced, match="may be missing"):
             await store.commit(CommitId(2), [start("b")])
-        assert store.path.read_bytes() == before
+        assert store.companion_path.read_bytes() == before
 
     on_a_store(tmp_path, case)
 
@@ -248,18 +248,18 @@ def test_a_wal_that_was_only_made_counts_if_somebody_has_it_open(tmp_path: Path,
 def test_a_wal_of_others_is_neither_written_over_nor_deleted(tmp_path: Path, database: bool) -> None:
     async def case(store: SqliteStore) -> None:
         await store.commit(CommitId(1), [start("a")])
-        before = store.path.read_bytes()
+        before = store.companion_path.read_bytes()
         if database:
             before = b"another database"
-            replace(store.path)
-            store.path.write_bytes(before)
+            replace(store.companion_path)
+            store.companion_path.write_bytes(before)
         file_of(store, "-wal").unlink()
         file_of(store, "-wal").write_bytes(b"of others")
         with pytest.raises(hf.StoreReplaced, match="may be missing"):
             await store.commit(CommitId(2), [start("b")])
         await store.close()
         assert file_of(store, "-wal").read_bytes() == b"of others"
-        assert store.path.read_bytes() == before
+        assert store.companion_path.read_bytes() == before
 
     on_a_store(tmp_path, case)
 
@@ -280,12 +280,12 @@ def test_a_store_that_lost_its_files_has_to_be_closed_before_this_process_opens_
         file_of(store, "-wal").unlink()
         with pytest.raises(hf.StoreReplaced):
             await store.commit(CommitId(2), [start("b")])
-        refused = SqliteStore(store.path, clock=ManualClock())
+        refused = SqliteStore(store.companion_path, clock=ManualClock())
         with pytest.raises(hf.StoreError, match="close that first"):
             await refused.open()
         await refused.close()
         await store.close()
-        again = SqliteStore(store.path, clock=ManualClock())
+        again = SqliteStore(store.companion_path, clock=ManualClock())
         await again.open()
         try:
             (outcome,) = await again.commit(CommitId(3), [start("c")])
@@ -320,10 +320,10 @@ def test_a_second_library_in_the_process_does_not_delete_the_wal(
         await store.commit(CommitId(1), [start("a")])
         before = file_of(store, "-wal").stat().st_ino
         for number in range(2, 5):
-            look(store.path)
+            look(store.companion_path)
             await store.commit(CommitId(number), [start(f"b{number}")])
         assert file_of(store, "-wal").stat().st_ino == before
-        assert ids_at(store.path) == {"a", "b2", "b3", "b4"}
+        assert ids_at(store.companion_path) == {"a", "b2", "b3", "b4"}
 
     on_a_store(tmp_path, case)
     (warning,) = caplog.records
@@ -337,7 +337,7 @@ def test_without_such_locks_the_lost_wal_is_detected(tmp_path: Path, monkeypatch
 
     async def case(store: SqliteStore) -> None:
         await store.commit(CommitId(1), [start("a")])
-        peek(store.path)
+        peek(store.companion_path)
         with pytest.raises(hf.StoreReplaced, match=r"shop\.db-wal was removed"):
             await store.commit(CommitId(2), [start("b")])
 
@@ -376,12 +376,12 @@ def test_a_clean_close_leaves_no_wal_and_no_descriptor(tmp_path: Path) -> None:
 
 def test_the_first_of_two_stores_of_a_process_to_close_leaves_the_other_guarded(tmp_path: Path) -> None:
     async def case(store: SqliteStore) -> None:
-        other = SqliteStore(store.path, clock=ManualClock())
+        other = SqliteStore(store.companion_path, clock=ManualClock())
         await other.open()
         await other.commit(CommitId(1), [start("a")])
         await other.close()
         await store.commit(CommitId(2), [start("b")])
-        copy_and_peek(store.path)
+        copy_and_peek(store.companion_path)
         await store.commit(CommitId(3), [start("c")])
 
     on_a_store(tmp_path, case)
@@ -394,8 +394,8 @@ def test_files_that_do_not_belong_together_are_an_error_of_the_store(tmp_path: P
 
     async def case(store: SqliteStore) -> None:
         await store.commit(CommitId(1), [start("a")])
-        store.path.unlink()
-        other = SqliteStore(store.path, clock=ManualClock())
+        store.companion_path.unlink()
+        other = SqliteStore(store.companion_path, clock=ManualClock())
         with pytest.raises(hf.StoreError, match="cannot be used as a store"):
             await other.open()
         await other.close()
@@ -426,7 +426,7 @@ def test_a_store_behind_a_symbolic_link_has_its_files_beside_the_database(tmp_pa
 
     async def case(store: SqliteStore) -> None:
         await store.commit(CommitId(1), [start("a")])
-        assert store.path == tmp_path / "data" / "real.db"
+        assert store.companion_path == tmp_path / "data" / "real.db"
 
     on_a_store(tmp_path, case)
     assert ids_at(tmp_path / "data" / "real.db") == {"a"}

@@ -7,4 +7,4 @@ from holdfast.storage.relational.apply import dispatch as members
 
 
 def test_every_member_can_be_applied() -> None:
-    assert set(members.HOW) == set(get_args(Member))
+    assert set(members.APPLY_BY_TYPE) == set(get_args(Member))

@@ -23,13 +23,13 @@ class Counting(SqliteTransaction):
         super().__init__(connection, connection.cursor(), 1)
         self.ran: list[str] = []
 
-    def change(self, statement: str, *bindings: Any) -> int:
+    def update(self, statement: str, *bindings: Any) -> int:
         self.ran.append(statement)
-        return super().change(statement, *bindings)
+        return super().update(statement, *bindings)
 
-    def rows(self, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
+    def fetch(self, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
         self.ran.append(statement)
-        return super().rows(statement, *bindings)
+        return super().fetch(statement, *bindings)
 
 
 @pytest.mark.parametrize("policy", IdPolicy)

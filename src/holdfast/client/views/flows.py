@@ -26,7 +26,7 @@ from holdfast.core.flow.snapshot import FlowSnapshot, NodeSnapshot, version_of
 from holdfast.core.history import ChildCompleted, ChildFailed, ChildRefused, ChildStopped, HistoryEvent, decode_events
 from holdfast.core.ledger import SEED
 from holdfast.core.lifecycle import AttemptState
-from holdfast.core.steps import RecordedStep, key_of, read_steps
+from holdfast.core.steps import RecordedStep, derived_key, read_steps
 from holdfast.errors import StoreError
 from holdfast.storage.contract import Store
 from holdfast.storage.records import AttemptRecord, InstanceNumber, InstanceRecord
@@ -39,7 +39,7 @@ _TOLD: Final = (ChildCompleted, ChildFailed, ChildStopped)
 """Ends that only a child tells that was there."""
 
 
-async def with_nodes(
+async def add_nodes(
     store: Store,
     described: Description,
     record: InstanceRecord,
@@ -209,11 +209,11 @@ class _Composites:
         """K9 with K6: the derived key of code, and in it those of its children."""
         places = {step.number: place for place, step in enumerate(steps) if step.kind == "child"}
         if not places or depth >= MAX_DEPTH:
-            return key_of(steps)
+            return derived_key(steps)
         texts = await self._of_children(number, steps, [step for step in steps if step.kind == "child"], depth)
         if texts is None:
             return None
-        return compose(key_of(steps), {places[step]: [text] for step, text in texts.items() if text})
+        return compose(derived_key(steps), {places[step]: [text] for step, text in texts.items() if text})
 
 
 async def read_children(

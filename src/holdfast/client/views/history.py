@@ -92,8 +92,8 @@ async def watch(store: Store, changes: ChangeSignal, number: InstanceNumber) -> 
     """The changes of one instance. Several that come together may be seen as one: the newest."""
     seen: Change | None = None
     may_be_flow = True
-    async for _ in changes.looks():
-        found = await store.glance(number)
+    async for _ in changes.rounds():
+        found = await store.read_latest(number)
         if found is None:
             raise InstanceNotFound(f"instance number {number} is gone")
         key = await store.read_key(number) if may_be_flow else None

@@ -10,10 +10,10 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from holdfast.authoring.validation import whole_number
+from holdfast.authoring.validation import checked_integer
 from holdfast.core.history import EventReceived, EventSetAside, HistoryEvent, Payload
 from holdfast.core.lifecycle import AttemptState, InstanceState
-from holdfast.core.steps import ERRORED, RecordedStep, key_of, read_steps
+from holdfast.core.steps import ERRORED, RecordedStep, derived_key, read_steps
 from holdfast.core.updates import UpdateState
 from holdfast.payloads.failures import Failure
 from holdfast.storage.large_payloads import MARK, reference_of
@@ -314,7 +314,7 @@ def description(
 ) -> Description:
     """An instance, for people: what it waits for and its key are read off the history (K9)."""
     steps = read_steps(events)
-    key = key_of(steps)
+    key = derived_key(steps)
     return Description(
         id=record.id,
         workflow=record.workflow,
@@ -376,7 +376,7 @@ def read_set_aside(execution: int, events: list[HistoryEvent], values: Values) -
 def read_key(events: list[HistoryEvent]) -> tuple[str, list[str]]:
     """K9: the key, and what is still waited for."""
     steps = read_steps(events)
-    return key_of(steps), [waits_for(step) for step in steps if step.is_open]
+    return derived_key(steps), [waits_for(step) for step in steps if step.is_open]
 
 
 def waits_for(step: RecordedStep) -> str:
@@ -395,5 +395,5 @@ LONGEST_PAGE: Final = 10_000
 
 def check_page(limit: int, before: int) -> None:
     """Refuse a page that makes no sense."""
-    whole_number(limit, "limit", least=1, most=LONGEST_PAGE)
-    whole_number(before, "before, the number of an instance,", least=0, most=NEWEST)
+    checked_integer(limit, "limit", least=1, most=LONGEST_PAGE)
+    checked_integer(before, "before, the number of an instance,", least=0, most=NEWEST)

@@ -39,7 +39,7 @@ async def read_obstacles(store: Store, record: InstanceRecord, attempts: Sequenc
 
 async def read_silence(store: Store, instance_id: InstanceId) -> list[str]:
     """Each reason why a query or an update of an instance gets no answer; an ended instance answers queries, too."""
-    record = await store.find(instance_id)
+    record = await store.find_instance(instance_id)
     if record is None:
         return []
     is_open = record.closed_at_ms is None

@@ -135,7 +135,7 @@ async def read_details(
     most = MOST_WHOLE if is_whole else MOST_MESSAGES
     inbox = await store.peek_inbox(record.number, most)
     rows = await store.read_updates(record.number, most)
-    kept = await store.read_kept(record.number)
+    kept = await store.read_state_values(record.number)
     messages = [(row, _decoded(row)) for row in inbox]
     earlier = await _earlier_set_aside(store, record, most, is_whole=is_whole)
     payloads: dict[str, bytes] = {}

@@ -188,7 +188,7 @@ def decode_definition(data: bytes) -> FlowDefinition:
     return _decoder.decode(data)
 
 
-def hash_of(definition: FlowDefinition) -> str:
+def definition_hash(definition: FlowDefinition) -> str:
     """The name under which a definition is stored: the same for the same flow, wherever its lines stand."""
     nodes = tuple(msgspec.structs.replace(node, line=0) if node.line else node for node in definition.nodes)
     return sha256(encode_definition(msgspec.structs.replace(definition, nodes=nodes))).hexdigest()[:HASH_DIGITS]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.errors import MalformedGraph, UnknownActivity
 
 
@@ -83,7 +83,7 @@ class Graph:
             outgoing[edge.source].append(at)
         graph = cls(
             trigger,
-            {activity: word(Join, join, "join") for activity, join in joins.items()},
+            {activity: parse_enum(Join, join, "join") for activity, join in joins.items()},
             every_edge,
             {activity: tuple(several) for activity, several in incoming.items()},
             {activity: tuple(several) for activity, several in outgoing.items()},

@@ -28,7 +28,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 
 import msgspec
 
-from holdfast.core.checks import word
+from holdfast.core.checks import parse_enum
 from holdfast.core.collation import FINISHED, LEGAL_MOVES, MEANING, OPEN, ActivityOrder, Digit, Move
 from holdfast.core.flow.definition import FailurePolicy
 from holdfast.core.flow.graph import Graph, GraphEdge, Join
@@ -218,7 +218,7 @@ class FailureRouting:
         for source in self._offered_to(activity):
             self.note(source, FailureFate.CAUGHT)
 
-    def let_escape(self, activity: str) -> None:
+    def escape(self, activity: str) -> None:
         """A node does not run: a failure that was offered to it, and to nobody who still waits, has escaped."""
         for source in self._offered_to(activity):
             waiting = (self._graph.edges[at].target for at in self._graph.outgoing[source] if self._is_offer(at))
@@ -232,7 +232,7 @@ class FailureRouting:
         if how is FailureFate.CAUGHT:
             self.caught.add(activity)
 
-    def forget(self, activity: str) -> None:
+    def reset(self, activity: str) -> None:
         """An activity runs again (K8): what it failed with before is over."""
         self.caught.discard(activity)
         self.offered.discard(activity)
@@ -252,11 +252,11 @@ class FailureRouting:
 class Conditions(Protocol):
     """Evaluates conditions, where there are any and it matters."""
 
-    def holds(self, edge: GraphEdge) -> bool:
+    def edge_holds(self, edge: GraphEdge) -> bool:
         """Whether an edge is taken that its source would otherwise take. Asked only of edges that have a condition."""
         ...
 
-    def admits(self, activity: str) -> bool:
+    def node_admitted(self, activity: str) -> bool:
         """Whether a node runs whose join is satisfied. Asked only of those that the graph calls guarded."""
         ...
 
@@ -264,11 +264,11 @@ class Conditions(Protocol):
 class AlwaysTrue:
     """Every condition holds."""
 
-    def holds(self, edge: GraphEdge) -> bool:
+    def edge_holds(self, edge: GraphEdge) -> bool:
         del edge
         return True
 
-    def admits(self, activity: str) -> bool:
+    def node_admitted(self, activity: str) -> bool:
         del activity
         return True
 
@@ -399,7 +399,7 @@ class FlowScheduler:
             raise _illegal(activity, before, MOVE_OF[kind])
         self._set(activity, after)
         if type(policy) is not FailurePolicy:
-            policy = word(FailurePolicy, policy, "policy of a flow")
+            policy = parse_enum(FailurePolicy, policy, "policy of a flow")
         targets = self._decide_edges(activity, outcome, judge)
         if policy is _DRAIN:
             return self._settle(targets, judge)
@@ -454,7 +454,7 @@ class FlowScheduler:
         for activity in members:
             self._set(activity, _PENDING)
             self.rounds[activity] = number
-            self.failures.forget(activity)
+            self.failures.reset(activity)
         edges, joins = self._edges, self.graph.joins
         for at, edge in enumerate(self.graph.edges):
             if edge.source in members:
@@ -553,7 +553,7 @@ class FlowScheduler:
                     defaults.append(at)
                     continue
                 if edge.has_condition:
-                    if not judge.holds(edge):
+                    if not judge.edge_holds(edge):
                         state = _DEAD
                     else:
                         chosen = True
@@ -574,7 +574,7 @@ class FlowScheduler:
             if digits[at] != _PENDING:
                 continue
             verdict = self._edges.verdict(activity)
-            if verdict is _RUN and activity in guarded and not judge.admits(activity):
+            if verdict is _RUN and activity in guarded and not judge.node_admitted(activity):
                 verdict = self._turn_away(activity)
             if verdict is _RUN:
                 digits[at] = _STARTED  # legal, as it is pending, and as open as before
@@ -586,7 +586,7 @@ class FlowScheduler:
                 self.move(activity, Move.SKIP)
                 skipped.append(activity)
                 if failures.offered:
-                    failures.let_escape(activity)
+                    failures.escape(activity)
                 for leaving in self.graph.outgoing[activity]:
                     self._edges.decide(leaving, _DEAD)
                     candidates.append(self.graph.edges[leaving].target)
@@ -602,7 +602,7 @@ class FlowScheduler:
         for at in self.graph.incoming[activity]:
             if self._edges.states[at] is _TAKEN:
                 self._edges.decide(at, _DEAD)
-        self.failures.let_escape(activity)
+        self.failures.escape(activity)
         return self._edges.verdict(activity)
 
 

@@ -5,10 +5,10 @@ Nothing is decided and nothing is evaluated: whoever shows, draws or audits a fl
 
 from collections.abc import Iterable, Mapping
 
-from holdfast.core import history as fe
+from holdfast.core import history as ev
 from holdfast.core.flow.definition import FlowDefinition, Node, graph_of, nodes_by_id
 from holdfast.core.flow.graph import Graph
-from holdfast.core.flow.state import NO_ITEM, FlowState, NodePlace, read
+from holdfast.core.flow.state import NO_ITEM, FlowState, NodePlace, replay_event
 from holdfast.core.history import ActivityScheduled, ChildScheduled, EventAwaited, HistoryEvent, Started, TimerStarted
 from holdfast.core.steps import RecordedStep, read_steps
 
@@ -16,7 +16,7 @@ from holdfast.core.steps import RecordedStep, read_steps
 class NodeSnapshot:
     """One node. `steps` are its activities, timers, waits and children, of all rounds, in their order."""
 
-    __slots__ = ("caught", "count", "digit", "dimension", "failure", "node", "output", "rounds", "said", "steps")
+    __slots__ = ("caught", "count", "digit", "dimension", "failure", "node", "output", "own_events", "rounds", "steps")
 
     def __init__(self, node: Node, book: FlowState) -> None:
         self.node = node
@@ -32,7 +32,7 @@ class NodeSnapshot:
         """Of a fan-out that has begun: its items."""
         self.rounds = book.rounds.get(node.id, 0)
         """Of a cycle: how often it went round."""
-        self.said: frozenset[type[HistoryEvent]] = frozenset()
+        self.own_events: frozenset[type[HistoryEvent]] = frozenset()
         """Which kinds of events of its own it has in this round: that it completed, failed, began its items."""
         self.steps: list[RecordedStep] = []
 
@@ -53,11 +53,11 @@ class FlowSnapshot:
         places: dict[tuple[str, int], tuple[str, int, str]] = {}
         said: dict[str, dict[type[HistoryEvent], HistoryEvent]] = {name: {} for name in graph.joins}
         for event in events:
-            read(book, event)
-            if isinstance(event, fe.CycleRestarted):
+            replay_event(book, event)
+            if isinstance(event, ev.CycleRestarted):
                 for behind in graph.reachable(event.target):
                     said[behind].clear()
-            elif isinstance(event, fe.FanOutStarted | fe.NodeCompleted | fe.NodeFailed):
+            elif isinstance(event, ev.FanOutStarted | ev.NodeCompleted | ev.NodeFailed):
                 said[event.node][type(event)] = event
             elif (found := _begun(event)) is not None:
                 kind, number, place = found
@@ -67,8 +67,8 @@ class FlowSnapshot:
         }
         """By id, in the order of the key."""
         for name, own in said.items():
-            self.nodes[name].said = frozenset(own)
-            if isinstance(began := own.get(fe.FanOutStarted), fe.FanOutStarted):
+            self.nodes[name].own_events = frozenset(own)
+            if isinstance(began := own.get(ev.FanOutStarted), ev.FanOutStarted):
                 self.nodes[name].count = began.count
         self.steps = read_steps(events)
         for step in self.steps:

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple, Never, TypeAlias, cast
 import msgspec
 
 from holdfast.core import history as ev
-from holdfast.core import history as fe
 from holdfast.core.collation import ActivityOrder, Digit, Dimension, item_dimension
 from holdfast.core.flow.graph import Graph
 from holdfast.core.flow.scheduler import FlowScheduler
@@ -110,7 +109,7 @@ class FlowState:
         here = Dimension(f"0/{self.progress.rounds.get(place.node, 0)}")
         return here if place.item == NO_ITEM else item_dimension(here, place.item)
 
-    def note(self, event: HistoryEventBase) -> NodePlace | None:
+    def apply(self, event: HistoryEventBase) -> NodePlace | None:
         """Take an event in. What an answer was for, if somebody still waits for it."""
         if type(event) is ev.ActivityCompleted:  # nearly all of them
             return _activity_completed(self, event)
@@ -268,20 +267,20 @@ def _child_ended(book: FlowState, event: ev.ChildEnd) -> NodePlace | None:
     return place
 
 
-def _fan_out_began(book: FlowState, event: fe.FanOutStarted) -> None:
+def _fan_out_began(book: FlowState, event: ev.FanOutStarted) -> None:
     book.fan_outs[event.node] = FanOut(event.count, event.items)
 
 
-def _node_completed(book: FlowState, event: fe.NodeCompleted) -> None:
+def _node_completed(book: FlowState, event: ev.NodeCompleted) -> None:
     book.fan_outs.pop(event.node, None)
     book.completed(NodePlace(event.node), event.output)
 
 
-def _node_failed(book: FlowState, event: fe.NodeFailed) -> None:
+def _node_failed(book: FlowState, event: ev.NodeFailed) -> None:
     book.failed(event.node, event.failure)
 
 
-def _cycle_restarted(book: FlowState, event: fe.CycleRestarted) -> None:
+def _cycle_restarted(book: FlowState, event: ev.CycleRestarted) -> None:
     book.rounds[event.node] = event.round
     book.targets[event.node] = event.target
     graph = book.progress.graph
@@ -294,7 +293,7 @@ def _cycle_restarted(book: FlowState, event: fe.CycleRestarted) -> None:
             del book.unclear[at]
 
 
-def _advanced(book: FlowState, event: fe.FlowAdvanced) -> None:
+def _advanced(book: FlowState, event: ev.FlowAdvanced) -> None:
     book.unclear.update(event.unclear)
 
 
@@ -326,20 +325,20 @@ _HOW: Final[dict[type[HistoryEventBase], EventHandler]] = {
     ev.ChildFailed: _child_ended,
     ev.ChildStopped: _child_ended,
     ev.ChildRefused: _child_ended,
-    fe.FanOutStarted: _fan_out_began,
-    fe.NodeCompleted: _node_completed,
-    fe.NodeFailed: _node_failed,
-    fe.CycleRestarted: _cycle_restarted,
-    fe.FlowAdvanced: _advanced,
+    ev.FanOutStarted: _fan_out_began,
+    ev.NodeCompleted: _node_completed,
+    ev.NodeFailed: _node_failed,
+    ev.CycleRestarted: _cycle_restarted,
+    ev.FlowAdvanced: _advanced,
     ev.CancelRequested: _cancel_requested,
     ev.EventRaised: _raised,
 }
 
 
-def read(book: FlowState, event: HistoryEventBase) -> None:
+def replay_event(book: FlowState, event: HistoryEventBase) -> None:
     """Take in an event of the history: with the moves of digits, which a live flow has made already."""
-    book.note(event)
-    if isinstance(event, fe.FlowAdvanced):
+    book.apply(event)
+    if isinstance(event, ev.FlowAdvanced):
         book.progress.restore(event)
-    elif isinstance(event, fe.CycleRestarted):
+    elif isinstance(event, ev.CycleRestarted):
         book.progress.reset(event.target)

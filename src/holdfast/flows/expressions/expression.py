@@ -14,7 +14,15 @@ from typing import Any, Final, cast
 
 from holdfast.errors import ExpressionError
 from holdfast.flows.expressions.cel import TOO_LARGE, Program, compile_program
-from holdfast.flows.expressions.scanner import KEYWORDS, RESERVED, TYPES, ExpressionUses, Paths, check_work, scan
+from holdfast.flows.expressions.scanner import (
+    KEYWORDS,
+    RESERVED,
+    TYPES,
+    ExpressionUses,
+    Paths,
+    check_work,
+    scan_expression,
+)
 
 LONGEST_CHARACTERS: Final = 4_096
 CACHED_EXPRESSIONS: Final = 8_192
@@ -129,7 +137,7 @@ class Comparison(Expression):
         if kind in _NUMBERS and other in _NUMBERS and -_EXACT <= found <= _EXACT and -_EXACT <= value <= _EXACT:
             return self._compare(found, value)
         if self._program is None:
-            self._program = CelExpression(self.text, compile_program(self.text), scan(self.text))
+            self._program = CelExpression(self.text, compile_program(self.text), scan_expression(self.text))
         return self._program.evaluate(variables)
 
 
@@ -161,7 +169,7 @@ def compile_expression(text: str) -> Expression:
     if (plain := _literal(text, bare) or _path(text, _PATH.fullmatch(bare)) or _comparison(text, bare)) is not None:
         return plain
     program = compile_program(text)
-    return CelExpression(text, program, scan(text))
+    return CelExpression(text, program, scan_expression(text))
 
 
 def _path(text: str, match: re.Match[str] | None) -> Path | None:

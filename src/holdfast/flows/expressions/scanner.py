@@ -107,7 +107,7 @@ class _Bracket:
     variable: str = ""
 
 
-def scan(text: str) -> ExpressionUses:
+def scan_expression(text: str) -> ExpressionUses:
     """What `text` uses. A function that CEL does not have is an `ExpressionError`."""
     tokens = [
         Token(match.lastgroup or "", match.group(), match.start())

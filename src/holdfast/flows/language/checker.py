@@ -46,7 +46,7 @@ class ArgumentMismatch(NamedTuple):
     names: Collection[str] = ()
 
 
-def misfits(activity: str, signature: Signature, given: Template) -> Iterator[ArgumentMismatch]:
+def argument_mismatches(activity: str, signature: Signature, given: Template) -> Iterator[ArgumentMismatch]:
     """What does not fit; nothing where that cannot be known."""
     parameters = signature.parameters
     if any(one.kind in {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD} for one in parameters.values()):
@@ -280,12 +280,12 @@ class _Checker:
                 pass
 
     def _check_arguments(self, node: str, run: RunAction, signature: Signature) -> None:
-        for misfit in misfits(run.activity, signature, run.input):
+        for misfit in argument_mismatches(run.activity, signature, run.input):
             suggestion = self.problems.closest(misfit.unknown, misfit.names) if misfit.unknown else ""
             self.wrong(node, misfit.where, misfit.message, suggestion=suggestion)
 
 
-def known_in(modules: Iterable[ModuleType], activities: Iterable[AnyActivity] = ()) -> KnownNames:
+def names_in_modules(modules: Iterable[ModuleType], activities: Iterable[AnyActivity] = ()) -> KnownNames:
     """The activities that a flow may run if it has these. Flows and workflows may come from anywhere."""
     found = [cast("Activity[..., Any]", one) for one in activities]
     found += [cast("Activity[..., Any]", value) for value in _values(modules) if isinstance(value, Activity)]

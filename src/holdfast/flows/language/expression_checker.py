@@ -80,7 +80,7 @@ def _in_template(where: str, template: Template, *, sees_item: bool = False) -> 
             yield from _in_template(f"{where}.{key}", value, sees_item=sees_item)
 
 
-def why_never(found: FoundExpression, value: object) -> str:
+def literal_problem(found: FoundExpression, value: object) -> str:
     """Why this literal always fails there, or nothing."""
     match found.where.rpartition(".")[2] if found.after else found.where:
         case "when":
@@ -186,7 +186,7 @@ class _References:
                 said += f"; {_quotes(found.text)}"
             self._problems.add(line, said, node=node)
             return
-        if isinstance(expression, Literal) and (why := why_never(found, expression.evaluate({}))):
+        if isinstance(expression, Literal) and (why := literal_problem(found, expression.evaluate({}))):
             self._problems.add(line, f"{where}: {why}", node=node)
         for name in sorted(expression.names) if len(expression.names) > 1 else expression.names:
             if why := self._why_not(node, found, expression, name):

@@ -65,19 +65,19 @@ def read_node(form: YamlFields) -> ParsedNode:
     keys = _keys_of(present)
     action: AnyAction = KINDS[present[0]].read(form) if present else NOTHING
     if len(present) > 1:
-        form.wrong(present[1], f"it is {' and '.join(present)} at once; divide it into several activities")
+        form.add_problem(present[1], f"it is {' and '.join(present)} at once; divide it into several activities")
     elif (
         not present
         and not form.tree.is_partial
         and not any(form.problems.closest(key, KINDS) for key in form if key not in keys)
     ):
-        form.wrong("", f"it does nothing; it needs one of {', '.join(KINDS)}")
+        form.add_problem("", f"it does nothing; it needs one of {', '.join(KINDS)}")
     if "trigger" not in present or len(present) > 1:
         node = _with_edges(form, action)
     else:
         node = Node(form.node, action, line=form.places[form.node, ""])
         if "after" in form:
-            form.wrong("after", "it is the trigger, and nothing comes before that")
+            form.add_problem("after", "it is the trigger, and nothing comes before that")
             form.take("after")
     _tell_strange_keys(form, present, keys)
     return ParsedNode(node, is_whole=len(present) == 1)
@@ -97,7 +97,7 @@ def _tell_strange_keys(form: YamlFields, present: tuple[str, ...], keys: frozens
         owners = [kind for kind, (_, its_keys) in KINDS.items() if key in its_keys]
         if owners and present:
             form.take(key)
-            form.wrong(key, f"{key} goes with {' or '.join(owners)}, not with {present[0]}")
+            form.add_problem(key, f"{key} goes with {' or '.join(owners)}, not with {present[0]}")
     if strange:
         form.finish(*keys)
 
@@ -108,7 +108,7 @@ def _tell_strange_keys(form: YamlFields, present: tuple[str, ...], keys: frozens
 def _trigger(form: YamlFields) -> AnyAction:
     value = form.take("trigger")
     if not isinstance(value, YamlScalar) or value.value is not True:
-        form.wrong("trigger", f"trigger must be true, not {'nothing' if value is None else shown(value)}")
+        form.add_problem("trigger", f"trigger must be true, not {'nothing' if value is None else shown(value)}")
     return TriggerAction()
 
 
@@ -122,16 +122,16 @@ def _child(form: YamlFields) -> AnyAction:
         form.template("input"),
         _each(form),
         form.expression("id"),
-        form.switch("detached"),
+        form.boolean("detached"),
     )
 
 
 def _each(form: YamlFields) -> Each | None:
     items = form.expression("each")
-    limit = form.whole("limit", least=1, most=MOST_AT_A_TIME)
+    limit = form.integer("limit", least=1, most=MOST_AT_A_TIME)
     if "each" not in form:
         if "limit" in form:
-            form.wrong("limit", "limit goes with each: it is how many run at a time")
+            form.add_problem("limit", "limit goes with each: it is how many run at a time")
         return None
     return Each(items, limit)
 
@@ -140,10 +140,10 @@ def _rules(form: YamlFields) -> RunRules:
     return RunRules(
         queue=form.name("queue", "a queue") or None,
         retry=_retry(form),
-        schedule_to_start_ms=form.span("schedule_to_start", least_ms=1),
-        start_to_close_ms=form.span("start_to_close", least_ms=1),
-        schedule_to_close_ms=form.span("schedule_to_close", least_ms=1),
-        heartbeat_ms=form.span("heartbeat", least_ms=1),
+        schedule_to_start_ms=form.duration("schedule_to_start", least_ms=1),
+        start_to_close_ms=form.duration("start_to_close", least_ms=1),
+        schedule_to_close_ms=form.duration("schedule_to_close", least_ms=1),
+        heartbeat_ms=form.duration("heartbeat", least_ms=1),
     )
 
 
@@ -156,11 +156,11 @@ def _retry(form: YamlFields) -> RetryRules | None:
         initial_ms=_delay(inner, "initial"),
         backoff=inner.number("backoff", least=1),
         maximum_ms=_delay(inner, "maximum"),
-        jitter=inner.switch("jitter") if "jitter" in inner else None,
-        non_retryable=inner.texts("non_retryable", "the name of an error"),
+        jitter=inner.boolean("jitter") if "jitter" in inner else None,
+        non_retryable=inner.strings("non_retryable", "the name of an error"),
     )
     if rules.initial_ms is not None and rules.maximum_ms is not None and rules.initial_ms > rules.maximum_ms:
-        inner.wrong("maximum", "maximum must be at least as long as initial")
+        inner.add_problem("maximum", "maximum must be at least as long as initial")
     inner.finish("jitter")
     return rules
 
@@ -173,14 +173,14 @@ def _attempts(form: YamlFields) -> int | None:
     if attempts is not None and 1 <= attempts <= LARGEST:
         return attempts
     if value is not None:
-        form.wrong("attempts", f"attempts must be 1 or more, or {UNLIMITED}, not {shown(value)}")
+        form.add_problem("attempts", f"attempts must be 1 or more, or {UNLIMITED}, not {shown(value)}")
     return None
 
 
 def _delay(form: YamlFields, key: str) -> int | None:
-    length = form.span(key)
+    length = form.duration(key)
     if length is not None and length > LONGEST_DELAY_MS:
-        form.wrong(key, f"{key} must be at most a year")
+        form.add_problem(key, f"{key} must be at most a year")
         return None
     return length
 
@@ -193,9 +193,9 @@ def _wait(form: YamlFields) -> AnyAction:
     timeout = inner.span_or_expression("timeout")
     timer = inner.span_or_expression("timer")
     if "timer" in inner and ("event" in inner or "timeout" in inner):
-        inner.wrong("timer", "timer is for a wait without an event; an event has a timeout")
+        inner.add_problem("timer", "timer is for a wait without an event; an event has a timeout")
     elif "event" not in inner and "timer" not in inner:
-        inner.wrong("", "it needs an event or a timer")
+        inner.add_problem("", "it needs an event or a timer")
     inner.finish()
     if "timer" in inner:
         return WaitAction(timeout=timer)
@@ -209,7 +209,7 @@ def _also_at(form: YamlFields, written: str, read: str) -> None:
 
 
 def _cycle(form: YamlFields) -> AnyAction:
-    limit = form.whole("limit", least=1, most=LARGEST)
+    limit = form.integer("limit", least=1, most=LARGEST)
     delay = form.span_or_expression("delay")
     return CycleAction(
         form.text("cycle", "the id of an activity"), delay or 0, DEFAULT_CYCLE_LIMIT if limit is None else limit
@@ -223,14 +223,14 @@ def _raise(form: YamlFields) -> AnyAction:
     action = RaiseAction(inner.name("event", "an event"), inner.expression("to"), inner.template("value"))
     for key in ("event", "to"):
         if key not in inner:
-            inner.wrong(key, f"it needs {key}")
+            inner.add_problem(key, f"it needs {key}")
     inner.finish()
     return action
 
 
 def _interrupt(form: YamlFields) -> AnyAction:
     target = form.expression("interrupt")
-    descendants = form.switch("descendants")
+    descendants = form.boolean("descendants")
     return InterruptAction("" if target == "self" else target, descendants, form.text("reason"))
 
 
@@ -253,7 +253,7 @@ def _with_edges(form: YamlFields, action: AnyAction) -> Node:
     """The node with its edges. What it says about its only edge belongs to that edge."""
     edges = _edges(form)
     when = form.expression("when")
-    otherwise = form.switch("otherwise")
+    otherwise = form.boolean("otherwise")
     if len(edges) == 1:
         (edge,) = edges
         if when and not edge.when:
@@ -261,11 +261,13 @@ def _with_edges(form: YamlFields, action: AnyAction) -> Node:
             edge, when = After(edge.source, edge.catch, when, edge.otherwise), ""
         edges = [After(edge.source, edge.catch, edge.when, edge.otherwise or otherwise)]
     elif otherwise:
-        form.wrong("otherwise", "otherwise is about one edge, and there are several; write it in after")
+        form.add_problem("otherwise", "otherwise is about one edge, and there are several; write it in after")
     for edge in edges:
         if edge.otherwise and (edge.when or edge.catch is not None):
             key = "otherwise" if "otherwise" in form else "after"
-            form.wrong(key, "otherwise is what happens when no condition holds; it has neither when nor catch itself")
+            form.add_problem(
+                key, "otherwise is what happens when no condition holds; it has neither when nor catch itself"
+            )
     join = form.word("join", tuple(Join))
     return Node(form.node, action, ordered(edges), Join(join) if join else Join.ALL, when, form.places[form.node, ""])
 
@@ -282,9 +284,9 @@ def _edges(form: YamlFields) -> list[After]:
     if isinstance(value, documents.YamlMapping):
         inner = YamlFields(value, form.node, form.problems, form.places, "after")
         return [edge for source in value.entries for edge in _edges_from(inner, source)]
-    sources = form.texts("after", "the id of an activity") or ()
+    sources = form.strings("after", "the id of an activity") or ()
     for source in {source for source in sources if sources.count(source) > 1}:
-        form.wrong("after", f"{quoted(source)} is there twice")
+        form.add_problem("after", f"{quoted(source)} is there twice")
     return [After(source) for source in dict.fromkeys(sources)]
 
 
@@ -294,7 +296,7 @@ def _edges_from(form: YamlFields, source: str) -> list[After]:
     edges = [_edge(form, source, one) for one in (value.items if isinstance(value, YamlSequence) else [value])]
     for catches in (False, True):
         if sum((edge.catch is not None) is catches for edge in edges) > 1:
-            form.wrong(source, f"{quoted(source)} is there twice; join the conditions, or the errors to catch")
+            form.add_problem(source, f"{quoted(source)} is there twice; join the conditions, or the errors to catch")
             return edges[:1]
     return edges
 
@@ -303,11 +305,11 @@ def _edge(form: YamlFields, source: str, value: Tree | None) -> After:
     if value is None or (isinstance(value, YamlScalar) and value.value is None):
         return After(source)
     if not isinstance(value, documents.YamlMapping):
-        form.wrong(source, f"it must be a map such as {{catch: [ValueError]}}, not {shown(value)}")
+        form.add_problem(source, f"it must be a map such as {{catch: [ValueError]}}, not {shown(value)}")
         return After(source)
     inner = YamlFields(value, form.node, form.problems, form.places, form.where(source))
     edge = After(
-        source, inner.texts("catch", "the name of an error"), inner.expression("when"), inner.switch("otherwise")
+        source, inner.strings("catch", "the name of an error"), inner.expression("when"), inner.boolean("otherwise")
     )
     inner.finish()
     return edge
@@ -408,7 +410,7 @@ def _flow_name(form: YamlFields) -> str:
     try:
         return checked_name(text, "a flow") if text else ""
     except HoldfastError as error:
-        form.wrong("flow", str(error))
+        form.add_problem("flow", str(error))
         return ""
 
 
@@ -421,7 +423,7 @@ def _input(form: YamlFields) -> dict[str, str]:
         if inner and word not in INPUT_TYPES:
             suggestion = _OTHER_WORDS.get(word, "") if isinstance(word, str) else ""
             given = shown(value) if value is not None else "nothing"
-            inner.wrong(
+            inner.add_problem(
                 field, f"{quoted(field)} must be one of {', '.join(INPUT_TYPES)}, not {given}", suggestion=suggestion
             )
         elif isinstance(word, str):
@@ -433,7 +435,7 @@ def _nodes(form: YamlFields, problems: Problems, places: Places) -> tuple[list[N
     tree = form.take("activities")
     if not isinstance(tree, YamlMapping) or not tree.entries:
         given = shown(tree) if tree is not None and not isinstance(tree, YamlMapping) else "nothing"
-        form.wrong("activities", f"activities must be a map with a trigger and what comes after it, not {given}")
+        form.add_problem("activities", f"activities must be a map with a trigger and what comes after it, not {given}")
         return [], frozenset()
     nodes: list[Node] = []
     unreadable: set[str] = set()

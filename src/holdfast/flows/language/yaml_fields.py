@@ -41,7 +41,7 @@ class YamlFields:
         self._asked.add(key)
         return self.tree.entries.get(key)
 
-    def wrong(self, key: str, message: str, *, suggestion: str = "") -> None:
+    def add_problem(self, key: str, message: str, *, suggestion: str = "") -> None:
         """Note a problem with a key, unless its value is what was told already."""
         self.problems.spoil(self.node, self.where(key))
         line = self.tree.lines.get(key, self.tree.line)
@@ -81,7 +81,7 @@ class YamlFields:
             return ""
         if isinstance(value, YamlScalar) and type(value.value) in {str, int, float} and value.text.strip():
             return value.text
-        self.wrong(key, f"{key} must be {what}, not {shown(value)}")
+        self.add_problem(key, f"{key} must be {what}, not {shown(value)}")
         return ""
 
     def name(self, key: str, what: str) -> str:
@@ -91,20 +91,20 @@ class YamlFields:
             try:
                 return checked_name(text, what)
             except HoldfastError as error:
-                self.wrong(key, str(error))
+                self.add_problem(key, str(error))
         return ""
 
-    def switch(self, key: str) -> bool:
+    def boolean(self, key: str) -> bool:
         """True or false; false if it is absent."""
         value = self.take(key)
         if value is None:
             return False
         if isinstance(value, YamlScalar) and isinstance(value.value, bool):
             return value.value
-        self.wrong(key, f"{key} must be true or false, not {shown(value)}")
+        self.add_problem(key, f"{key} must be true or false, not {shown(value)}")
         return False
 
-    def whole(self, key: str, *, least: int, most: int) -> int | None:
+    def integer(self, key: str, *, least: int, most: int) -> int | None:
         """A whole number."""
         value = self.take(key)
         if value is None:
@@ -112,7 +112,7 @@ class YamlFields:
         given = whole_number_of(value)
         if given is not None and least <= given <= most:
             return given
-        self.wrong(key, f"{key} must be a whole number from {least:,} to {most:,}, not {shown(value)}")
+        self.add_problem(key, f"{key} must be a whole number from {least:,} to {most:,}, not {shown(value)}")
         return None
 
     def number(self, key: str, *, least: float) -> float | None:
@@ -123,21 +123,21 @@ class YamlFields:
         given = value.value if isinstance(value, YamlScalar) else None
         if isinstance(given, int | float) and not isinstance(given, bool) and given >= least:
             return float(given)
-        self.wrong(key, f"{key} must be a number of at least {least:g}, not {shown(value)}")
+        self.add_problem(key, f"{key} must be a number of at least {least:g}, not {shown(value)}")
         return None
 
-    def span(self, key: str, *, least_ms: int = 0) -> int | None:
+    def duration(self, key: str, *, least_ms: int = 0) -> int | None:
         """A duration in milliseconds."""
         value = self.take(key)
         if value is None:
             return None
         if not isinstance(value, YamlScalar) or value.value is None:
-            self.wrong(key, f"{key} must be a duration such as 30s, not {shown(value)}")
+            self.add_problem(key, f"{key} must be a duration such as 30s, not {shown(value)}")
             return None
         try:
             return span_ms(value.value, key, least_ms=least_ms)
         except ValueError as error:
-            self.wrong(key, str(error))
+            self.add_problem(key, str(error))
             return None
 
     def span_or_expression(self, key: str) -> int | str | None:
@@ -145,7 +145,7 @@ class YamlFields:
         value = self.tree.entries.get(key)
         if isinstance(value, YamlScalar) and isinstance(value.value, str) and not is_span(value.value):
             return self.expression(key)
-        return self.span(key)
+        return self.duration(key)
 
     def expression(self, key: str) -> str:
         """An expression. Whether it can be read is looked at later, with the rest of the flow."""
@@ -158,7 +158,7 @@ class YamlFields:
         if isinstance(value, YamlScalar) and isinstance(value.value, bool):
             self.places[self.node, self.where(key)] = value.line
             return "true" if value.value else "false"
-        self.wrong(key, f"{key} must be an expression, not {shown(value)}")
+        self.add_problem(key, f"{key} must be an expression, not {shown(value)}")
         return ""
 
     def template(self, key: str) -> Any:
@@ -174,7 +174,7 @@ class YamlFields:
             return [self._plain(item, f"{where}.{place}") for place, item in enumerate(tree.items)]
         return {key: self._plain(value, f"{where}.{key}") for key, value in tree.entries.items()}
 
-    def texts(self, key: str, what: str) -> tuple[str, ...] | None:
+    def strings(self, key: str, what: str) -> tuple[str, ...] | None:
         """A text or a list of texts, at least one."""
         value = self.take(key)
         if value is None:
@@ -184,7 +184,7 @@ class YamlFields:
             item.text for item in items if isinstance(item, YamlScalar) and isinstance(item.value, str) and item.text
         ]
         if not found or len(found) != len(items):
-            self.wrong(key, f"{key} must be {what} or a list of them, not {shown(value)}")
+            self.add_problem(key, f"{key} must be {what} or a list of them, not {shown(value)}")
             return None
         return tuple(found)
 
@@ -192,7 +192,7 @@ class YamlFields:
         """One of several words."""
         text = self.text(key, f"one of {', '.join(words)}")
         if text and text not in words:
-            self.wrong(
+            self.add_problem(
                 key,
                 f"{key} must be one of {', '.join(words)}, not {quoted(text)}",
                 suggestion=self.problems.closest(text, words),
@@ -207,7 +207,7 @@ class YamlFields:
             return None
         if isinstance(value, YamlMapping):
             return YamlFields(value, self.node, self.problems, self.places, self.where(key))
-        self.wrong(key, f"{key} must be a map such as {example}, not {shown(value)}")
+        self.add_problem(key, f"{key} must be a map such as {example}, not {shown(value)}")
         return None
 
     def __iter__(self) -> Iterator[str]:

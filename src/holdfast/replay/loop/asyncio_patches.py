@@ -44,7 +44,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from holdfast.errors import InvalidDelay
-from holdfast.replay.loop.loop_swap import loop_here
+from holdfast.replay.loop.loop_swap import swapped_loop
 from holdfast.replay.loop.restricted_loops import IsolatedLoop
 from holdfast.replay.loop.tasks import WorkflowFuture, WorkflowTask
 
@@ -210,7 +210,7 @@ async def leave_task_group(
 
 def running_workflow_loop() -> IsolatedLoop | None:
     """Return the running loop if it is a workflow's."""
-    loop = loop_here()
+    loop = swapped_loop()
     return loop if isinstance(loop, IsolatedLoop) else None
 
 

@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, TypeVarTuple, Unpack
 from holdfast.core.checks import require
 from holdfast.errors import InvalidDelay, NotInWorkflow, TurnTooLong
 from holdfast.replay.loop import asyncio_patches as compat
-from holdfast.replay.loop.loop_swap import SliceRunner, give_place_back, run_in_place, take_place, unwatched
+from holdfast.replay.loop.loop_swap import SliceRunner, run_swapped, run_unwatched, swap_in, swap_out
 from holdfast.replay.loop.restricted_loops import IsolatedLoop
 from holdfast.replay.loop.tasks import (
     Evicted,
@@ -35,7 +35,7 @@ from holdfast.replay.loop.tasks import (
     WorkflowTask,
     close,
     keep_suspended,
-    tear_down,
+    tear_down_tasks,
 )
 
 
@@ -228,7 +228,7 @@ class WorkflowLoop(IsolatedLoop):
         compat.install()
         self.host: LoopHost = host
         """Who drives this loop."""
-        self._watch = watch or unwatched
+        self._watch = watch or run_unwatched
         self._watch_teardown = watch_teardown or self._watch
         self._now = start_at
         self._ready: deque[ReadyHandle | TimerHandle] = deque()
@@ -449,12 +449,12 @@ class WorkflowLoop(IsolatedLoop):
         if self._ready:
             self._thread = get_ident()
             self._running = True
-            outer = take_place(self)
+            outer = swap_in(self)
             try:
                 watch = self._watch
                 steps = watch(drain, self._ready, self._unhandled, max_steps, deadline)
             finally:
-                give_place_back(outer)
+                swap_out(outer)
                 self._running = False
         if self._unhandled:
             self._report_unhandled()
@@ -547,8 +547,8 @@ class WorkflowLoop(IsolatedLoop):
         generators = self._generators.take_all()
         if generators or self.pending_tasks():
             try:
-                stuck = run_in_place(
-                    self, self._watch_teardown, tear_down, self, list(self._tasks.values()), generators
+                stuck = run_swapped(
+                    self, self._watch_teardown, tear_down_tasks, self, list(self._tasks.values()), generators
                 )
             except TurnTooLong as error:
                 stuck = [str(error)]

@@ -42,7 +42,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks
     os.register_at_fork(after_in_child=_forked)
 
 
-def loop_here() -> asyncio.AbstractEventLoop | None:
+def swapped_loop() -> asyncio.AbstractEventLoop | None:
     """The loop that has taken the place of another on this thread.
 
     asyncio makes a system call to answer that. It is asked where the answer could be left over from a turn that was
@@ -61,23 +61,23 @@ class SliceRunner(Protocol):
     def __call__(self, work: Callable[[*Arguments], Result], *args: *Arguments) -> Result: ...
 
 
-def unwatched(work: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
+def run_unwatched(work: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
     """The watch that nobody keeps."""
     return work(*args)
 
 
-def run_in_place(
+def run_swapped(
     loop: asyncio.AbstractEventLoop,
     work: Callable[Parameters, Result],
     *args: Parameters.args,
     **kwargs: Parameters.kwargs,
 ) -> Result:
     """Call `work` with `loop` as the running loop. Every way out restores the outer one."""
-    outer = take_place(loop)
+    outer = swap_in(loop)
     try:
         return work(*args, **kwargs)
     finally:
-        give_place_back(outer)
+        swap_out(outer)
 
 
 AnyLoop = asyncio.AbstractEventLoop | None
@@ -86,7 +86,7 @@ SwappedOut = tuple[int, AnyLoop, AnyLoop, "asyncio.Task[Any] | None", "Hooks | N
 task, and the hooks of async generators if they were not ours."""
 
 
-def take_place(loop: asyncio.AbstractEventLoop) -> SwappedOut:
+def swap_in(loop: asyncio.AbstractEventLoop) -> SwappedOut:
     """Make `loop`, which is a `Holder` of its generators, the running loop. The answer is for `give_place_back`."""
     thread = get_ident()
     here, hooks = _here.get(thread), None
@@ -101,7 +101,7 @@ def take_place(loop: asyncio.AbstractEventLoop) -> SwappedOut:
     return thread, here, outer_loop, outer_task, hooks
 
 
-def give_place_back(outer: SwappedOut) -> None:
+def swap_out(outer: SwappedOut) -> None:
     """Restore what was there."""
     thread, here, outer_loop, outer_task, outer_hooks = outer
     if here is None:

@@ -16,7 +16,7 @@ from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from holdfast.errors import NotInWorkflow, NotReadOnly, TurnTooLong
-from holdfast.replay.loop.loop_swap import SliceRunner, run_in_place
+from holdfast.replay.loop.loop_swap import SliceRunner, run_swapped
 
 if TYPE_CHECKING:
     from holdfast.replay.calls import WorkflowCalls
@@ -102,7 +102,7 @@ class ReadOnlyLoop(IsolatedLoop):
 
     def run(self, watch: SliceRunner, work: Callable[[], T]) -> T:
         """Call `work` with this loop as the running one. A result that would have to be awaited is refused."""
-        value = run_in_place(self, watch, work)
+        value = run_swapped(self, watch, work)
         if isawaitable(value):
             if iscoroutine(value):
                 value.close()

@@ -98,7 +98,7 @@ def keep_suspended(coroutines: Iterable[object]) -> None:
         _never_let_go(coroutine)
 
 
-def tear_down(
+def tear_down_tasks(
     loop: asyncio.AbstractEventLoop,
     entries: Sequence[tuple[WorkflowTask, Context]],
     generators: Sequence[Any],

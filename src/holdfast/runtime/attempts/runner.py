@@ -112,7 +112,7 @@ class AttemptRunner:
         self.free -= 1
         return True
 
-    def give_back(self, count: int = 1) -> None:
+    def release(self, count: int = 1) -> None:
         """Return slots whose attempts did not come to run."""
         self.free += count
 
@@ -143,7 +143,7 @@ class AttemptRunner:
 
     # ------------------------------------------------------------ asking bodies to stop
 
-    def cancel(self, number: int, execution: int, activities: set[int]) -> None:
+    def cancel_activities(self, number: int, execution: int, activities: set[int]) -> None:
         """Ask the bodies of these activities to stop, at once."""
         for key, running in self.running.items():
             if key.number == number and key.execution == execution and key.activity in activities:
@@ -155,7 +155,7 @@ class AttemptRunner:
             if key.number == number:
                 self._cancel(running)
 
-    def request_cancel(self, key: AttemptKey) -> None:
+    def cancel_attempt(self, key: AttemptKey) -> None:
         """Ask one body to stop."""
         running = self.running.get(key)
         if running is not None:
@@ -206,7 +206,7 @@ class AttemptRunner:
             if running.task is not None:
                 running.task.cancel()
             return
-        running.is_abandoned = True
+        running.is_evicted = True
         self.running.pop(running.attempt.key, None)
         self.abandoned.add(running)
         self.abandoned_threads += running.thread is not None
@@ -233,9 +233,9 @@ class AttemptRunner:
             else "Call hf.heartbeat() in its loops, give its calls time-outs, or run it with process=True",
         )
 
-    async def finish(self) -> None:
+    async def wait_for_bodies(self) -> None:
         """W10: wait for every body, however long it needs; not for those that are abandoned meanwhile."""
-        while tasks := {task for each in self.running.values() if (task := each.task or self._carriers.carrier)}:
+        while tasks := {task for each in self.running.values() if (task := each.task or self._carriers.current_task)}:
             await asyncio.wait(tasks, timeout=GRACE_SECONDS)
 
     async def stop(self) -> None:
@@ -248,28 +248,28 @@ class AttemptRunner:
         threads = [running for running in self.running.values() if _is_thread(running)]
         for running in threads:
             running.stop_reason = running.stop_reason or StopReason.GIVEN_UP
-        await self._dismiss(running for running in self.running.values() if running not in threads)
+        await self._stop_and_wait(running for running in self.running.values() if running not in threads)
 
-    async def leave(self) -> None:
+    async def close(self) -> None:
         """The worker has left: the end of a body is not recorded any more. One that does not end is left behind."""
         self._is_stopped = True
         self._ended = _ignore
-        await self._dismiss(running for running in self.running.values() if running not in self._dismissed)
+        await self._stop_and_wait(running for running in self.running.values() if running not in self._dismissed)
         for running in [*self.running.values(), *self.abandoned]:
             running.give_up()
-            running.is_abandoned = True
+            running.is_evicted = True
             running.interrupt()
         self._threads.close()
         await self._processes.close()
 
-    async def _dismiss(self, bodies: Iterable[RunningAttempt]) -> None:
+    async def _stop_and_wait(self, bodies: Iterable[RunningAttempt]) -> None:
         dismissed = list(bodies)
         self._dismissed.update(dismissed)
         for running in dismissed:
             running.stop_reason = running.stop_reason or StopReason.GIVEN_UP
             if running.task is not None and running.has_begun:
                 running.task.cancel()
-        tasks = {running.task or self._carriers.carrier for running in dismissed}
+        tasks = {running.task or self._carriers.current_task for running in dismissed}
         if waited_for := [task for task in tasks if task is not None]:
             await asyncio.wait(waited_for, timeout=LONGEST_FAREWELL_SECONDS)
 
@@ -320,7 +320,7 @@ class AttemptRunner:
     def _body_ended(self, running: RunningAttempt) -> None:
         if running.timer is not None:
             running.timer.cancel()
-        if running.is_abandoned:
+        if running.is_evicted:
             self.abandoned.discard(running)
         else:
             self._free_slot()
@@ -362,7 +362,7 @@ class AttemptRunner:
     ) -> bytes:
         """Deliver what a generator yields (L15); its end is a response without a value."""
         encode = partial(stored_result, activity.signature, self._limit)
-        sender = StreamSender(running, encode, self._respond, self.request_cancel, self._now_ms)
+        sender = StreamSender(running, encode, self._respond, self.cancel_attempt, self._now_ms)
         if activity.is_async:
             running.begin()
             await sender.deliver(activity.fn(*args, **kwargs))

@@ -89,7 +89,7 @@ class RunningAttempt:
         "attempt",
         "deadline_ms",
         "has_begun",
-        "is_abandoned",
+        "is_evicted",
         "kind",
         "send_cancel",
         "stop_reason",
@@ -113,7 +113,7 @@ class RunningAttempt:
         """Of its time-out; once it was asked to stop, of the grace after which it is abandoned."""
         self.has_begun = False
         self.stop_reason: StopReason | None = None
-        self.is_abandoned = False
+        self.is_evicted = False
         """It was asked to stop and did not: it runs on without a slot."""
         self.deadline_ms = None if attempt.expires_at_ms is None else _deadline_ms(attempt)
         self._written_at = -1e9
@@ -220,14 +220,14 @@ class RunningAttempt:
 
     def _learns_by_heartbeat(self) -> bool:
         """A coroutine learns it at its `await`, and may send heartbeats while it cleans up, until it is abandoned."""
-        return self.is_abandoned or not self.activity.is_async or not _is_in_event_loop()
+        return self.is_evicted or not self.activity.is_async or not _is_in_event_loop()
 
     def beat(self, details: Any) -> None:
         """Record that the body lives."""
         encoded = None if details is None else encode(details, what="the details of a heartbeat")
-        self._host.loop.call_soon_threadsafe(self._beat, encoded)
+        self._host.loop.call_soon_threadsafe(self._send_heartbeat, encoded)
 
-    def _beat(self, details: bytes | None) -> None:
+    def _send_heartbeat(self, details: bytes | None) -> None:
         if self.stop_reason not in (None, StopReason.CANCELLED):
             return  # the row is, or is about to be, somebody else's
         host = self._host

@@ -33,16 +33,16 @@ class SharedTasks:
         self._context = copy_context()
         self._queue: deque[SharedTaskItem] = deque()
         self._carrier: asyncio.Task[None] | None = None
-        self._kinds_that_wait: set[str] = set()
+        self._kinds_that_block: set[str] = set()
 
     @property
-    def carrier(self) -> "asyncio.Task[None] | None":
+    def current_task(self) -> "asyncio.Task[None] | None":
         """The task that has the next bodies to begin with; none if there are none."""
         return self._carrier
 
     def add(self, item: SharedTaskItem) -> None:
         """Begin with an item in the next round of the event loop."""
-        if item.kind in self._kinds_that_wait:
+        if item.kind in self._kinds_that_block:
             item.task = self._new_task(self._carry_one(item))
             return
         self._queue.append(item)
@@ -81,7 +81,7 @@ class SharedTasks:
     def _keep(self, item: SharedTaskItem, task: "asyncio.Task[None] | None") -> None:
         """An item has to wait: it keeps the task it is on, and others act upon what ended before it."""
         item.task = task
-        self._kinds_that_wait.add(item.kind)
+        self._kinds_that_block.add(item.kind)
         self._pass_on()
         self._rest()
 

@@ -25,7 +25,7 @@ from holdfast.storage.records import AttemptRecord, InstanceNumber, InstanceReco
 
 logger = logging.getLogger("holdfast")
 
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 """How often a worker looks by itself for what no wake-up told it."""
 CLAIM_BATCH: Final = 200
 OF_AN_ATTEMPT: Final = b'"event":"activity_'
@@ -58,14 +58,14 @@ class Claimer:
         self.has_backlog = False
         """Attempts wait that had no free slot at the last look: nobody who comes later overtakes them."""
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """There may be something to claim."""
         self._wake.set()
 
     def close(self) -> None:
         """Claim nothing more. What is being claimed is taken."""
         self._is_closed = True
-        self.look()
+        self.poll()
 
     async def run(self, instances: TurnTaker) -> None:
         """Claim and wait, until it is closed."""
@@ -76,21 +76,21 @@ class Claimer:
                 if not claimed:
                     await self._wait()
             except Exception as error:  # noqa: BLE001 - whatever it is, work goes on
-                self._committer.trouble.tell("a worker could not look for work, and tries again", error)
-                await asyncio.sleep(LOOK_SECONDS)
+                self._committer.trouble.log("a worker could not look for work, and tries again", error)
+                await asyncio.sleep(POLL_SECONDS)
 
     async def _wait(self) -> None:
         """Until something becomes due. What was due at the last look and was not taken is not for us, or not now."""
-        due_ms = await self.next_wake_ms(self.looked_at_ms)
-        wait = LOOK_SECONDS
+        due_ms = await self.next_due_ms(self.looked_at_ms)
+        wait = POLL_SECONDS
         if due_ms is not None:
             wait = min(wait, max(0.0, (due_ms - self._store.now_ms()) / 1000))
         with suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await self._wake.wait()
 
-    async def next_wake_ms(self, after_ms: int = -1) -> int | None:
-        return await self._store.next_wake_ms(
+    async def next_due_ms(self, after_ms: int = -1) -> int | None:
+        return await self._store.next_due_ms(
             workflows=self._workflows, queues=self._queues, names=self._names, after_ms=after_ms
         )
 
@@ -98,13 +98,13 @@ class Claimer:
         """Take what there is to take. Whether anything was taken."""
         if instances.live.continued:
             await self.wake_continued(instances)
-        await self.take_messages(instances)
+        await self.read_messages(instances)
         self.looked_at_ms = self._store.now_ms()
-        due_ms = await self.next_wake_ms()
+        due_ms = await self.next_due_ms()
         if due_ms is None or due_ms > self.looked_at_ms:
             self.has_backlog = False
             return False
-        has_deadlines = await self._deadlines.look()
+        has_deadlines = await self._deadlines.expire_instances()
         has_instances = await self._claim_instances(instances)
         has_attempts = await self._claim_attempts()
         return has_deadlines or has_instances or has_attempts
@@ -121,12 +121,12 @@ class Claimer:
             finally:
                 live.continued.discard(number)
 
-    async def take_messages(self, instances: TurnTaker) -> None:
+    async def read_messages(self, instances: TurnTaker) -> None:
         """Hand over what others left for instances that are live here. One look at a time: rows stay in order."""
         if not len(instances):
             return
         async with self._taking:
-            rows = await self._store.messages_for(self._key(), self._last_row)
+            rows = await self._store.read_inbox_of(self._key(), self._last_row)
             if not rows:
                 return
             # A row of an instance that is about to become live here is read again; rows taken in before are known.
@@ -154,7 +154,7 @@ class Claimer:
         waking.update(numbers := [record.number for record in outcome.instances])
         try:
             for record in outcome.instances:
-                self._deadlines.say(record, self._key())
+                self._deadlines.record_deadline(record, self._key())
                 await instances.wake(record)
                 waking.discard(record.number)
                 if record.losses >= SUSPECT_AFTER:
@@ -169,12 +169,12 @@ class Claimer:
         """G12: a turn on disk clears a suspect. One that takes none is let go of: who is not here is not accused."""
         await self._committer.drain()
         live = instances.live.get(record.number)
-        if live is not None and live.turn == record.turn and not live.busy:
+        if live is not None and live.turn == record.turn and not live.has_uncommitted_turn:
             instances.let_go(live)
 
     async def try_blocked(self, instances: TurnTaker, build: str) -> None:
         """G12: go on with what other builds could not; an empty `build` tries everything that is blocked."""
-        if self._workflows and await self._store.blocked_elsewhere(self._workflows, build):
+        if self._workflows and await self._store.has_blocked(self._workflows, build):
             await self._claim_instances(instances, blocked=True, build=build)
 
     async def _claim_attempts(self) -> bool:
@@ -192,7 +192,7 @@ class Claimer:
             if isinstance(outcome, ClaimedAttempts):
                 taken = outcome.attempts
         finally:  # this task may be cancelled and started again; what it claimed is given up by the net (W3)
-            self._runner.give_back(limit - len(taken))
+            self._runner.release(limit - len(taken))
         self.has_backlog = len(taken) == limit
         for attempt in taken:
             self._runner.start(attempt)

@@ -33,7 +33,7 @@ class Deadlines:
         self._committer = committer
         self._ended = ended
 
-    async def look(self) -> bool:
+    async def expire_instances(self) -> bool:
         """Act upon what has passed. Whether that was anything: then there may be something to do."""
         numbers = await self._store.expired_instances(BATCH)
         if not numbers:
@@ -45,11 +45,11 @@ class Deadlines:
                 self._ended(outcome.instance.id, outcome.instance.number)
         return bool(acted)
 
-    def say(self, record: InstanceRecord, owner: WorkerKey) -> None:
+    def record_deadline(self, record: InstanceRecord, owner: WorkerKey) -> None:
         """Before the first turn of a claimed instance: it goes to disk no later than that turn does."""
         if record.state is not InstanceState.REQUESTED:
             return
         deadline = self._registry.workflow(record.workflow).deadline
         if deadline is not None and deadline.limit_ms is not None:
             member = SetDeadline(number=record.number, owner=owner, deadline=deadline)
-            self._committer.insist(member, lambda _: None)
+            self._committer.commit_eventually(member, lambda _: None)

@@ -78,16 +78,16 @@ class Maintenance:
         left_ms = max(0, deadline_ms - self._store.now_ms()) + self._random_number() * SPREAD_MS
         return min(longest, left_ms / MILLISECONDS)
 
-    async def look(self, own: WorkerKey) -> bool:
+    async def round(self, own: WorkerKey) -> bool:
         """One round. Whether anything was found that somebody may go on with now."""
         found = await self._look_after_workers(own)
         if self._rounds % VERIFY_EVERY == 0:
-            for key in await self._store.stranded_owners():
-                found |= await self.lose(key, at_deadline=False)
+            for key in await self._store.dead_owners():
+                found |= await self.mark_lost(key, at_deadline=False)
         self._rounds += 1
         for attempt in await self._store.expired_attempts(BATCH):
             found |= await self._expire(attempt)
-        for number, execution in await self._store.unfinished_closings(FAMILIES):
+        for number, execution in await self._store.open_closings(FAMILIES):
             found |= await self._close_children(number, execution)
         await self._clean_up()
         return found
@@ -95,7 +95,7 @@ class Maintenance:
     async def _clean_up(self) -> None:
         """By time, not by what this worker has written: those who live shortly or write little do their share, too."""
         now_ms = self._store.now_ms()
-        if now_ms >= self._clean_up_at_ms and not await self._store.clean_up():
+        if now_ms >= self._clean_up_at_ms and not await self._store.prune():
             self._clean_up_at_ms = now_ms + CLEAN_UP_EVERY_MS
 
     async def _look_after_workers(self, own: WorkerKey) -> bool:
@@ -106,7 +106,7 @@ class Maintenance:
                 continue
             overdue = worker.deadline_ms <= self._store.now_ms()
             if overdue or self._is_dead_here(worker.host):
-                found |= await self.lose(worker.key, at_deadline=overdue)
+                found |= await self.mark_lost(worker.key, at_deadline=overdue)
             else:
                 deadlines.append(worker.deadline_ms)
         self._next_deadline_ms = min(deadlines, default=None)
@@ -121,14 +121,16 @@ class Maintenance:
                 return closed
             closed = True
 
-    async def lose(self, key: WorkerKey, *, at_deadline: bool, is_clean: bool = False, is_own: bool = False) -> bool:
+    async def mark_lost(
+        self, key: WorkerKey, *, at_deadline: bool, is_clean: bool = False, is_own: bool = False
+    ) -> bool:
         """W6, W10: end a worker's lease and move what it had, a batch at a time.
 
         What a dead one was running is known from its last words, where they can be read (G12). A key of our own was
         lost with nobody's code unless they say so: we are here.
         """
         moved = 0
-        said = NOBODY if is_clean else self._words.of(key)
+        said = NOBODY if is_clean else self._words.read(key)
         if said is None and is_own:
             said = NOBODY
         lose = MarkWorkerLost(
@@ -145,7 +147,7 @@ class Maintenance:
                 return moved > 0
             moved += outcome.changed
             if outcome.changed == 0:
-                self._words.forget(key)
+                self._words.remove(key)
                 _log_lost(key, moved, is_clean=is_clean)
                 return True
 

@@ -81,9 +81,9 @@ class Reconciler:
         while True:
             await self._wait()
             try:
-                await self.look()
+                await self.reconcile()
             except Exception as error:  # noqa: BLE001 - what it did not find, the next look does
-                self._committer.trouble.tell("looking for rows that were lost failed and is repeated", error)
+                self._committer.trouble.log("looking for rows that were lost failed and is repeated", error)
 
     async def _wait(self) -> None:
         if self._hurried:
@@ -97,13 +97,13 @@ class Reconciler:
         except TimeoutError:
             return
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """One look. Lets go of what was unknown at the last one, too, if nobody can be about to learn of it."""
         owner = self._key()
         running = self._runner.known(owner)
-        told = self._committer.told
+        told = self._committer.groups_decided
         over = told + 1 if self._committer.is_writing else told  # when what is on disk now has been told
-        held = await self._store.held_by(owner)
+        held = await self._store.rows_owned_by(owner)
         self._stop_what_was_ended(held)
         for key in running.difference(row.key for row in held.attempts):
             self._runner.disown(key)
@@ -120,11 +120,11 @@ class Reconciler:
     def _stop_what_was_ended(self, held: OwnedRows) -> None:
         for row in held.attempts:
             if row.state is AttemptState.CANCELLED_RUNNING:
-                self._runner.request_cancel(row.key)
+                self._runner.cancel_attempt(row.key)
         live = self._instances.live
         not_ours = live.keys() - {row.number for row in held.instances}
         for number in not_ours & self._not_ours:  # one that became live during a look is ours at the next
-            if not live[number].busy:  # else its turn is refused, which lets go of it, too
+            if not live[number].has_uncommitted_turn:  # else its turn is refused, which lets go of it, too
                 self._instances.forget(live[number])
         self._not_ours = not_ours
 

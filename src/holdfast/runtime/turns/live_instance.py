@@ -29,7 +29,7 @@ from holdfast.core.history import (
     UpdateAccepted,
     decode_event,
 )
-from holdfast.core.ledger import exit_leg2, read
+from holdfast.core.ledger import exit_leg2, read_ledger
 from holdfast.core.lifecycle import AttemptState
 from holdfast.errors import PayloadError, StoreError
 from holdfast.runtime.flow_run_factory import AnyRun
@@ -70,16 +70,16 @@ class UnstoredValues(NamedTuple):
     done: Callable[[Outcome], None]
     alone: Respond
 
-    def go_alone(self) -> None:
+    def store_alone(self) -> None:
         """No turn has applied them."""
         self.alone(self.responses, self.done)
 
-    def tell(self, outcome: Outcome) -> None:
+    def settle(self, outcome: Outcome) -> None:
         """The turn that applied them was decided."""
         if isinstance(outcome, Applied):
             self.done(outcome)
         else:
-            self.go_alone()
+            self.store_alone()
 
 
 class UnstoredEvent(NamedTuple):
@@ -89,16 +89,16 @@ class UnstoredEvent(NamedTuple):
     done: Callable[[Outcome], None]
     alone: Send
 
-    def go_alone(self) -> None:
+    def store_alone(self) -> None:
         """No turn has applied it."""
         self.alone(self.message, self.done)
 
-    def tell(self, outcome: Outcome) -> None:
+    def settle(self, outcome: Outcome) -> None:
         """The turn that applied it was decided. Where that is not known, only its sender can say what to do."""
         if isinstance(outcome, Applied) or (isinstance(outcome, Failed) and isinstance(outcome.error, StoreError)):
             self.done(outcome)
         else:
-            self.go_alone()
+            self.store_alone()
 
 
 Unstored = UnstoredValues | UnstoredEvent
@@ -131,7 +131,7 @@ class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
         self.size = size
         self.waking: set[InstanceNumber] = set()
         """Claimed, and not brought to life yet: a long history takes its time."""
-        self.is_room_wanted = False
+        self.room_wanted = False
         """Somebody asked for room when there was none."""
         self.continued: set[InstanceNumber] = set()
         """G4: owned here, and their next execution is yet to be brought to life."""
@@ -156,12 +156,12 @@ class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
     @property
     def has_room(self) -> bool:
         """Whether one more may come. Asked at every start, so it looks no further than to the first at rest."""
-        return len(self) < max(self.size, 1) or self.longest_at_rest() is not None
+        return len(self) < max(self.size, 1) or self.longest_idle() is not None
 
     def room(self) -> int:
         """How many instances may be claimed now: those at rest make room for others."""
-        room = max(self.size, 1) - len(self) + sum(live.is_at_rest for live in self.values())
-        self.is_room_wanted = room <= 0
+        room = max(self.size, 1) - len(self) + sum(live.is_idle for live in self.values())
+        self.room_wanted = room <= 0
         return room
 
     def ready_for(self, key: AttemptKey, values: int | None) -> "LiveInstance | None":
@@ -182,30 +182,30 @@ class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
             if number in self:
                 self[number].run.add_payloads(payloads)
 
-    def longest_at_rest(self) -> "LiveInstance | None":
+    def longest_idle(self) -> "LiveInstance | None":
         """The one to let go of first."""
-        return next((live for live in self.values() if live.is_at_rest), None)
+        return next((live for live in self.values() if live.is_idle), None)
 
 
 class LiveInstance:
     """One live execution. At most one of its turns is uncommitted at any time (G11)."""
 
     __slots__ = (
-        "alone",
-        "armed_ms",
-        "asked",
-        "busy",
         "execution",
         "fence",
+        "has_uncommitted_turn",
         "id",
+        "kept_events",
         "last_row",
-        "mail",
+        "leftover_events",
         "number",
         "queue",
         "run",
         "stamp_ms",
+        "timer_armed_ms",
         "timers",
         "turn",
+        "waiting_queries",
         "workflow",
     )
 
@@ -229,17 +229,17 @@ class LiveInstance:
         self.turn = turn
         self.stamp_ms = stamp_ms
         self.run = run
-        self.busy = False
-        self.alone: Sequence[UnstoredEvent] = ()
+        self.has_uncommitted_turn = False
+        self.leftover_events: Sequence[UnstoredEvent] = ()
         """Events that the turn which is being taken leaves to the store: those behind them follow (G10)."""
-        self.asked: list[tuple[int, Callable[[bool], None]]] | None = None
+        self.waiting_queries: list[tuple[int, Callable[[bool], None]]] | None = None
         """Queries that wait: until no turn is uncommitted (G11), and the inbox is applied up to their row (G5). They
         are called with whether the instance is still live."""
-        self.armed_ms: int | None = None
+        self.timer_armed_ms: int | None = None
         self.last_row = 0
         """The newest inbox row taken in. Rows only grow, so what is not above it was seen before."""
         self.queue: deque[Message] = deque()
-        self.mail: dict[str, deque[Message]] = {}
+        self.kept_events: dict[str, deque[Message]] = {}
         """G6: events that nobody waits for, by name. They stay in the inbox, too."""
         self.timers: dict[int, int] = {}
 
@@ -272,17 +272,17 @@ class LiveInstance:
         )
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Nothing of it is on its way to disk and nothing waits to be applied, so it can be let go."""
-        return not self.busy and not self.queue
+        return not self.has_uncommitted_turn and not self.queue
 
-    def answer_all(self) -> bool:
+    def run_waiting_queries(self) -> bool:
         """Its turn is on disk: answer the queries whose messages are applied. False if one of them spoiled it."""
-        asked, self.asked = self.asked or [], None
+        asked, self.waiting_queries = self.waiting_queries or [], None
         unapplied = min((message.row for message in self.queue if message.row), default=None)
         for row, ask in asked:
             if unapplied is not None and unapplied <= row:
-                self.asked = [*(self.asked or ()), (row, ask)]
+                self.waiting_queries = [*(self.waiting_queries or ()), (row, ask)]
             else:
                 ask(True)
         return not self.run.is_spoiled
@@ -290,13 +290,13 @@ class LiveInstance:
     def evict(self) -> None:
         """Tear the code down. What wanted to ride with a turn has to find another way, and is told so once."""
         self.run.evict()
-        asked, self.asked = self.asked or [], None
+        asked, self.waiting_queries = self.waiting_queries or [], None
         for _, ask in asked:
             ask(False)
         if self.queue and (riders := riders_in(self.queue)):
             self.queue = deque(message for message in self.queue if not isinstance(message.response, Unstored))
             for rider in riders:
-                rider.go_alone()
+                rider.store_alone()
 
     def next_due_ms(self) -> int | None:
         """When the next timer fires."""
@@ -379,13 +379,13 @@ class LiveInstance:
         if message.completion is None:  # the answer of an activity is always taken, and comes most often
             if isinstance(event, TimerFired) and not run.waits_for(event.timer):
                 return  # a message before it ended the wait
-            if isinstance(event, EventReceived) and not self.takes_event(message, event, done):
+            if isinstance(event, EventReceived) and not self.accepts_event(message, event, done):
                 return
-            if isinstance(event, UpdateAccepted) and not self.takes(message, event, done):
+            if isinstance(event, UpdateAccepted) and not self.accepts_update(message, event, done):
                 return
-        run.apply(event, has_more or bool(self.mail))
+        run.apply(event, has_more or bool(self.kept_events))
         done.append(message)
-        if self.mail:
+        if self.kept_events:
             self._apply_mail(done)
 
     def apply_sent(self, message: Deliver, done: list[Message]) -> PayloadError | None:
@@ -400,23 +400,23 @@ class LiveInstance:
 
     def _apply_mail(self, done: list[Message]) -> None:
         run = self.run
-        while self.mail and not run.is_done and (mail := self.next_mail()) is not None:
+        while self.kept_events and not run.is_done and (mail := self.next_kept_event()) is not None:
             run.apply(mail.event, run.is_end_deferred)
             done.append(mail)
 
     def send_alone(self) -> None:
         """The turn was taken: what it left to the store goes there now, each once."""
-        alone, self.alone = self.alone, ()
+        alone, self.leftover_events = self.leftover_events, ()
         for raised in alone:
-            raised.go_alone()
+            raised.store_alone()
 
-    def takes_event(self, message: Message, event: EventReceived, done: list[Message]) -> bool:
+    def accepts_event(self, message: Message, event: EventReceived, done: list[Message]) -> bool:
         """Whether the code takes an event now. One that nobody waits for is kept in the store, or dropped (G6)."""
         raised = message.response
         is_waited_for = self.run.waits_for_event(event.name)
         if type(raised) is UnstoredEvent:
-            if self.alone or not is_waited_for:
-                self.alone = (*self.alone, raised)
+            if self.leftover_events or not is_waited_for:
+                self.leftover_events = (*self.leftover_events, raised)
                 return False
             if (misfit := self.run.misfit(event)) is not None:
                 raised.done(Failed(error=misfit))
@@ -429,7 +429,7 @@ class LiveInstance:
                 self.keep(message, event.name)
         return is_waited_for
 
-    def takes(self, message: Message, event: UpdateAccepted, done: list[Message]) -> bool:
+    def accepts_update(self, message: Message, event: UpdateAccepted, done: list[Message]) -> bool:
         """Whether an update is accepted. At the end of an execution it is left for the next, or goes with the last."""
         if self.run.is_ending and not self.run.is_end_deferred:
             return False  # it stays in the inbox
@@ -442,17 +442,17 @@ class LiveInstance:
 
     def keep(self, message: Message, name: str) -> None:
         """Nobody waits for this event now."""
-        self.mail.setdefault(name, deque()).append(message)
+        self.kept_events.setdefault(name, deque()).append(message)
 
-    def next_mail(self) -> Message | None:
+    def next_kept_event(self) -> Message | None:
         """The oldest kept event for which somebody waits by now."""
-        waited_for = [name for name in self.mail if self.run.waits_for_event(name)]
+        waited_for = [name for name in self.kept_events if self.run.waits_for_event(name)]
         if not waited_for:
             return None
-        name = min(waited_for, key=lambda each: self.mail[each][0].row)
-        message = self.mail[name].popleft()
-        if not self.mail[name]:
-            del self.mail[name]
+        name = min(waited_for, key=lambda each: self.kept_events[each][0].row)
+        message = self.kept_events[name].popleft()
+        if not self.kept_events[name]:
+            del self.kept_events[name]
         return self._stamped(message, message.event.time_ms)
 
 
@@ -485,7 +485,7 @@ def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Tra
     match event:
         case ActivityCompleted() | ActivityFailed():
             attempt = attempts.get((event.activity, event.attempt))
-            if attempt is None or attempt.state not in ANSWERED or not read(attempt.ledger).unapplied_responses:
+            if attempt is None or attempt.state not in ANSWERED or not read_ledger(attempt.ledger).unapplied_responses:
                 return None
             return Transition(
                 key=attempt.key,

@@ -61,7 +61,7 @@ class LocalEvents:
             return False
         return live.run.waits_for_event(event.name)
 
-    async def settle(self) -> None:
+    async def drain(self) -> None:
         """Wait until nothing is left in the line."""
         await self._handing.wait()
 
@@ -71,7 +71,7 @@ class LocalEvents:
             try:
                 await self._take_messages()
             except Exception as error:  # noqa: BLE001 - what was sent before them is not known; the store orders them
-                self._committer.trouble.tell("events go to the store alone, as their inboxes could not be read", error)
+                self._committer.trouble.log("events go to the store alone, as their inboxes could not be read", error)
                 self._bring(count, rides=False)
             else:
                 self._bring(count, rides=True)

@@ -46,12 +46,12 @@ class Keeper:
 
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, Failed):
-                self._committer.trouble.tell(
+                self._committer.trouble.log(
                     f"a {type(member).__name__} was not recorded", outcome.error
                 )  # its value may be a secret
             self._work_is_waiting()
 
-        self._committer.insist(member, done)
+        self._committer.commit_eventually(member, done)
 
     def release(self, live: LiveInstance, owner: WorkerKey | None = None) -> None:
         """G2: the instance becomes claimable by others."""
@@ -78,4 +78,4 @@ class Keeper:
                 logger.error("instance %s is blocked: %s", instance.id, reason, extra=extra)
             self._ended(instance.id, number, None)
 
-        self._committer.insist(block, done)
+        self._committer.commit_eventually(block, done)

@@ -41,7 +41,7 @@ from holdfast.core.updates import STATE_OF, UpdateState
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES, is_inline
 from holdfast.payloads.signature import input_hash
 from holdfast.replay.children import ScheduledChild
-from holdfast.replay.continue_as_new import seed_after
+from holdfast.replay.continue_as_new import next_execution_seed
 from holdfast.replay.output import (
     Besides,
     ExecutionEnding,
@@ -116,7 +116,7 @@ def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[Lar
         time_ms=live.stamp_ms,
         workflow=live.workflow,
         version=live.run.version,
-        seed=seed_after(live.run.seed, live.execution),
+        seed=next_execution_seed(live.run.seed, live.execution),
         input=asked.input,
         execution=live.execution + 1,
         parent=live.run.parent,

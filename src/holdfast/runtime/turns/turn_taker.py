@@ -129,7 +129,7 @@ class TurnTaker:
         self._registry, self._store, self._runs = registry, store, runs
         self._committer, self._runner, self._key = committer, runner, key
         self._reserve, self._ended, self._work_is_waiting = reserve, ended, work_is_waiting
-        self._now_ms, self._told = store.now_ms, self._decided  # methods, looked up once for all turns
+        self._now_ms, self._told = store.now_ms, self._on_outcome  # methods, looked up once for all turns
         self._live, self._size = LiveInstances(cache_size), cache_size
         self._keeper = Keeper(committer, key, registry, ended=ended, work_is_waiting=work_is_waiting)
         self._due = TimerHeap(store.now_ms, self._timer_due)
@@ -151,13 +151,13 @@ class TurnTaker:
         return self._live
 
     def _room_was_made(self) -> None:
-        if self._live.is_room_wanted:
-            self._live.is_room_wanted = False
+        if self._live.room_wanted:
+            self._live.room_wanted = False
             self._work_is_waiting()
 
     # ------------------------------------------------------------ starting
 
-    def first_turn(self, start: Start, started: Started) -> tuple[LiveInstance, BuiltTurn, Start] | str | None:
+    def start_instance(self, start: Start, started: Started) -> tuple[LiveInstance, BuiltTurn, Start] | str | None:
         """Run the first turn of an instance that is yet to be created; None if its code cannot be run here.
 
         The event of the start is applied with it, if the code waits for it. The start that is returned says so.
@@ -183,14 +183,14 @@ class TurnTaker:
         built = self._build(live, done, live.run.take_output())
         return live, built, msgspec.structs.replace(start, first=built.turn, mail_taken=len(done) > 1)
 
-    def adopt(self, live: LiveInstance, built: BuiltTurn, outcome: Outcome) -> None:
+    def on_start_outcome(self, live: LiveInstance, built: BuiltTurn, outcome: Outcome) -> None:
         """The start of an instance was decided: go on with it, or forget it."""
         if isinstance(outcome, StartedInstance) and outcome.created:
             live.number = outcome.instance.number
             self._live.add(live)
-            self._committed(live, built, [])
+            self._on_committed(live, built, [])
         else:
-            self._runner.give_back(len(built.eager))
+            self._runner.release(len(built.eager))
             live.run.evict()
 
     def first_turn_failed(self, failure: str, outcome: Outcome) -> None:
@@ -219,7 +219,7 @@ class TurnTaker:
             self._keeper.park(record, failure)
             return
         try:
-            run, loaded = await self._runs.revive(self._store, record)
+            run, loaded = await self._runs.load(self._store, record)
         except WorkflowBlocked as blocked:
             if await self._keeper.still_owns(record, self._store):
                 self._keeper.park(record, str(blocked))
@@ -237,7 +237,7 @@ class TurnTaker:
             return
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
         if self._take_in(live, loaded.inbox, loaded.attempts):
-            self._go_on(live)
+            self._take(live)
 
     async def take_in(self, rows: Sequence[InboxRow], attempts: dict[InstanceNumber, list[AttemptRecord]]) -> None:
         """Messages that others left for instances that are live here."""
@@ -248,7 +248,7 @@ class TurnTaker:
                 touched[row.number] = self._take_in(self._live[row.number], [row], attempts.get(row.number, []))
         for number, is_fine in touched.items():
             if is_fine and number in self._live:
-                self._go_on(self._live[number])
+                self._take(self._live[number])
 
     def _take_in(self, live: LiveInstance, rows: Iterable[InboxRow], attempts: Iterable[AttemptRecord]) -> bool:
         try:
@@ -273,12 +273,12 @@ class TurnTaker:
                 return
         self._keeper.keep(ended)
 
-    def hand_over(self, key: AttemptKey, values: int | None, message: Message) -> bool:
+    def values_yielded(self, key: AttemptKey, values: int | None, message: Message) -> bool:
         """Take a message into the next turn, if its instance is live and has all values that go before it (L15)."""
         live = self._live.ready_for(key, values)
         if live is not None:
             live.queue.append(message)
-            self._go_on(live)
+            self._take(live)
         return live is not None
 
     # ------------------------------------------------------------ turns
@@ -291,21 +291,21 @@ class TurnTaker:
                 if self._live.get(live.number) is not live:
                     continue  # let go of meanwhile, and its answers were kept
                 try:
-                    self._go_on(live)
+                    self._take(live)
                 except Exception:  # an error of the engine's own must not cost the others their turns
                     logger.exception("a turn of %s was not taken", live.id)
 
-    def _go_on(self, live: LiveInstance) -> None:
+    def _take(self, live: LiveInstance) -> None:
         """Take a turn, unless one is on its way to disk already."""
-        if live.busy:
+        if live.has_uncommitted_turn:
             return
         messages = live.take_messages(self._now_ms)
         if not messages:
-            self._rest(live)
+            self._idle(live)
             return
-        live.busy = True
+        live.has_uncommitted_turn = True
         done: list[Message] = []
-        self._runs.words.slot[0] = live.number
+        self._runs.marker.slot[0] = live.number
         try:
             live.apply_all(messages, done)
         except Exception as error:  # noqa: BLE001 - an engine reason parks the instance (G12)
@@ -313,15 +313,15 @@ class TurnTaker:
             self._block(live, error)
             return
         finally:
-            self._runs.words.slot[0] = NO_NUMBER
-        if live.alone:
+            self._runs.marker.slot[0] = NO_NUMBER
+        if live.leftover_events:
             live.send_alone()
         if not done:  # events that no code waits for yet
-            live.busy = False
-            if live.asked and not live.answer_all():
+            live.has_uncommitted_turn = False
+            if live.waiting_queries and not live.run_waiting_queries():
                 self.let_go(live)
             else:
-                self._rest(live)
+                self._idle(live)
             return
         try:
             built = self._build(live, done, live.run.take_output())
@@ -345,22 +345,22 @@ class TurnTaker:
             may_close_unread=self._refused_ends.get(live.number, 0) >= MAX_REFUSED_ENDS,
         )
 
-    def _decided(self, live: LiveInstance, built: BuiltTurn, messages: list[Message], outcome: Outcome) -> None:
+    def _on_outcome(self, live: LiveInstance, built: BuiltTurn, messages: list[Message], outcome: Outcome) -> None:
         for rider in built.riders:
-            rider.tell(outcome)
+            rider.settle(outcome)
         match outcome:
             case Applied():
-                self._committed(live, built, messages)
+                self._on_committed(live, built, messages)
             case Rejected():
                 # The store kept the completions of this turn; what waits behind it has to be kept, too. If only a
                 # completion was stale, the instance is still ours and must not stay so without being live (G2).
                 if built.turn.close is not None:
                     self._note_refused_end(live.number)
-                self._runner.give_back(len(built.eager))
+                self._runner.release(len(built.eager))
                 self.forget(live)
                 self._keeper.release(live, built.turn.owner)
             case Failed():
-                self._runner.give_back(len(built.eager))
+                self._runner.release(len(built.eager))
                 live.queue.extendleft(message for message in reversed(messages) if message.completion)
                 self._failed(live, outcome.error)
             case _:
@@ -372,35 +372,35 @@ class TurnTaker:
         while len(self._refused_ends) > MAX_ENDING:  # of those that other workers have ended
             del self._refused_ends[next(iter(self._refused_ends))]
 
-    def _committed(self, live: LiveInstance, built: BuiltTurn, messages: list[Message]) -> None:
+    def _on_committed(self, live: LiveInstance, built: BuiltTurn, messages: list[Message]) -> None:
         turn, eager = built.turn, built.eager
         for line in built.logs:
             write_line(line, live.run.identity)
         if self._live.get(live.number) is not live:  # let go of while its turn was on its way: the worker stops
-            self._runner.give_back(len(eager))
+            self._runner.release(len(eager))
             return
-        live.busy = False
+        live.has_uncommitted_turn = False
         if turn.events:
             live.turn += 1
         for attempt in eager:
             self._runner.start(running_record(live, attempt))
         if len(eager) < len(turn.attempts):
             self._work_is_waiting()
-        if not turn.is_plain and self._follow_up(live, turn):
+        if not turn.is_plain and self._after_effects(live, turn):
             return
         if messages:
             self._live.move_to_end(live.number)
-        if live.asked and not live.answer_all():
+        if live.waiting_queries and not live.run_waiting_queries():
             self.let_go(live)
         elif live.queue:
-            self._go_on(live)
+            self._take(live)
         else:
-            self._rest(live)  # a timer that is due already fires from there
+            self._idle(live)  # a timer that is due already fires from there
 
-    def _follow_up(self, live: LiveInstance, turn: Turn) -> bool:
+    def _after_effects(self, live: LiveInstance, turn: Turn) -> bool:
         """Do what follows from an unusual turn. Whether the instance is live no longer."""
         if turn.abandoned:
-            self._runner.cancel(live.number, live.execution, set(turn.abandoned))
+            self._runner.cancel_activities(live.number, live.execution, set(turn.abandoned))
         if turn.sent or turn.family:
             self._work_is_waiting()
         if turn.close is not None or turn.next is not None:
@@ -432,20 +432,20 @@ class TurnTaker:
             self.forget(live)
             self._room_was_made()
 
-    def _rest(self, live: LiveInstance) -> None:
+    def _idle(self, live: LiveInstance) -> None:
         """Nothing to do until something comes. What rests longest makes room for others."""
         if live.timers:
             due = live.next_due_ms()
-            if due is not None and due != live.armed_ms:
-                live.armed_ms = due
+            if due is not None and due != live.timer_armed_ms:
+                live.timer_armed_ms = due
                 self._due.add(due, live.number)
         if len(self._live) > self._size:
             self._make_room(self._size)
-        if self._live.is_room_wanted:
+        if self._live.room_wanted:
             self._room_was_made()
 
     def _make_room(self, most: int) -> None:
-        while len(self._live) > most and (oldest := self._live.longest_at_rest()) is not None:
+        while len(self._live) > most and (oldest := self._live.longest_idle()) is not None:
             self._release(oldest)
 
     def _release(self, live: LiveInstance) -> None:
@@ -455,8 +455,8 @@ class TurnTaker:
 
     def _timer_due(self, number: InstanceNumber) -> None:
         if (live := self._live.get(number)) is not None:
-            live.armed_ms = None
-            self._go_on(live)
+            live.timer_armed_ms = None
+            self._take(live)
 
     # ------------------------------------------------------------ letting go
 
@@ -507,7 +507,7 @@ class TurnTaker:
             self._live.remove(live)
             live.evict()
         elif isinstance(error, StoreError):
-            self._committer.trouble.tell("turns could not be stored and are taken again", error)
+            self._committer.trouble.log("turns could not be stored and are taken again", error)
             self.forget(live)
             self._keeper.release(live)
         else:

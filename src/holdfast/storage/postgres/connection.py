@@ -92,7 +92,7 @@ REFUSALS: Final = (
 another one than English we only try a few times more."""
 
 
-def classify(error: BaseException) -> ErrorClass:
+def classify_error(error: BaseException) -> ErrorClass:
     """What an error means. One that is not PostgreSQL's is about a value that could not be sent."""
     if isinstance(error, StoreError):
         return ErrorClass.BROKEN
@@ -188,7 +188,7 @@ def _check(connection: PostgresConnection, address: Address) -> None:
             logger.warning("%s runs with %s = off: %s", address, name, danger)
 
 
-def spread() -> float:
+def jitter() -> float:
     """A number from 0 to 1, another one for each call and each process. Good for pauses, and for nothing else."""
     return zlib.crc32(f"{os.uname().nodename} {os.getpid()} {next(_calls)}".encode()) / 2**32
 
@@ -245,7 +245,7 @@ class ReconnectingConnection:
         address: Address,
         *,
         tries: int = MOST_TRIES,
-        chance: Callable[[], float] = spread,
+        chance: Callable[[], float] = jitter,
         open_one: Callable[[Address], PostgresConnection] = connect,
     ) -> None:
         self._address = address
@@ -271,7 +271,7 @@ class ReconnectingConnection:
             try:
                 connection = self._open_one(self._address)
             except (psycopg.Error, OSError) as error:
-                if classify(error) is ErrorClass.BROKEN:
+                if classify_error(error) is ErrorClass.BROKEN:
                     raise StoreError(f"{self._address} cannot be used: {_line(error)}") from error
                 self._outage.failed(error)
                 if failures == self._tries:
@@ -397,7 +397,7 @@ class RetryingConnection:
             except ConcurrentChange as error:
                 fault, trouble = ErrorClass.TRY_AGAIN, str(error)
             except (psycopg.Error, OSError) as error:
-                fault, trouble = classify(error), " ".join(str(error).split())
+                fault, trouble = classify_error(error), " ".join(str(error).split())
                 if connection.closed or connection.broken:
                     fault = ErrorClass.CONNECTION_LOST
                 if fault is ErrorClass.CONNECTION_LOST:
@@ -411,7 +411,7 @@ class RetryingConnection:
             if self._closed.is_set() or fault is ErrorClass.BROKEN or tries >= MAX_TRIES or losses >= self._losses:
                 raise StoreError(f"{self._address} could not be written: {trouble}")
             if fault is ErrorClass.TRY_AGAIN:
-                self._closed.wait(pause_seconds(tries, spread()))
+                self._closed.wait(pause_seconds(tries, jitter()))
 
     def _roll_back(self, connection: PostgresConnection) -> None:
         """Whatever is left of a transaction goes. A connection that cannot even do that is given up."""

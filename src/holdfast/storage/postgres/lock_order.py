@@ -35,7 +35,7 @@ class LockSet:
     """Workers in whose name the group acts, if it ends the lease of another one."""
 
 
-def named_by(members: Sequence[Member]) -> LockSet:
+def lock_set_of(members: Sequence[Member]) -> LockSet:
     """Go through a group."""
     named = LockSet()
     for member in members:
@@ -45,7 +45,7 @@ def named_by(members: Sequence[Member]) -> LockSet:
     return named
 
 
-def order_of(members: Sequence[Member]) -> list[int]:
+def apply_order(members: Sequence[Member]) -> list[int]:
     """The places of the members in the order in which they are applied: those that start instances first, by their ids.
 
     Two transactions that insert the same ids in different orders would wait for each other in a circle. Members of one

@@ -41,7 +41,7 @@ class Bell(Protocol):
     def notify(self) -> None: ...
 
 
-def make_bell(address: Address, name: str, heard: Callable[[], None]) -> Bell:
+def make_notifier(address: Address, name: str, heard: Callable[[], None]) -> Bell:
     """The way of waking that the address asks for. `name` is this process's, which does not wake itself."""
     return ListenNotifier(address, name, heard) if address.notify else PollNotifier(address.poll_seconds, heard)
 

@@ -23,7 +23,7 @@ from psycopg import errors
 from holdfast.core.checks import require
 from holdfast.errors import StoreError
 from holdfast.storage.postgres.address import Address
-from holdfast.storage.postgres.connection import PostgresConnection, connect, pause_seconds, spread
+from holdfast.storage.postgres.connection import PostgresConnection, connect, jitter, pause_seconds
 from holdfast.storage.postgres.transaction import migrations
 from holdfast.storage.relational.statements import Migration, check_release
 
@@ -196,7 +196,7 @@ def migrate(
             tries = 0
         except (*_RACES, *_IN_THE_WAY) as error:
             tries += 1
-            seconds = pause_seconds(tries, spread())
+            seconds = pause_seconds(tries, jitter())
             if isinstance(error, _IN_THE_WAY):
                 _tell(address, found, tries, error)
                 seconds *= PAUSE_TIMES

@@ -28,9 +28,9 @@ from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.postgres.address import Address, parse
 from holdfast.storage.postgres.connection import ReconnectingConnection, RetryingConnection
-from holdfast.storage.postgres.notifier import make_bell
+from holdfast.storage.postgres.notifier import make_notifier
 from holdfast.storage.postgres.schema import migrate, require_current, version
-from holdfast.storage.postgres.transaction import BEGIN, ServerClock, ask_all, statements_of
+from holdfast.storage.postgres.transaction import BEGIN, ServerClock, run_pipelined, statements_of
 from holdfast.storage.postgres.writer import HeartbeatWriter, PostgresWriter
 from holdfast.storage.records import CommitId, InboxRow
 from holdfast.storage.relational.raw_tables import RawTables, Unreadable
@@ -107,7 +107,7 @@ class PostgresStore(RelationalReads):
         """Bring the schema up to this release, and read the clock. Whoever cannot leaves no connection behind."""
         try:
             reader.run(lambda connection: migrate(connection, self.address, reader.pause))
-            [rows] = reader.run(lambda connection: ask_all(connection, (self.sql.server_time,)))
+            [rows] = reader.run(lambda connection: run_pipelined(connection, (self.sql.server_time,)))
         except BaseException:
             self._of_thread.reader = None
             if reader in self._readers:
@@ -122,27 +122,29 @@ class PostgresStore(RelationalReads):
         looking = RetryingConnection(self.address)
         try:
             looking.run(lambda connection: require_current(connection, self.address))
-            [[(server_ms, mark_ms)]] = looking.run(lambda connection: ask_all(connection, (self.sql.server_time,)))
+            [[(server_ms, mark_ms)]] = looking.run(
+                lambda connection: run_pipelined(connection, (self.sql.server_time,))
+            )
         finally:
             looking.close()
         self._clock.read(server_ms, mark_ms)
         self._is_open = True
 
     @property
-    def path(self) -> Path:
+    def companion_path(self) -> Path:
         """In the folder for temporary files: what processes of one machine and user say to each other is no data."""
         digest = hashlib.sha256(str(self.address).encode()).hexdigest()[:PATH_DIGITS]
         return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-{digest}"
 
     @property
-    def words(self) -> Path:
+    def crash_marker_folder(self) -> Path:
         """One for all stores of a user: a worker's key is found there, by whatever URL its store is named."""
         return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-turns"
 
-    def make_bell(self, name: str, heard: Callable[[], None]) -> Notifier:
+    def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
         """What a group has for others is said in its commit; here it is heard."""
         self._name = name
-        return CommitNotifier(make_bell(self.address, name, heard))
+        return CommitNotifier(make_notifier(self.address, name, heard))
 
     async def check_files(self) -> None:
         """There are no files: the server has them."""
@@ -180,7 +182,7 @@ class PostgresStore(RelationalReads):
         writer = self._open(self._writer)
         return await self._on_writer_thread(lambda: writer.was_committed(commit_id))
 
-    async def clean_up(self) -> bool:
+    async def prune(self) -> bool:
         """What another one is removing is passed over. The writer goes on meanwhile."""
         now_ms = self.now_ms()
         _, _, [(commits,)], [(workers,)], _ = await self._read_all(
@@ -209,7 +211,7 @@ class PostgresStore(RelationalReads):
 
     # ------------------------------------------------------------ reads
 
-    async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
+    async def read_inbox_of(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         """Row numbers are given before a commit and become visible with it, so a lower one may come later.
 
         What was being written at the last look is looked at again. A row may be given twice, and is the same one.
@@ -226,7 +228,7 @@ class PostgresStore(RelationalReads):
         return rows
 
     async def _read_all(self, *asked: BoundStatement) -> list[list[Row]]:
-        return await self._on_a_reader(lambda reader: reader.run(lambda connection: ask_all(connection, *asked)))
+        return await self._on_a_reader(lambda reader: reader.run(lambda connection: run_pipelined(connection, *asked)))
 
     async def _on_a_reader(self, work: Callable[[RetryingConnection], Value]) -> Value:
         self._check_open()
@@ -286,7 +288,7 @@ class PostgresTables(RawTables):
 
     def _rows(self, statement: str, *bindings: Any) -> list[Row]:
         try:
-            [rows] = ask_all(self._connection, (statement, *bindings))
+            [rows] = run_pipelined(self._connection, (statement, *bindings))
         except psycopg.Error as error:
             raise StoreError(f"{self._address} cannot be read: {' '.join(str(error).split())}") from error
         return rows

@@ -21,16 +21,16 @@ from holdfast.storage.members.member import Member, is_for_others
 from holdfast.storage.members.outcomes import Failed, Outcome, Rejected
 from holdfast.storage.members.workers import Registration, ReplyLost
 from holdfast.storage.postgres.address import Address
-from holdfast.storage.postgres.connection import ErrorClass, PostgresConnection, RetryingConnection, classify
-from holdfast.storage.postgres.lock_order import named_by, order_of
+from holdfast.storage.postgres.connection import ErrorClass, PostgresConnection, RetryingConnection, classify_error
+from holdfast.storage.postgres.lock_order import apply_order, lock_set_of
 from holdfast.storage.postgres.optimistic.batch_function import MISSED
 from holdfast.storage.postgres.optimistic.transaction import (
     InstanceNumbers,
     MissedRow,
     OptimisticTransaction,
-    is_likely,
+    is_eligible,
 )
-from holdfast.storage.postgres.transaction import BEGIN, PostgresTransaction, ServerClock, ask_all, statements_of
+from holdfast.storage.postgres.transaction import BEGIN, PostgresTransaction, ServerClock, run_pipelined, statements_of
 from holdfast.storage.records import CommitId
 from holdfast.storage.relational.apply.dispatch import apply_members
 from holdfast.storage.relational.apply.workers import apply_beat
@@ -87,7 +87,7 @@ class PostgresWriter:
         self._is_mistaken = False
         is_news = sender is not None and any(is_for_others(member) for member in members)
         self._news = (self._sql.notify, self._address.channel, sender) if is_news else None
-        order = order_of(members)
+        order = apply_order(members)
         ordered = self._write(commit_id, [members[at] for at in order], is_whole=True)
         outcomes = dict(zip(order, ordered, strict=True))
         return [outcomes[at] for at in range(len(members))]
@@ -97,7 +97,7 @@ class PostgresWriter:
         part = self._in_doubt.get(commit_id)
         if part is not None:
             self._settle(commit_id, part)
-        [rows] = self._insisting.run(lambda connection: ask_all(connection, (self._sql.find_commit, commit_id)))
+        [rows] = self._insisting.run(lambda connection: run_pipelined(connection, (self._sql.find_commit, commit_id)))
         return bool(rows)
 
     def _write(self, commit_id: CommitId, members: Sequence[Member], *, is_whole: bool) -> list[Outcome]:
@@ -121,9 +121,9 @@ class PostgresWriter:
         self, connection: PostgresConnection, commit_id: CommitId, members: Sequence[Member], is_whole: bool
     ) -> list[Outcome]:
         """One transaction. Each has a number of its own under the group's id: any of them says "on disk"."""
-        if is_whole and self._has_function and not self._is_mistaken and is_likely(members):
+        if is_whole and self._has_function and not self._is_mistaken and is_eligible(members):
             try:
-                return self._speculate(connection, commit_id, members)
+                return self._write_optimistically(connection, commit_id, members)
             except (psycopg.Error, MissedRow) as error:
                 if isinstance(error, psycopg.Error) and error.sqlstate not in (MISSED, NO_FUNCTION):
                     raise
@@ -137,16 +137,16 @@ class PostgresWriter:
             return [Rejected(reason="a commit of this id was made before") for _ in members]
         outcomes = apply_members(transaction, members)
         if self._clock.marks_every_group:
-            transaction.change(self._sql.advance_clock, transaction.now_ms, self._clock.slack_ms)
+            transaction.update(self._sql.advance_clock, transaction.now_ms, self._clock.slack_ms)
         self._settled(connection, commit_id, part, lambda: self._commit(connection))
         return outcomes
 
-    def _speculate(
+    def _write_optimistically(
         self, connection: PostgresConnection, commit_id: CommitId, members: Sequence[Member]
     ) -> list[Outcome]:
         """The same in one round trip, if everything goes as it nearly always does."""
         part, self._part = self._part, self._part + 1
-        sql, named, now_ms = self._sql, named_by(members), self._clock.now_ms()
+        sql, named, now_ms = self._sql, lock_set_of(members), self._clock.now_ms()
         asked: list[BoundStatement] = [
             BEGIN,
             self._begin_group,
@@ -155,10 +155,10 @@ class PostgresWriter:
         transaction = OptimisticTransaction(
             connection, self._address.schema, now_ms, asked=asked, numbers=self._numbers
         )
-        transaction.change(sql.begin_commit, commit_id, part, now_ms)
+        transaction.update(sql.begin_commit, commit_id, part, now_ms)
         outcomes = apply_members(transaction, members)
         if self._clock.marks_every_group:
-            transaction.do(sql.advance_clock, now_ms, self._clock.slack_ms)
+            transaction.execute(sql.advance_clock, now_ms, self._clock.slack_ms)
         last: list[BoundStatement] = [(sql.server_time,)] if self._news is None else [(sql.server_time,), self._news]
         self._settled(connection, commit_id, part, lambda: transaction.commit(*last))
         if transaction.last:
@@ -169,7 +169,7 @@ class PostgresWriter:
         self, connection: PostgresConnection, commit_id: CommitId, part: int, members: Sequence[Member], is_whole: bool
     ) -> PostgresTransaction | None:
         """Begin, and lock what the group names, in one round trip if that is known. None: the id was used before."""
-        sql, named = self._sql, named_by(members)
+        sql, named = self._sql, lock_set_of(members)
         asked: list[BoundStatement] = [
             BEGIN,
             self._begin_group,
@@ -185,7 +185,7 @@ class PostgresWriter:
             asked.extend((sql.numbers_of_owner, key, limit) for key, limit in named.lost.items())
         elif named.numbers:
             asked.append((sql.lock_instances, sorted(named.numbers)))
-        _, _, [(server_ms, mark_ms)], found, [(inserted,)], *rest = ask_all(connection, *asked)
+        _, _, [(server_ms, mark_ms)], found, [(inserted,)], *rest = run_pipelined(connection, *asked)
         now_ms = self._clock.read(server_ms, mark_ms)
         if (found and is_whole) or not inserted:
             return None
@@ -195,7 +195,7 @@ class PostgresWriter:
             locks: list[BoundStatement] = [(sql.lock_instances, sorted(named.numbers | related))]
             if named.lost:
                 locks.append((sql.lock_workers, sorted(named.actors.union(named.lost))))
-            locked, *_ = ask_all(connection, *locks)
+            locked, *_ = run_pipelined(connection, *locks)
             if any(number in current and superseded is not None for number, superseded in locked):
                 raise ConcurrentChange("an id was given to another instance while its row was waited for")
         return PostgresTransaction(connection, sql, now_ms)
@@ -204,7 +204,7 @@ class PostgresWriter:
         if self._news is None:
             connection.execute("COMMIT")
         else:
-            ask_all(connection, self._news, ("COMMIT",))
+            run_pipelined(connection, self._news, ("COMMIT",))
 
     def _settled(
         self, connection: PostgresConnection, commit_id: CommitId, part: int, commit: Callable[[], None]
@@ -214,7 +214,7 @@ class PostgresWriter:
         try:
             commit()
         except (psycopg.Error, OSError) as error:
-            if not connection.closed and classify(error) is not ErrorClass.CONNECTION_LOST:
+            if not connection.closed and classify_error(error) is not ErrorClass.CONNECTION_LOST:
                 del self._in_doubt[commit_id]  # the server has refused it
                 raise
             self._insisting.lost(error)
@@ -236,7 +236,7 @@ class PostgresWriter:
             (sql.find_part, commit_id, part),
             ("COMMIT",),
         )
-        *_, rows, _ = self._insisting.run(lambda connection: ask_all(connection, *asked))
+        *_, rows, _ = self._insisting.run(lambda connection: run_pipelined(connection, *asked))
         del self._in_doubt[commit_id]
         return bool(rows)
 
@@ -276,7 +276,7 @@ class HeartbeatWriter:
 
     def _beat(self, connection: PostgresConnection, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
         sql, idle_ms = self._sql, _idle_ms(beat)
-        _, _, _, [(server_ms, mark_ms)] = ask_all(
+        _, _, _, [(server_ms, mark_ms)] = run_pipelined(
             connection,
             BEGIN,
             (sql.begin_group, HEARTBEAT_LOCK_TIMEOUT, f"{idle_ms}ms"),
@@ -286,9 +286,9 @@ class HeartbeatWriter:
         transaction = PostgresTransaction(connection, sql, self._clock.read(server_ms, mark_ms))
         reply = apply_beat(transaction, beat, registration)
         try:
-            ask_all(connection, (sql.advance_clock, transaction.now_ms, self._clock.slack_ms), ("COMMIT",))
+            run_pipelined(connection, (sql.advance_clock, transaction.now_ms, self._clock.slack_ms), ("COMMIT",))
         except (psycopg.Error, OSError) as error:
-            if not connection.closed and classify(error) is not ErrorClass.CONNECTION_LOST:
+            if not connection.closed and classify_error(error) is not ErrorClass.CONNECTION_LOST:
                 raise  # the server has refused it
             self._insisting.lost(error)
             trouble = " ".join(str(error).split())

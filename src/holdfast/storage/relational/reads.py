@@ -65,7 +65,7 @@ class RelationalReads(ABC):
     async def _read_all(self, *asked: BoundStatement) -> list[list[Row]]:
         """The rows of several statements, in their order; where it costs something to ask, they are asked together."""
 
-    async def find(self, instance_id: InstanceId) -> InstanceRecord | None:
+    async def find_instance(self, instance_id: InstanceId) -> InstanceRecord | None:
         rows = await self._read(self.sql.find_instance, instance_id)
         return instance_of(rows[0]) if rows else None
 
@@ -132,7 +132,7 @@ class RelationalReads(ABC):
         rows = await self._read(self.sql.read_flow, digest)
         return bytes(rows[0][0]) if rows else None
 
-    async def read_kept(self, number: InstanceNumber) -> dict[str, bytes]:
+    async def read_state_values(self, number: InstanceNumber) -> dict[str, bytes]:
         return dict(await self._read(self.sql.read_kept, number))
 
     async def peek_inbox(self, number: InstanceNumber, limit: int) -> list[InboxRow]:
@@ -145,26 +145,26 @@ class RelationalReads(ABC):
         rows = await self._read(self.sql.read_update, number, update_id)
         return update_of(rows[0]) if rows else None
 
-    async def glance(self, number: InstanceNumber) -> tuple[InstanceRecord, bytes | None] | None:
+    async def read_latest(self, number: InstanceNumber) -> tuple[InstanceRecord, bytes | None] | None:
         rows = await self._read(self.sql.glance, number)
         return (instance_of(rows[0][:-1]), rows[0][-1]) if rows else None
 
-    async def questions_waiting(self) -> PendingQueries:
+    async def pending_queries(self) -> PendingQueries:
         has_questions, has_expired = (await self._read(self.sql.questions_waiting, self.now_ms()))[0]
         return PendingQueries(has_questions=bool(has_questions), has_expired=bool(has_expired))
 
-    async def read_answer(self, question_id: str) -> bytes | None:
+    async def read_query_reply(self, question_id: str) -> bytes | None:
         rows = await self._read(self.sql.read_answer, question_id)
         return rows[0][0] if rows else None
 
-    async def messages_for(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
+    async def read_inbox_of(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         return [inbox_of(row) for row in await self._read(self.sql.read_inbox_of_owner, owner, after_row)]
 
-    async def held_by(self, owner: WorkerKey) -> OwnedRows:
+    async def rows_owned_by(self, owner: WorkerKey) -> OwnedRows:
         attempts, instances = await self._read_all((self.sql.held_keys, owner), (self.sql.held_instances, owner))
         return held_of(attempts, instances)
 
-    async def stranded_owners(self) -> list[WorkerKey]:
+    async def dead_owners(self) -> list[WorkerKey]:
         return [WorkerKey(key) for (key,) in await self._read(self.sql.stranded_owners)]
 
     async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
@@ -178,7 +178,7 @@ class RelationalReads(ABC):
         rows = await self._read(self.sql.expired_instances, self.now_ms(), limit)
         return [InstanceNumber(number) for (number,) in rows]
 
-    async def next_wake_ms(
+    async def next_due_ms(
         self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
     ) -> int | None:
         asked: list[BoundStatement] = [(self.sql.next_expiry, after_ms)]
@@ -190,7 +190,7 @@ class RelationalReads(ABC):
         found = await self._read_all(*asked)
         return min((time for rows in found for (time,) in rows if time is not None), default=None)
 
-    async def blocked_elsewhere(self, workflows: Sequence[str], build: str) -> bool:
+    async def has_blocked(self, workflows: Sequence[str], build: str) -> bool:
         return bool(await self._read(self.sql.blocked_elsewhere, json.dumps(workflows), build))
 
     async def list_instances(
@@ -212,7 +212,7 @@ class RelationalReads(ABC):
     async def read_family(self, number: InstanceNumber) -> ParentAndChildren:
         return family_of(*await self._read_all((self.sql.read_parent, number), (self.sql.count_children, number)))
 
-    async def unfinished_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
+    async def open_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
         rows = await self._read(self.sql.unfinished_closings, limit)
         return [(InstanceNumber(number), execution) for number, execution in rows]
 

@@ -30,26 +30,26 @@ class Transaction(Protocol):
         ...
 
     @property
-    def looks_first(self) -> bool:
+    def reads_are_cheap(self) -> bool:
         """Whether a look costs less than a change that meets nothing."""
         ...
 
-    def change(self, statement: str, *bindings: Any) -> int:
+    def update(self, statement: str, *bindings: Any) -> int:
         """Run a statement that changes rows; the answer is how many."""
         ...
 
-    def do(self, statement: str, *bindings: Any) -> None:
+    def execute(self, statement: str, *bindings: Any) -> None:
         """Run a statement that changes rows, of which nobody needs to know how many."""
         ...
 
-    def finds(self, statement: str, *bindings: Any) -> bool:
+    def exists(self, statement: str, *bindings: Any) -> bool:
         """Whether a look finds its row."""
         ...
 
-    def create(self, statement: str, *bindings: Any) -> int | None:
+    def insert_instance(self, statement: str, *bindings: Any) -> int | None:
         """Insert an instance; the answer is its number, or None if its id is taken."""
         ...
 
-    def rows(self, statement: str, *bindings: Any) -> list[Row]:
+    def fetch(self, statement: str, *bindings: Any) -> list[Row]:
         """Run a statement that gives rows."""
         ...

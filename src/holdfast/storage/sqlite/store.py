@@ -89,16 +89,16 @@ class SqliteStore(RelationalReads):
         self._was_closed = False
 
     @property
-    def path(self) -> Path:
+    def companion_path(self) -> Path:
         """The file. Processes that share it share the store."""
         return self._path
 
-    def make_bell(self, name: str, heard: Callable[[], None]) -> Notifier:
+    def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
         """A notifier that uses sockets beside the file: every process that shares the file is on this machine."""
         return SocketNotifier(self._path, name, heard)
 
     @property
-    def words(self) -> Path:
+    def crash_marker_folder(self) -> Path:
         """Beside the file: whoever has it has this, too."""
         return self._path.with_name(f"{self._path.name}-turns")
 
@@ -186,7 +186,7 @@ class SqliteStore(RelationalReads):
                 return outcomes
         return await self._apart(lambda: writer.write(commit_id, members))
 
-    async def clean_up(self) -> bool:
+    async def prune(self) -> bool:
         """Commits have no index by their age, which every group would pay for. All are gone through, piece by piece, by
         their ids; and written is only where there is something to remove.
         """
@@ -203,10 +203,10 @@ class SqliteStore(RelationalReads):
 
     async def _remove(self, writer: SqliteWriter, after: int, last: int) -> int:
         """Here if nobody else is writing, as groups are; otherwise on the writer's thread."""
-        gone = None if self._waiting else writer.clean_up(after, last, PIECE, wait=False)
+        gone = None if self._waiting else writer.prune(after, last, PIECE, wait=False)
         if gone is not None:
             return gone
-        return await self._apart(lambda: writer.clean_up(after, last, PIECE, wait=True)) or 0
+        return await self._apart(lambda: writer.prune(after, last, PIECE, wait=True)) or 0
 
     async def was_committed(self, commit_id: CommitId) -> bool:
         return bool(await self._read(self.sql.find_commit, commit_id))

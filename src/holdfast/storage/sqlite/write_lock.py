@@ -27,7 +27,7 @@ from holdfast.errors import StoreError
 logger = logging.getLogger("holdfast")
 
 TICK_SECONDS: Final = 1.0
-PATIENCE_TICKS: Final = 5
+WARN_AFTER_TICKS: Final = 5
 """After so many ticks a wait is worth a warning."""
 LOCKS: Final = Path("/proc/locks")
 STOPPED_STATES: Final = ("T", "t")
@@ -79,7 +79,7 @@ class LockWaitMonitor:
                 if self._waits:  # who came meanwhile must not be overlooked
                     self._somebody_waits.set()
             for wait in waits:
-                if self._tick - wait.since_tick >= PATIENCE_TICKS and wait not in self._warned:
+                if self._tick - wait.since_tick >= WARN_AFTER_TICKS and wait not in self._warned:
                     self._warned.add(wait)
                     warn(wait.lock)
 
@@ -118,7 +118,7 @@ def _how_it_is(pid: int) -> str:
     return " and is stopped (kill -CONT lets it go on)" if state in STOPPED_STATES else ""
 
 
-watch: Final = LockWaitMonitor()
+lock_waits: Final = LockWaitMonitor()
 """One for the process: it has one thread, however many stores are open."""
 
 FILE_MODE: Final = 0o600
@@ -157,7 +157,7 @@ class WriteLock:
         if not self._gate.is_in_place():
             self._gate.reopen()
         waiter, gate = self._inside.descriptor, self._gate.descriptor
-        watch.begin(waiter, self._inside.path)
+        lock_waits.begin(waiter, self._inside.path)
         try:
             fcntl.flock(gate, fcntl.LOCK_EX)
             try:
@@ -165,7 +165,7 @@ class WriteLock:
             finally:
                 fcntl.flock(gate, fcntl.LOCK_UN)
         finally:
-            watch.end(waiter)
+            lock_waits.end(waiter)
         return True
 
     def _try(self) -> bool:

@@ -44,7 +44,7 @@ class SqliteTransaction:
     """Statements of one group, between its BEGIN and its COMMIT."""
 
     __slots__ = ("_changes", "_execute", "_fetch", "now_ms", "sql", "steps")
-    looks_first = True
+    reads_are_cheap = True
 
     def __init__(self, connection: SqliteConnection, cursor: SqliteCursor, now_ms: int) -> None:
         self._execute = cursor.execute
@@ -54,26 +54,26 @@ class SqliteTransaction:
         self.sql = statements
         self.steps = step_statements()
 
-    def change(self, statement: str, *bindings: Any) -> int:
+    def update(self, statement: str, *bindings: Any) -> int:
         """Run a statement that changes rows; the answer is how many."""
         execute, changes = self._execute, self._changes
         execute(statement, bindings)
         return changes()
 
-    def do(self, statement: str, *bindings: Any) -> None:
+    def execute(self, statement: str, *bindings: Any) -> None:
         """Run a statement that changes rows, of which nobody needs to know how many."""
         self._execute(statement, bindings)
 
-    def finds(self, statement: str, *bindings: Any) -> bool:
+    def exists(self, statement: str, *bindings: Any) -> bool:
         """Whether a look finds its row."""
-        return bool(self.rows(statement, *bindings))
+        return bool(self.fetch(statement, *bindings))
 
-    def create(self, statement: str, *bindings: Any) -> int | None:
+    def insert_instance(self, statement: str, *bindings: Any) -> int | None:
         """Insert an instance; the answer is its number, or None if its id is taken."""
-        rows = self.rows(statement, *bindings)
+        rows = self.fetch(statement, *bindings)
         return rows[0][0] if rows else None
 
-    def rows(self, statement: str, *bindings: Any) -> list[Row]:
+    def fetch(self, statement: str, *bindings: Any) -> list[Row]:
         """Run a statement that gives rows."""
         execute, fetch = self._execute, self._fetch
         execute(statement, bindings)
@@ -191,7 +191,7 @@ class SqliteWriter:
             self._check_files()
             return reply
 
-    def clean_up(self, after: int, last: int, limit: int, *, wait: bool) -> int | None:
+    def prune(self, after: int, last: int, limit: int, *, wait: bool) -> int | None:
         """Remove what is old in a range of commits, and keys long dead, so many of them (W5): how many of these went.
         None if somebody else is writing and is not waited for.
         """
@@ -200,8 +200,8 @@ class SqliteWriter:
         try:
             self._check_files()
             transaction = self._begin()
-            transaction.change(sql.forget_commits, after, last, transaction.now_ms - COMMITS_KEPT_MS)
-            gone = transaction.change(sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS, limit)
+            transaction.update(sql.forget_commits, after, last, transaction.now_ms - COMMITS_KEPT_MS)
+            gone = transaction.update(sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS, limit)
             self._cursor.execute("COMMIT")
         except apsw.Error as error:
             raise StoreError(f"{self._path} could not be cleaned up: {error}") from error
@@ -215,7 +215,7 @@ class SqliteWriter:
         try:
             transaction = self._begin()
             outcomes = apply_members(transaction, members)
-            transaction.change(sql.insert_commit, commit_id, transaction.now_ms)
+            transaction.update(sql.insert_commit, commit_id, transaction.now_ms)
             before_ms = self._elapsed_ms()
             self._cursor.execute("COMMIT")
             self.last_commit_ms = self._elapsed_ms() - before_ms

@@ -235,7 +235,7 @@ class AttemptRules(Rules):
             record = await bench.started("a")
             check(applied(await bench.one(completion(record))))
             waiting = (await bench.store.read_attempts(record.number, 1))[0]
-            (row,) = await bench.store.messages_for(ANNA, 0)
+            (row,) = await bench.store.read_inbox_of(ANNA, 0)
             exit_digits = exit_leg2(waiting.ledger, final=True)
             for from_ledger, fits in ((exit_digits, False), (waiting.ledger, True)):
                 response = Transition(
@@ -249,7 +249,7 @@ class AttemptRules(Rules):
                 outcome = await bench.one(turn(record, responses=(response,), consumed=(row.row,)))
                 check(applied(outcome) == fits)
                 check((await bench.instance("a")).turn == record.turn + fits)
-                check(bool(await bench.store.messages_for(ANNA, 0)) != fits)
+                check(bool(await bench.store.read_inbox_of(ANNA, 0)) != fits)
             check((await bench.store.read_attempts(record.number, 1))[0].ledger == exit_digits)
 
         self.on_bench(case)

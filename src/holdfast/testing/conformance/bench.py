@@ -74,7 +74,7 @@ class Bench:
         return reply
 
     async def instance(self, instance_id: str) -> InstanceRecord:
-        record = await self.store.find(InstanceId(instance_id))
+        record = await self.store.find_instance(InstanceId(instance_id))
         require(record is not None, f"{instance_id} is not there")
         return record  # type: ignore[return-value]  # required above
 

@@ -92,7 +92,7 @@ class ChildRules(Rules):
             parent = await bench.started("p", activities=0)
             stale = with_children(parent, new_child(0, "never"), turn=7)
             check(isinstance(await bench.one(stale), Rejected))
-            check(await bench.store.find(InstanceId("never")) is None)
+            check(await bench.store.find_instance(InstanceId("never")) is None)
             check(applied(await bench.one(with_children(parent, new_child(0, "p/1/0")))))
             child = await bench.instance("p/1/0")
             check((child.state, child.turn, child.input) == (InstanceState.REQUESTED, 0, GIVEN))
@@ -229,7 +229,7 @@ class ChildRules(Rules):
             ended = await bench.instance("p/1/0")
             check(isinstance(outcome, Applied) and outcome.ended == (EndedInstance(ended.id, ended.number),))
             check(await states(bench, "p/1/0", "p/1/1", "p/1/2") == ["TERMINATED", "CANCEL_REQUESTED", "RUNNING"])
-            check(await bench.store.unfinished_closings(10) == [])
+            check(await bench.store.open_closings(10) == [])
 
         self.on_bench(case)
 
@@ -254,7 +254,7 @@ class ChildRules(Rules):
             asked = (CancelChild(child=0),)
             check(applied(await bench.one(closing(parent, family=True, children_asked=asked))))
             check(await states(bench, "p", "p/1/0") == ["COMPLETED", "CANCEL_REQUESTED"])
-            check(await bench.store.unfinished_closings(10) == [])
+            check(await bench.store.open_closings(10) == [])
 
         self.on_bench(case)
 
@@ -265,7 +265,7 @@ class ChildRules(Rules):
             check(applied(await bench.one(closing(parent, family=True))))
             left = (await bench.store.read_family(parent.number)).children
             check(0 < left.get(InstanceState.REQUESTED, 0) < count, "one commit is bounded")
-            check(await bench.store.unfinished_closings(10) == [(parent.number, 1)])
+            check(await bench.store.open_closings(10) == [(parent.number, 1)])
             member = CloseChildren(number=parent.number, execution=1, limit=400)
             outcomes = await bench.commit(member, member, member, member)
             changed = [outcome.changed for outcome in outcomes if isinstance(outcome, Applied)]
@@ -274,6 +274,6 @@ class ChildRules(Rules):
                 f"two at once harm nothing: {changed}",
             )
             check((await bench.store.read_family(parent.number)).children == {InstanceState.TERMINATED: count})
-            check(await bench.store.unfinished_closings(10) == [])
+            check(await bench.store.open_closings(10) == [])
 
         self.on_bench(case)

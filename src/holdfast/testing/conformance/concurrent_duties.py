@@ -94,11 +94,11 @@ class DutyRules(Rules):
             for number in range(COUNT):
                 await here.started(f"i{number}")
             check(applied(await here.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=1))))
-            stranded = await asyncio.gather(*(bench.store.stranded_owners() for bench in both))
+            stranded = await asyncio.gather(*(bench.store.dead_owners() for bench in both))
             check(stranded == [[ANNA], [ANNA]])
             moved = await asyncio.gather(*(_lose_all(bench) for bench in both))
             check(sum(moved) == 2 * (COUNT - 1))
-            check(await here.store.stranded_owners() == [])
+            check(await here.store.dead_owners() == [])
 
         self._on_both(case)
 
@@ -161,7 +161,7 @@ class DutyRules(Rules):
             moved = await asyncio.gather(*(_until_nothing_is_left(bench, closed) for bench in both))
             check(sum(moved) == left)
             check((await here.store.read_family(parent.number)).children == {InstanceState.TERMINATED: count})
-            check(await here.store.unfinished_closings(10) == [])
+            check(await here.store.open_closings(10) == [])
 
         self._on_both(case)
 
@@ -189,9 +189,9 @@ class DutyRules(Rules):
             here.clock.now_ms = LATER_MS
             fresh = msgspec.structs.replace(ask(record, "new"), expires_at_ms=LATER_MS + 10_000)
             check(applied(await here.one(fresh)))
-            check((await here.store.questions_waiting()).has_expired)
+            check((await here.store.pending_queries()).has_expired)
             await asyncio.gather(*(bench.one(DeleteQueries()) for bench in both))
-            waiting = await here.store.questions_waiting()
+            waiting = await here.store.pending_queries()
             check((waiting.has_questions, waiting.has_expired) == (True, False))
 
         self._on_both(case)
@@ -295,7 +295,7 @@ async def _until_nothing_is_left(bench: Bench, member: Member) -> int:
 
 async def _cleaned_up(bench: Bench) -> None:
     for _ in range(MOST_PIECES):
-        if not await bench.store.clean_up():
+        if not await bench.store.prune():
             return
     check(False, "a clean-up comes to no end")
 

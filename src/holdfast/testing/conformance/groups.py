@@ -69,7 +69,7 @@ class GroupRules(Rules):
         async def case(bench: Bench) -> None:
             record, target = await bench.started("a", activities=2), await bench.started("target", activities=0)
             check(applied(await bench.one(completion(record, 1))))
-            (row,) = await bench.store.messages_for(ANNA, 0)
+            (row,) = await bench.store.read_inbox_of(ANNA, 0)
             before = await _all_of(bench, record.number)
             parts: dict[str, Any] = {
                 "consumed": (row.row,),
@@ -110,7 +110,7 @@ class GroupRules(Rules):
             await bench.store.commit(CommitId(4_711), [completion(record)])
             outcomes = await bench.store.commit(CommitId(4_711), [start("b")])
             check(isinstance(outcomes[0], Failed | Rejected))
-            check(await bench.store.find(InstanceId("b")) is None)
+            check(await bench.store.find_instance(InstanceId("b")) is None)
 
         self.on_bench(case)
 
@@ -131,11 +131,11 @@ class GroupRules(Rules):
             for activity in (3, 0, 4, 1, 2):
                 bench.clock.now_ms += 1
                 check(applied(await bench.one(completion(record, activity))))
-            rows = await bench.store.messages_for(ANNA, 0)
+            rows = await bench.store.read_inbox_of(ANNA, 0)
             check([row.stamp_ms for row in rows] == sorted(row.stamp_ms for row in rows))
             check([cast("ActivityCompleted", decode_event(row.event)).activity for row in rows] == [3, 0, 4, 1, 2])
             check(
-                [row.row for row in await bench.store.messages_for(ANNA, rows[2].row)]
+                [row.row for row in await bench.store.read_inbox_of(ANNA, rows[2].row)]
                 == [each.row for each in rows[3:]]
             )
 
@@ -146,9 +146,9 @@ class GroupRules(Rules):
             record = await bench.started("a", activities=2)
             check(applied(await bench.one(completion(record, 0))))
             check(applied(await bench.one(completion(record, 1))))
-            rows = await bench.store.messages_for(ANNA, 0)
+            rows = await bench.store.read_inbox_of(ANNA, 0)
             check(applied(await bench.one(turn(record, consumed=(rows[0].row,)))))
-            check([row.row for row in await bench.store.messages_for(ANNA, 0)] == [rows[1].row])
+            check([row.row for row in await bench.store.read_inbox_of(ANNA, 0)] == [rows[1].row])
 
         self.on_bench(case)
 
@@ -157,7 +157,12 @@ async def _all_of(bench: Bench, number: InstanceNumber) -> list[object]:
     """Everything that a turn of an instance can change of it."""
     store = bench.store
     loaded = await store.load(number, 1)
-    return [await store.read_instance(number), loaded, await store.read_payloads(number), await store.read_kept(number)]
+    return [
+        await store.read_instance(number),
+        loaded,
+        await store.read_payloads(number),
+        await store.read_state_values(number),
+    ]
 
 
 OTHERS_IDS = 1_000_000
@@ -199,7 +204,7 @@ class SharingRules(Rules):
                 check(await _everything(other.store, "a") == seen)
                 check(await other.store.was_committed(CommitId(4_711)))
                 check({worker.key for worker in await other.store.workers()} == {ANNA, BERT})
-                (waiting,) = await other.store.messages_for(ANNA, 0)
+                (waiting,) = await other.store.read_inbox_of(ANNA, 0)
                 check(isinstance(decode_event(waiting.event), ActivityCompleted))
                 new = await other.one(start("c"))
                 numbers = {record.number, (await other.instance("b")).number}
@@ -289,7 +294,7 @@ class SharingRules(Rules):
                 check(await other.store.was_committed(CommitId(4_711)))
                 again: list[Outcome] = await other.store.commit(CommitId(4_711), [start("b")])
                 check(isinstance(again[0], Failed | Rejected))
-                check(await other.store.find(InstanceId("b")) is None)
+                check(await other.store.find_instance(InstanceId("b")) is None)
 
         self.on_bench(case)
 
@@ -315,7 +320,7 @@ class _Another:
 
 
 async def _everything(store: Store, instance_id: str) -> list[object]:
-    record = await store.find(InstanceId(instance_id))
+    record = await store.find_instance(InstanceId(instance_id))
     if record is None:
         return []
     number = record.number
@@ -325,6 +330,6 @@ async def _everything(store: Store, instance_id: str) -> list[object]:
         await store.read_history(number, 1),
         await store.read_attempts(number, 1),
         await store.read_payloads(number),
-        await store.read_kept(number),
-        await store.held_by(ANNA),
+        await store.read_state_values(number),
+        await store.rows_owned_by(ANNA),
     ]

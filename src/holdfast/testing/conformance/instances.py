@@ -56,8 +56,8 @@ class InstanceRules(Rules):
             outcome = await bench.one(start("a", first=first_turn()))
             waits = await bench.one(start("b"))
             check(isinstance(outcome, StartedInstance) and isinstance(waits, StartedInstance))
-            found = await bench.store.find(InstanceId("a"))
-            later = await bench.store.find(InstanceId("b"))
+            found = await bench.store.find_instance(InstanceId("a"))
+            later = await bench.store.find_instance(InstanceId("b"))
             check(found is not None and found.created_at_ms == found.stamp_ms < bench.clock.now_ms)
             check(later is not None and later.created_at_ms == bench.clock.now_ms)
             if isinstance(outcome, StartedInstance):
@@ -124,9 +124,9 @@ class InstanceRules(Rules):
                 for known in (build, *tried):
                     again = ClaimInstances(owner=ANNA, workflows=("flow",), limit=1, blocked=True, build=known)
                     check(await bench.one(again) == NOTHING, "it was tried by that build")
-                    check(not await bench.store.blocked_elsewhere(("flow",), known))
+                    check(not await bench.store.has_blocked(("flow",), known))
                 check(await bench.one(ClaimInstances(owner=ANNA, workflows=("flow",), limit=1)) == NOTHING)
-                check(await bench.store.blocked_elsewhere(("flow",), "three"))
+                check(await bench.store.has_blocked(("flow",), "three"))
                 new = ClaimInstances(owner=ANNA, workflows=("flow",), limit=1, blocked=True, build="three")
                 check(isinstance(await bench.one(new), ClaimedInstances))
                 now = await bench.instance("a")
@@ -185,7 +185,7 @@ class InstanceRules(Rules):
             check(applied(await bench.one(turn(record, timers_started=(timer,), attempts=(waiting,), release=True))))
 
             async def next_in_ms(workflow: str, queue: str, name: str, after_ms: int = -1) -> int | None:
-                at_ms = await bench.store.next_wake_ms(
+                at_ms = await bench.store.next_due_ms(
                     workflows=(workflow,), queues=(queue,), names=(name,), after_ms=after_ms
                 )
                 return None if at_ms is None else at_ms - bench.clock.now_ms
@@ -276,7 +276,7 @@ class InstanceRules(Rules):
 
     def test_G7_what_is_not_there_is_not_found(self) -> None:
         async def case(bench: Bench) -> None:
-            check(await bench.store.find(InstanceId("nobody")) is None)
+            check(await bench.store.find_instance(InstanceId("nobody")) is None)
             loaded = await bench.store.load(InstanceNumber(77), 1)
             check(not loaded.history and not loaded.inbox)
 
@@ -416,13 +416,13 @@ class KeepingRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             other = await bench.started("b")
-            check(await bench.store.read_kept(record.number) == {})
+            check(await bench.store.read_state_values(record.number) == {})
             check(applied(await bench.one(turn(record, kept=kept(a=b"1", b=b"2")))))
-            check(await bench.store.read_kept(record.number) == {"a": b"1", "b": b"2"})
-            check(await bench.store.read_kept(other.number) == {})
+            check(await bench.store.read_state_values(record.number) == {"a": b"1", "b": b"2"})
+            check(await bench.store.read_state_values(other.number) == {})
             record = await bench.instance("a")
             check(applied(await bench.one(turn(record, kept=kept(a=b"3", b=None, never=None)))))
-            check(await bench.store.read_kept(record.number) == {"a": b"3"})
+            check(await bench.store.read_state_values(record.number) == {"a": b"3"})
 
         self.on_bench(case)
 
@@ -431,7 +431,7 @@ class KeepingRules(Rules):
             record = await bench.started("a")
             stale = turn(record, fence=Fence(record.fence + 1), kept=kept(a=b"1"))
             check(isinstance(await bench.one(stale), Rejected))
-            check(await bench.store.read_kept(record.number) == {})
+            check(await bench.store.read_state_values(record.number) == {})
 
         self.on_bench(case)
 
@@ -440,7 +440,7 @@ class KeepingRules(Rules):
             record = await bench.started("a")
             status = (StateValue(key="", value=b'"done"'), StateValue(key="k", value=b"1"))
             check(applied(await bench.one(closing(record, kept=status))))
-            check(await bench.store.read_kept(record.number) == {"": b'"done"', "k": b"1"})
+            check(await bench.store.read_state_values(record.number) == {"": b'"done"', "k": b"1"})
             (listed,) = await bench.store.list_instances(before=2**62, limit=10)
             check(listed.custom_status == b'"done"')
 
@@ -449,14 +449,14 @@ class KeepingRules(Rules):
     def test_G11_a_glance_has_the_instance_with_its_status_and_the_events_of_its_last_turn(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            check(await bench.store.glance(InstanceNumber(record.number + 1)) is None)
+            check(await bench.store.read_latest(InstanceNumber(record.number + 1)) is None)
             second = turn(record, kept=(StateValue(key="", value=b'"half"'),))
             check(applied(await bench.one(second)))
-            found = await bench.store.glance(record.number)
+            found = await bench.store.read_latest(record.number)
             check(found is not None and found[0].turn == record.turn + 1 and found[0].custom_status == b'"half"')
             check(found is not None and found[1] == second.events)
             await bench.one(start("b"))
-            unbegun = await bench.store.glance((await bench.instance("b")).number)
+            unbegun = await bench.store.read_latest((await bench.instance("b")).number)
             check(unbegun is not None and unbegun[1] is None, "there is no turn to be seen yet")
 
         self.on_bench(case)

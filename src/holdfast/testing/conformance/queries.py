@@ -32,13 +32,13 @@ class QuestionRules(Rules):
     def test_C1_the_owner_takes_questions_about_what_it_has_and_nobody_else_does(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            check(not (await bench.store.questions_waiting()).has_questions)
+            check(not (await bench.store.pending_queries()).has_questions)
             check(applied(await bench.one(ask(record))))
-            check((await bench.store.questions_waiting()).has_questions)
+            check((await bench.store.pending_queries()).has_questions)
             check(await taken(bench, BERT) == [])
             check(await taken(bench) == ["q"])
             check(await taken(bench) == [], "a question is taken once")
-            check(not (await bench.store.questions_waiting()).has_questions)
+            check(not (await bench.store.pending_queries()).has_questions)
 
         self.on_bench(case)
 
@@ -68,12 +68,12 @@ class QuestionRules(Rules):
             check(isinstance(early, Rejected), "nobody has taken it yet")
             check(await taken(bench) == ["q"])
             check(isinstance(await bench.one(AnswerQuery(id="q", owner=BERT, answer=b"1")), Rejected))
-            check(await bench.store.read_answer("q") is None)
+            check(await bench.store.read_query_reply("q") is None)
             check(applied(await bench.one(AnswerQuery(id="q", owner=ANNA, answer=b"2"))))
             check(isinstance(await bench.one(AnswerQuery(id="q", owner=ANNA, answer=b"3")), Rejected))
-            check(await bench.store.read_answer("q") == b"2")
+            check(await bench.store.read_query_reply("q") == b"2")
             check(applied(await bench.one(DeleteQueries(question="q"))))
-            check(await bench.store.read_answer("q") is None)
+            check(await bench.store.read_query_reply("q") is None)
 
         self.on_bench(case)
 
@@ -81,16 +81,16 @@ class QuestionRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             await bench.one(ask(record))
-            check(not (await bench.store.questions_waiting()).has_expired)
+            check(not (await bench.store.pending_queries()).has_expired)
             check(applied(await bench.one(DeleteQueries())))
-            check((await bench.store.questions_waiting()).has_questions, "its time is not over")
+            check((await bench.store.pending_queries()).has_questions, "its time is not over")
             bench.clock.now_ms = LATER_MS
             bench.beat(ANNA)
-            waiting = await bench.store.questions_waiting()
+            waiting = await bench.store.pending_queries()
             check(waiting.has_expired and not waiting.has_questions)
             check(await taken(bench) == [])
             check(applied(await bench.one(DeleteQueries())))
-            check(not (await bench.store.questions_waiting()).has_expired)
+            check(not (await bench.store.pending_queries()).has_expired)
 
         self.on_bench(case)
 
@@ -103,11 +103,11 @@ class QuestionRules(Rules):
                 told = turn(await bench.instance("a"), consumed=rows, answers=answered(state, name))
                 check(applied(await bench.one(told)))
             bench.clock.now_ms += REJECTION_KEPT_MS
-            check((await bench.store.questions_waiting()).has_expired)
+            check((await bench.store.pending_queries()).has_expired)
             check(applied(await bench.one(DeleteQueries())))
             check(await state_of(bench, record, "no") is None)
             check(await state_of(bench, record, "yes") is UpdateState.DONE)
-            check(not (await bench.store.questions_waiting()).has_expired)
+            check(not (await bench.store.pending_queries()).has_expired)
 
         self.on_bench(case)
 

@@ -93,7 +93,7 @@ class GhostRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
             stale = await bench.store.read_attempts(record.number, 1)
-            held = await bench.store.held_by(ANNA)
+            held = await bench.store.rows_owned_by(ANNA)
             check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING))))
             check(isinstance(await bench.one(_claim_instance(BERT)), ClaimedInstances))
             check((await bench.instance("a")).owner == BERT)

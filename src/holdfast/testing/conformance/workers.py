@@ -115,7 +115,7 @@ class WorkerRules(Rules):
             check(outcome == Applied(changed=2))
             check(await bench.one(release) == Applied(changed=0), "the second time there is nothing left")
             check(isinstance(bench.beat(ANNA), Renewed), "its lease goes on")
-            held = await bench.store.held_by(ANNA)
+            held = await bench.store.rows_owned_by(ANNA)
             check((len(held.attempts), held.instances) == (2, []))
             check(isinstance(await bench.one(turn(guilty)), Rejected), "G1: its own turn is stale, claimed or not")
             claimed = await bench.one(ClaimInstances(owner=BERT, workflows=("flow",), limit=EVERYTHING))
@@ -185,7 +185,7 @@ class WorkerRules(Rules):
                 start("b", first=first_turn(ANNA)),
             ):
                 check(isinstance(await bench.one(late), Rejected), f"a zombie may not {type(late).__name__}")
-            check(await bench.store.find(InstanceId("b")) is None)
+            check(await bench.store.find_instance(InstanceId("b")) is None)
             now = await bench.instance("a")
             check((now.turn, now.owner) == (record.turn, None))
             attempts = await bench.store.read_attempts(record.number, 1)
@@ -212,11 +212,11 @@ class WorkerRules(Rules):
             first = await bench.started("a", activities=2)
             await bench.started("b", owner=BERT)
             check(applied(await bench.one(completion(first, 0))), "a closed attempt is in nobody's name")
-            held = await bench.store.held_by(ANNA)
+            held = await bench.store.rows_owned_by(ANNA)
             check([(each.key.activity, str(each.state)) for each in held.attempts] == [(1, "RUNNING")])
             check([(each.number, each.fence) for each in held.instances] == [(first.number, first.fence)])
             check(applied(await bench.one(Release(number=first.number, owner=ANNA, fence=first.fence))))
-            check((await bench.store.held_by(ANNA)).instances == [])
+            check((await bench.store.rows_owned_by(ANNA)).instances == [])
 
         self.on_bench(case)
 
@@ -231,7 +231,7 @@ class WorkerRules(Rules):
             )
             check(applied(await bench.one(turn(record, attempts=waiting))))
             check(applied(await bench.one(turn(await bench.instance("a"), abandoned=(4,)))))
-            held = await bench.store.held_by(ANNA)
+            held = await bench.store.rows_owned_by(ANNA)
             lost = tuple(each for each in held.attempts if each.key.number == record.number and each.key.activity != 1)
             mine = tuple(each for each in held.instances if each.number == record.number)
             check(applied(await bench.one(ReleaseUnknown(owner=ANNA, attempts=lost, instances=mine))))
@@ -250,7 +250,7 @@ class WorkerRules(Rules):
             at_ms = bench.clock.now_ms + 5
             record = await bench.started("a", activities=0)
             check(applied(await bench.one(turn(record, timers_started=(TimerRow(timer=1, due_at_ms=at_ms),)))))
-            held = await bench.store.held_by(ANNA)
+            held = await bench.store.rows_owned_by(ANNA)
             check(applied(await bench.one(ReleaseUnknown(owner=ANNA, instances=tuple(held.instances)))))
             claim = ClaimInstances(owner=BERT, workflows=("flow",), limit=1)
             check(await bench.one(claim) == ClaimedInstances(instances=[]))
@@ -263,7 +263,7 @@ class WorkerRules(Rules):
     def test_W3_what_is_not_as_it_was_seen_is_left_alone(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
-            held = await bench.store.held_by(ANNA)
+            held = await bench.store.rows_owned_by(ANNA)
             seen = ReleaseUnknown(owner=ANNA, attempts=tuple(held.attempts), instances=tuple(held.instances))
             strangers = ReleaseUnknown(owner=BERT, attempts=seen.attempts, instances=seen.instances)
             check(await bench.one(strangers) == Applied(changed=0), "they are not in its name")
@@ -286,13 +286,13 @@ class WorkerRules(Rules):
             for number in range(3):
                 await bench.started(f"i{number}")
             await bench.started("b", owner=BERT)
-            check(await bench.store.stranded_owners() == [], "both are active")
+            check(await bench.store.dead_owners() == [], "both are active")
             lose = MarkWorkerLost(key=ANNA, at_deadline=False, limit=1)
             check(applied(await bench.one(lose)))
-            check(await bench.store.stranded_owners() == [ANNA])
-            while await bench.store.stranded_owners():
+            check(await bench.store.dead_owners() == [ANNA])
+            while await bench.store.dead_owners():
                 check(applied(await bench.one(lose)))
-            held = await bench.store.held_by(ANNA)
+            held = await bench.store.rows_owned_by(ANNA)
             check((held.attempts, held.instances) == ([], []))
             check((await bench.instance("b")).owner == BERT)
 

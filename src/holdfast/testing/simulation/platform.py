@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random  # noqa: TID251 - made from the seed of the simulation
 from typing import Any, Final, TypeVar, TypeVarTuple
 
-from holdfast.core.leases import LeaseAction, LeaseState, WorkerKey, may_act, receive, send
+from holdfast.core.leases import LeaseAction, LeaseState, WorkerKey, apply_reply, may_act, next_heartbeat
 from holdfast.errors import HoldfastError
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.platform import ClockAndIds
@@ -89,7 +89,7 @@ class TaskLease:
         self._beat()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def give_up(self) -> None:
+    def stop_beating(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
@@ -106,8 +106,8 @@ class TaskLease:
         return self._client.fenced_at_ms or 0
 
     def _beat(self) -> bool:
-        self._client, beat = send(self._client, now_ms=self._providers.elapsed_ms())
-        self._client, action = receive(self._client, self._store.heartbeat(beat, self._registration()))
+        self._client, beat = next_heartbeat(self._client, now_ms=self._providers.elapsed_ms())
+        self._client, action = apply_reply(self._client, self._store.heartbeat(beat, self._registration()))
         return action is LeaseAction.GO_ON
 
     async def _run(self) -> None:

@@ -347,9 +347,9 @@ class Simulation:
         return Platform(
             providers=SimulatedClockAndIds(self._random, name),
             make_lease=TaskLease,
-            make_bell=self._bus.bell,
+            make_notifier=self._bus.bell,
             fault_hook=hook,
-            judge_same_host=False,
+            detect_local_deaths=False,
             watch_turns=False,
         )
 
@@ -365,8 +365,8 @@ async def die(engine: Engine) -> None:
     worker = engine.worker
     if worker is not None:  # else it had not come so far as to have a key
         worker.committer.kill()
-        await worker.vanish()
-    await engine.abandon()
+        await worker.kill()
+    await engine._kill()
 
 
 def simulate(seed: int, jobs: Sequence[Job], activities: Sequence[AnyActivity], **options: Any) -> SimulationReport:

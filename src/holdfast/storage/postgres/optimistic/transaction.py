@@ -20,7 +20,7 @@ from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.turns import Turn
 from holdfast.storage.postgres.connection import PostgresConnection
 from holdfast.storage.postgres.optimistic.batch_function import BatchedStatement, call_of, kinds_of
-from holdfast.storage.postgres.transaction import ask_all, statements_of
+from holdfast.storage.postgres.transaction import run_pipelined, statements_of
 from holdfast.storage.relational.reads import BoundStatement
 from holdfast.storage.relational.transaction import Row
 
@@ -64,7 +64,7 @@ class InstanceNumbers:
         return self._fetched.popleft()
 
 
-def is_likely(members: Sequence[Member]) -> bool:
+def is_eligible(members: Sequence[Member]) -> bool:
     """Whether a group is of the kind that nearly always goes as expected, and ends no instance but its own."""
     return all(_is_likely(member) for member in members)
 
@@ -86,7 +86,7 @@ def _is_likely(member: Member) -> bool:
 class OptimisticTransaction:
     """Statements of one group. `asked` is what goes before them, the BEGIN first."""
 
-    looks_first = False
+    reads_are_cheap = False
 
     def __init__(
         self,
@@ -108,50 +108,50 @@ class OptimisticTransaction:
         """What was answered to what was asked with the COMMIT; nothing if the answer was lost."""
         numbers.begin(now_ms)
 
-    def change(self, statement: str, *bindings: Any) -> int:
+    def update(self, statement: str, *bindings: Any) -> int:
         """Queue a statement that changes rows; one, as far as anybody can tell now."""
         self._queued.append(BatchedStatement(statement, bindings, one=True))
         return 1
 
-    def do(self, statement: str, *bindings: Any) -> None:
+    def execute(self, statement: str, *bindings: Any) -> None:
         """Queue a statement of which nobody needs to know how many rows it changes."""
         self._queued.append(BatchedStatement(statement, bindings, one=False))
 
-    def finds(self, statement: str, *bindings: Any) -> bool:
+    def exists(self, statement: str, *bindings: Any) -> bool:
         """Queue a look that nearly always finds its row."""
         self._queued.append(BatchedStatement(statement, bindings, one=True))
         return True
 
-    def create(self, statement: str, *bindings: Any) -> int | None:
+    def insert_instance(self, statement: str, *bindings: Any) -> int | None:
         """Queue a new instance, under a number of our own."""
         del statement
         number = self._numbers.take(self._fetch_numbers, self.now_ms)
         self._queued.append(BatchedStatement(self.sql.start_numbered, (number, *bindings), one=True))
         return number
 
-    def rows(self, statement: str, *bindings: Any) -> list[Row]:
+    def fetch(self, statement: str, *bindings: Any) -> list[Row]:
         """Say what is queued, and run a statement that gives rows."""
-        *_, rows = self._say((statement, *bindings))
+        *_, rows = self._flush((statement, *bindings))
         return rows
 
     def commit(self, *last: BoundStatement) -> None:
         """Say what is queued, ask `last`, and commit. What the function does not know is judged before."""
         kinds = kinds_of(self._schema)
         if any(change.one and change.statement not in kinds for change in self._queued):
-            self._say()
+            self._flush()
         wanted = self._numbers.wanted
         more: list[BoundStatement] = [(self.sql.next_numbers, wanted)] if wanted else []
-        answers = self._say(*more, *last, ("COMMIT",))
+        answers = self._flush(*more, *last, ("COMMIT",))
         self.last = answers[-1 - len(last) : -1]
         if wanted:
             self._numbers.add(answers[-2 - len(last)], self.now_ms)
 
-    def _say(self, *more: BoundStatement) -> list[list[Row]]:
+    def _flush(self, *more: BoundStatement) -> list[list[Row]]:
         """One round trip: what goes before, what is queued, and what is asked."""
         asked, self._asked = self._asked, []
         queued, self._queued = self._queued, []
         calls = list(self._calls(queued))
-        answers = ask_all(self._connection, *asked, *(call for call, _ in calls), *more)
+        answers = run_pipelined(self._connection, *asked, *(call for call, _ in calls), *more)
         for (_, change), rows in zip(calls, answers[len(asked) :], strict=False):
             met = rows[0][0] if rows else 0  # a look that finds nothing gives no row
             if change is not None and change.one and met != 1:
@@ -168,5 +168,5 @@ class OptimisticTransaction:
                 yield from ((((change.statement, *change.values), change)) for change in changes)
 
     def _fetch_numbers(self, count: int) -> Sequence[Row]:
-        [rows] = ask_all(self._connection, (self.sql.next_numbers, count))
+        [rows] = run_pipelined(self._connection, (self.sql.next_numbers, count))
         return rows

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.core.activity_options import decode_options
-from holdfast.core.admission import DeliveryVerdict, MessageKind, deliver
+from holdfast.core.admission import DeliveryVerdict, MessageKind, decide_delivery
 from holdfast.core.checks import require
 from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
@@ -26,7 +26,7 @@ from holdfast.storage.relational.transaction import Transaction
 def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: int, new: NewAttempt) -> None:
     """Open an attempt, READY or running at once."""
     given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else keep_input(transaction, number, new.input)
-    transaction.change(
+    transaction.update(
         transaction.steps.insert_attempt,
         number,
         execution,
@@ -63,7 +63,7 @@ def close_by_completion(transaction: Transaction, completion: Completion, ledger
 def _close(transaction: Transaction, completion: Completion, ledger: int, from_state: AttemptState) -> bool:
     key = completion.key
     return bool(
-        transaction.change(
+        transaction.update(
             transaction.steps.move_attempt,
             completion.to_state,
             ledger,
@@ -106,7 +106,7 @@ def reopen_for_inbox(transaction: Transaction, completion: Completion) -> None:
 
 def move_digits(transaction: Transaction, key: AttemptKey, before: int, after: int) -> None:
     """Change the digits of an attempt whose row this transaction has seen."""
-    changed = transaction.change(
+    changed = transaction.update(
         transaction.sql.exit_response,
         after,
         key.number,
@@ -137,7 +137,7 @@ def move_attempt(transaction: Transaction, move: Transition, overdue_at_ms: int 
     """One guarded transition; False if the attempt was not as expected, or not overdue at the time given."""
     key = move.key
     return bool(
-        transaction.change(
+        transaction.update(
             transaction.steps.move_attempt,
             move.to_state,
             move.to_ledger,
@@ -162,7 +162,7 @@ def release(transaction: Transaction, attempt: AttemptRecord) -> None:
     expires = decode_options(attempt.options).expires_at_ready_ms(
         scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=transaction.now_ms
     )
-    transaction.change(
+    transaction.update(
         transaction.sql.release_attempt, expires, key.number, key.execution, key.activity, key.dimension, key.attempt
     )
 
@@ -178,7 +178,7 @@ def claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
         left = claim.limit - len(taken)
         if left <= 0:
             break
-        for row in transaction.rows(transaction.sql.ready_attempts, queue, transaction.now_ms, names, left):
+        for row in transaction.fetch(transaction.sql.ready_attempts, queue, transaction.now_ms, names, left):
             claimed = _claim(transaction, claim, _with_input(transaction, attempt_of(row)))
             if claimed is not None:
                 taken.append(claimed)
@@ -188,14 +188,14 @@ def claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
 def _waiting_queues(transaction: Transaction, queues: Sequence[str], names: str) -> Sequence[str]:
     if len(queues) <= 1:
         return queues
-    rows = transaction.rows(transaction.sql.waiting_queues, json.dumps(queues), transaction.now_ms, names)
+    rows = transaction.fetch(transaction.sql.waiting_queues, json.dumps(queues), transaction.now_ms, names)
     return [queue for (queue,) in rows]
 
 
 def _with_input(transaction: Transaction, attempt: AttemptRecord) -> AttemptRecord:
     """The attempt with its input, for whoever runs it. One that is gone stays a reference, and the body fails."""
     reference = reference_of(attempt.input)
-    rows = transaction.rows(transaction.sql.read_payload, attempt.key.number, reference) if reference else []
+    rows = transaction.fetch(transaction.sql.read_payload, attempt.key.number, reference) if reference else []
     return msgspec.structs.replace(attempt, input=rows[0][0]) if rows else attempt
 
 
@@ -211,7 +211,7 @@ def _claim(transaction: Transaction, claim: ClaimAttempts, ready: AttemptRecord)
         scheduled_at_ms=ready.scheduled_at_ms, started_at_ms=now_ms, heard_at_ms=now_ms
     )
     key = ready.key
-    transaction.change(
+    transaction.update(
         transaction.sql.run_attempt,
         ledger,
         claim.owner,
@@ -254,7 +254,7 @@ def _dead_letter(transaction: Transaction, ready: AttemptRecord) -> None:
 def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome:
     """A6: accepted for the living attempt of this owner; the answer carries the request to cancel."""
     key = beat.key
-    rows = transaction.rows(
+    rows = transaction.fetch(
         transaction.sql.heartbeat_attempt,
         transaction.now_ms,
         beat.details,
@@ -273,11 +273,11 @@ def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome
 
 def _gate(transaction: Transaction, key: AttemptKey) -> DeliveryVerdict:
     """G4, G5: does the instance still want the answer of this attempt?"""
-    rows = transaction.rows(transaction.sql.instance_gate, key.number)
+    rows = transaction.fetch(transaction.sql.instance_gate, key.number)
     if not rows:
         return DeliveryVerdict.DROP
     state, execution, owner = rows[0]
-    return deliver(
+    return decide_delivery(
         MessageKind.COMPLETION,
         state=InstanceState(state),
         loop_is_active=owner is not None,

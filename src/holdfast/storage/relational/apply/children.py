@@ -28,7 +28,7 @@ MOST_CHILDREN_PER_COMMIT: Final = 500
 PARENT_ENDED: Final = "its parent ended"
 
 
-def terminate_family(transaction: Transaction, found: InstanceRecord, reason: str) -> tuple[EndedInstance, ...]:
+def terminate_with_children(transaction: Transaction, found: InstanceRecord, reason: str) -> tuple[EndedInstance, ...]:
     """End an instance that was read in this transaction and is open, and do to its children what their policies say."""
     terminate(transaction, found, reason)
     return close_children(transaction, found.number, found.execution)
@@ -55,8 +55,8 @@ def _close(
     done = 0
     while families and done < limit:
         family = families.popleft()
-        for (how,) in transaction.rows(transaction.sql.read_closing, *family):
-            children = transaction.rows(transaction.sql.open_children, *family, how, limit - done)
+        for (how,) in transaction.fetch(transaction.sql.read_closing, *family):
+            children = transaction.fetch(transaction.sql.open_children, *family, how, limit - done)
             for row in children:
                 child = instance_of(row[:COLUMNS_IN_USE])
                 done += 1
@@ -64,7 +64,7 @@ def _close(
                     ended.append(EndedInstance(child.id, child.number))
                     families.append((child.number, child.execution))
             if done < limit:
-                transaction.change(transaction.sql.end_closing, *family)
+                transaction.update(transaction.sql.end_closing, *family)
     return ended, done
 
 
@@ -79,15 +79,17 @@ def _act_on(transaction: Transaction, child: InstanceRecord, policy: ParentClose
 def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
     """A9: TERMINATED in one commit, unless it is closed already."""
     if member.number is None:
-        rows = transaction.rows(transaction.sql.hold_instance, member.id)
+        rows = transaction.fetch(transaction.sql.hold_instance, member.id)
     else:
-        rows = transaction.rows(transaction.sql.hold_number, member.number)
+        rows = transaction.fetch(transaction.sql.hold_number, member.number)
     if not rows:
         return Rejected(reason=f"no instance has the id {member.id!r}")
     found = instance_of(rows[0])
     if found.state in INSTANCE_FINAL:
         return TerminatedInstance(instance=found, was_open=False)
-    return TerminatedInstance(instance=found, was_open=True, ended=terminate_family(transaction, found, member.reason))
+    return TerminatedInstance(
+        instance=found, was_open=True, ended=terminate_with_children(transaction, found, member.reason)
+    )
 
 
 def write_children(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
@@ -96,7 +98,7 @@ def write_children(transaction: Transaction, turn: Turn, number: InstanceNumber)
         _create(transaction, new, number, turn.execution)
     ended: list[EndedInstance] = []
     for asked in turn.children_asked:
-        for row in transaction.rows(transaction.sql.find_child, number, turn.execution, asked.child):
+        for row in transaction.fetch(transaction.sql.find_child, number, turn.execution, asked.child):
             child = instance_of(row)
             request = CancelRequested(time_ms=0, reason=asked.reason, descendants=asked.descendants)
             if cancel(transaction, child, request).at_once:
@@ -105,11 +107,11 @@ def write_children(transaction: Transaction, turn: Turn, number: InstanceNumber)
     return tuple(ended)
 
 
-def end_family(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
+def tell_relatives(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
     """An execution with relatives has ended, by its own turn: its parent is told, its children learn it."""
     if isinstance(turn.close, InstanceEnd):
         answer_parent(transaction, number, turn.close.state, turn.close.outcome)
-    transaction.change(transaction.sql.note_closing, number, turn.execution, ParentEnd.BY_ITSELF)
+    transaction.update(transaction.sql.note_closing, number, turn.execution, ParentEnd.BY_ITSELF)
     return close_children(transaction, number, turn.execution)
 
 
@@ -117,7 +119,7 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
     """The row with its tie to the parent, and its start in its inbox; or, if the id is taken, the refusal in ours."""
     now_ms = transaction.now_ms
     number = _insert(transaction, new, parent, execution)
-    if number is None and not new.named and transaction.change(transaction.sql.supersede_child, now_ms, new.id, parent):
+    if number is None and not new.named and transaction.update(transaction.sql.supersede_child, now_ms, new.id, parent):
         number = _insert(transaction, new, parent, execution)
     if number is None:
         reason = f"the id {new.id!r} is taken, so no child of {new.workflow!r} was started with it"
@@ -126,7 +128,7 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
     if len(new.input) > INLINE_LIMIT_BYTES:
         insert_payloads(transaction, number, (large_payload(new.input),))
     insert_payloads(transaction, number, new.payloads)
-    transaction.change(transaction.sql.insert_inbox, number, 1, now_ms, new.started)
+    transaction.update(transaction.sql.insert_inbox, number, 1, now_ms, new.started)
     if new.deadline is not None:
         set_deadline(transaction, number, new.deadline)
     if new.named:
@@ -135,7 +137,7 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
 
 def _insert(transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int) -> InstanceNumber | None:
     given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else marked(large_payload(new.input).reference)
-    rows = transaction.rows(
+    rows = transaction.fetch(
         transaction.sql.start_child,
         new.id,
         new.workflow,

@@ -45,7 +45,7 @@ from holdfast.storage.relational.transaction import Transaction
 
 def is_active(transaction: Transaction, key: WorkerKey) -> bool:
     """W6: whether a worker may act."""
-    return transaction.finds(transaction.sql.active_worker, key)
+    return transaction.exists(transaction.sql.active_worker, key)
 
 
 def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[Outcome]:
@@ -59,11 +59,11 @@ def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[O
         if actor is not None and not alive[actor]:
             outcomes.append(Rejected(reason=f"worker {actor} is not active"))
         else:
-            outcomes.append(HOW[type(member)](transaction, member))
+            outcomes.append(APPLY_BY_TYPE[type(member)](transaction, member))
     return outcomes
 
 
-HOW: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
+APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
     Turn: _apply_turn,
     Start: _apply_start,
     Completion: attempts.apply_completion,

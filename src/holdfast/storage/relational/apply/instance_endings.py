@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from holdfast.core.admission import DeliveryVerdict, EventVerdict, MessageKind, deliver, stamp_ms
+from holdfast.core.admission import DeliveryVerdict, EventVerdict, MessageKind, decide_delivery, stamp_ms
 from holdfast.core.checks import require
-from holdfast.core.children import ParentEnd, answer_of
+from holdfast.core.children import ParentEnd, child_reply
 from holdfast.core.history import (
     CancelRequested,
     ChildAnswer,
@@ -42,10 +42,10 @@ def answer_parent(transaction: Transaction, number: InstanceNumber, state: Insta
 
     What answers an execution that is over never reaches the next (G4).
     """
-    for parent, addressed_to, child, parent_state, execution, owner in transaction.rows(
+    for parent, addressed_to, child, parent_state, execution, owner in transaction.fetch(
         transaction.sql.parent_of, number
     ):
-        verdict = deliver(
+        verdict = decide_delivery(
             MessageKind.CHILD_RESULT,
             state=parent_state,
             loop_is_active=owner is not None,
@@ -55,17 +55,17 @@ def answer_parent(transaction: Transaction, number: InstanceNumber, state: Insta
         if verdict is not DeliveryVerdict.DROP:
             payload = _payload.decode(outcome)
             for data in (
-                transaction.rows(transaction.sql.read_payload, number, payload.reference) if payload.reference else ()
+                transaction.fetch(transaction.sql.read_payload, number, payload.reference) if payload.reference else ()
             ):
-                transaction.do(transaction.sql.insert_payload, payload.reference, parent, *data)
-            answer = answer_of(child, state, payload, time_ms=transaction.now_ms)
+                transaction.execute(transaction.sql.insert_payload, payload.reference, parent, *data)
+            answer = child_reply(child, state, payload, time_ms=transaction.now_ms)
             tell_parent(transaction, parent, execution, answer)
 
 
 def tell_parent(transaction: Transaction, parent: InstanceNumber, execution: int, answer: ChildAnswer) -> None:
     """Into the inbox of the parent, stamped now (G10); somebody takes it in."""
-    transaction.change(transaction.sql.insert_inbox, parent, execution, transaction.now_ms, encode_event(answer))
-    transaction.do(transaction.sql.wake_instance, parent)
+    transaction.update(transaction.sql.insert_inbox, parent, execution, transaction.now_ms, encode_event(answer))
+    transaction.execute(transaction.sql.wake_instance, parent)
 
 
 REPLACED: Final = "its id was started again, and the policy was terminate_existing"
@@ -74,14 +74,14 @@ REPLACED: Final = "its id was started again, and the policy was terminate_existi
 _encode = msgspec.json.Encoder().encode
 
 
-def leave_nothing_pending(transaction: Transaction, number: InstanceNumber) -> None:
+def settle_pending(transaction: Transaction, number: InstanceNumber) -> None:
     """Responses count as applied, messages and timers go, and open attempts are cancelled by the one table (A1).
 
     Most instances leave nothing behind, and one look says so: where looks are cheap it costs a quarter of what it
     spares.
     """
-    sql, do = transaction.sql, transaction.do
-    if transaction.looks_first and not transaction.rows(transaction.steps.has_pending, number)[0][0]:
+    sql, do = transaction.sql, transaction.execute
+    if transaction.reads_are_cheap and not transaction.fetch(transaction.steps.has_pending, number)[0][0]:
         return
     do(sql.exit_responses, number)
     do(sql.clear_inbox, number)
@@ -105,18 +105,18 @@ def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: Ext
     events: list[HistoryEvent] = [ended] if found.turn else [*_unread_start(transaction, number), ended]
     why = ended.failure if isinstance(ended, DeadlinePassed) else Payload(msgspec.Raw(_encode(ended.reason or None)))
     outcome = _encode(why)
-    changed = transaction.change(transaction.sql.terminate_instance, state, outcome, now_ms, number, found.state)
+    changed = transaction.update(transaction.sql.terminate_instance, state, outcome, now_ms, number, found.state)
     require(changed == 1, f"instance {number} was not {found.state} any more inside one transaction")
-    transaction.change(transaction.steps.append_history, number, found.execution, found.turn, encode_events(events))
-    leave_nothing_pending(transaction, number)
+    transaction.update(transaction.steps.append_history, number, found.execution, found.turn, encode_events(events))
+    settle_pending(transaction, number)
     answer_parent(transaction, number, state, outcome)
     how = ParentEnd.CANCELLED if isinstance(ended, InstanceCancelled) else ParentEnd.TERMINATED
-    transaction.change(transaction.sql.note_closing, number, found.execution, how)
+    transaction.update(transaction.sql.note_closing, number, found.execution, how)
 
 
 def _unread_start(transaction: Transaction, number: InstanceNumber) -> list[HistoryEvent]:
     """The start of an instance that never took a turn: its history begins with it all the same (G3)."""
-    for row in transaction.rows(transaction.sql.read_inbox, number):
+    for row in transaction.fetch(transaction.sql.read_inbox, number):
         try:
             event = decode_event(inbox_of(row).event)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -150,7 +150,7 @@ def cancel(transaction: Transaction, found: InstanceRecord, event: CancelRequest
 def ask_to_end(transaction: Transaction, found: InstanceRecord, event: CancelRequested) -> None:
     """A9: there is code, and it is told. The instance was read in this transaction."""
     state = next_state(found.state, InstanceEvent.REQUEST_CANCEL)
-    changed = transaction.change(transaction.sql.request_cancel, state, found.number, found.state)
+    changed = transaction.update(transaction.sql.request_cancel, state, found.number, found.state)
     require(changed == 1, f"instance {found.number} was not {found.state} any more inside one transaction")
     put(transaction, found, event, None)
-    transaction.do(transaction.sql.wake_instance, found.number)
+    transaction.execute(transaction.sql.wake_instance, found.number)

@@ -29,7 +29,7 @@ from holdfast.storage.members.outcomes import (
 )
 from holdfast.storage.records import Fence, InstanceNumber, InstanceRecord
 from holdfast.storage.relational.apply.children import (
-    terminate_family,
+    terminate_with_children,
 )
 from holdfast.storage.relational.apply.instance_endings import REPLACED
 from holdfast.storage.relational.apply.messages import apply_deliver
@@ -40,7 +40,7 @@ from holdfast.storage.relational.transaction import ConcurrentChange, Transactio
 
 
 def _apply_release(transaction: Transaction, release: Release) -> Outcome:
-    return _changed(transaction.change(transaction.sql.release_instance, release.number, release.fence, release.owner))
+    return _changed(transaction.update(transaction.sql.release_instance, release.number, release.fence, release.owner))
 
 
 # ---------------------------------------------------------------- instances
@@ -66,18 +66,18 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
     if start.first is not None:
         _write_turn(transaction, start.first, number)
     else:
-        transaction.change(transaction.sql.insert_inbox, number, 1, transaction.now_ms, start.started)
+        transaction.update(transaction.sql.insert_inbox, number, 1, transaction.now_ms, start.started)
     first = start.first
     if first is None or not (first.release or first.next):
         return StartedInstance(instance=_created(start, number, transaction.now_ms), created=True)
     return StartedInstance(
-        instance=instance_of(transaction.rows(transaction.sql.find_instance, start.id)[0]), created=True
+        instance=instance_of(transaction.fetch(transaction.sql.find_instance, start.id)[0]), created=True
     )
 
 
 def _start_again(transaction: Transaction, start: Start) -> Outcome:
     """The id is taken. What makes room for a new instance is in the transaction that creates it."""
-    rows = transaction.rows(transaction.sql.hold_instance, start.id)
+    rows = transaction.fetch(transaction.sql.hold_instance, start.id)
     if not rows:
         raise ConcurrentChange(f"the id {start.id!r} was taken a moment ago, and is not any more")
     existing = instance_of(rows[0])
@@ -93,10 +93,10 @@ def _start_again(transaction: Transaction, start: Start) -> Outcome:
         case StartVerdict.CONFLICT:
             return Rejected(reason=_conflict(start, existing.workflow))
         case StartVerdict.REPLACE:
-            ended = terminate_family(transaction, existing, REPLACED)
+            ended = terminate_with_children(transaction, existing, REPLACED)
         case StartVerdict.CREATE:
             pass
-    transaction.change(transaction.sql.supersede_instance, transaction.now_ms, existing.number)
+    transaction.update(transaction.sql.supersede_instance, transaction.now_ms, existing.number)
     number = _insert_instance(transaction, start)
     require(number is not None, f"the id {start.id!r} is still taken after instance {existing.number} gave it up")
     begun = _begin(transaction, start, InstanceNumber(number or 0))
@@ -119,7 +119,7 @@ def _stored_input(start: Start) -> bytes:
 
 def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber | None:
     first = start.first
-    number = transaction.create(
+    number = transaction.insert_instance(
         transaction.steps.start_instance,
         start.id,
         start.workflow,
@@ -171,11 +171,11 @@ def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecor
 def _claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome:
     workflows = json.dumps(claim.workflows)
     if claim.blocked:
-        rows = transaction.rows(
+        rows = transaction.fetch(
             transaction.sql.claim_blocked, claim.owner, workflows, claim.build, claim.limit, MAX_LOST_OWNERS
         )
     else:
-        rows = transaction.rows(
+        rows = transaction.fetch(
             transaction.sql.claim_instances, claim.owner, transaction.now_ms, workflows, claim.limit
         )
     return ClaimedInstances(instances=[instance_of(row) for row in rows])
@@ -183,12 +183,14 @@ def _claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome
 
 def _apply_block(transaction: Transaction, block: Block) -> Outcome:
     return _changed(
-        transaction.change(
+        transaction.update(
             transaction.sql.block_instance, block.reason, block.build, block.number, block.fence, block.owner
         )
     )
 
 
 def _save_flow(transaction: Transaction, flow: SaveFlow) -> Outcome:
-    transaction.do(transaction.sql.save_flow, flow.hash, flow.name, flow.version, flow.definition, transaction.now_ms)
+    transaction.execute(
+        transaction.sql.save_flow, flow.hash, flow.name, flow.version, flow.definition, transaction.now_ms
+    )
     return APPLIED

@@ -24,15 +24,15 @@ from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import Row, Transaction
 
 
-def note_update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
+def record_update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
     """Judge an update, and note one that is to be delivered."""
     asked = hashlib.sha256(b"%b\0%b" % (event.name.encode(), bytes(event.input.data))).digest()
-    rows = transaction.rows(transaction.sql.read_update, found.number, event.id)
+    rows = transaction.fetch(transaction.sql.read_update, found.number, event.id)
     known, is_same = (rows[0][1], rows[0][3] == asked) if rows else (None, True)
-    open_updates = transaction.rows(transaction.sql.count_open_updates, found.number, MAX_OPEN_UPDATES)[0][0]
+    open_updates = transaction.fetch(transaction.sql.count_open_updates, found.number, MAX_OPEN_UPDATES)[0][0]
     verdict = decide_update(found.state, known=known, is_same=is_same, open_updates=open_updates)
     if verdict is EventVerdict.DELIVER:
-        transaction.change(transaction.sql.ask_update, found.number, event.id, asked)
+        transaction.update(transaction.sql.ask_update, found.number, event.id, asked)
     return verdict
 
 
@@ -40,7 +40,7 @@ def write_answers(transaction: Transaction, number: InstanceNumber, answers: tup
     """What a turn says to those who sent updates."""
     for one in answers:
         expires_at_ms = transaction.now_ms + REJECTION_KEPT_MS if one.state in REFUSALS else None
-        changed = transaction.change(
+        changed = transaction.update(
             transaction.sql.answer_update, number, one.id, one.state, one.answer, expires_at_ms
         )
         require(changed == 1, f"update {one.id!r} of instance {number} was answered before, or never sent")
@@ -53,13 +53,13 @@ def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
     """Take a message, or say why not. A refused one changes nothing and is in nobody's way."""
     event, number = message.event, message.number
     if isinstance(event, EventReceived):
-        rows = transaction.rows(
+        rows = transaction.fetch(
             *((transaction.sql.find_mailbox, message.id) if number is None else (transaction.sql.read_mailbox, number))
         )
         if rows:
             return _raise(transaction, rows[0], event, message.message_id)
     else:
-        rows = transaction.rows(
+        rows = transaction.fetch(
             *((transaction.sql.hold_instance, message.id) if number is None else (transaction.sql.hold_number, number))
         )
         if rows:
@@ -76,11 +76,11 @@ def write_mail(transaction: Transaction, turn: Turn, number: InstanceNumber) -> 
     """What a turn changes about events: its waits, how many it took or set aside, and those it raises to others."""
     if turn.waits is not None or turn.mail_taken:
         waits = None if turn.waits is None else _text_of(turn.waits)
-        transaction.change(transaction.steps.change_waits, waits, turn.mail_taken, number)
+        transaction.update(transaction.steps.change_waits, waits, turn.mail_taken, number)
     for message_id in turn.ids_set_aside:
-        transaction.do(transaction.sql.forget_received, number, message_id)
+        transaction.execute(transaction.sql.forget_received, number, message_id)
     if turn.mailbox is not None:
-        transaction.change(transaction.sql.set_mailbox, turn.mailbox.policy, turn.mailbox.limit, number)
+        transaction.update(transaction.sql.set_mailbox, turn.mailbox.policy, turn.mailbox.limit, number)
     for message in turn.sent:
         _send(transaction, message)
 
@@ -120,7 +120,7 @@ def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message
     found = TargetInstance(number=number, state=InstanceState(state), execution=execution)
     verdict = decide_event(
         found.state,
-        seen_before=bool(message_id) and bool(transaction.rows(transaction.sql.was_received, number, message_id)),
+        seen_before=bool(message_id) and bool(transaction.fetch(transaction.sql.was_received, number, message_id)),
         somebody_waits=waits is not None and event.name in _names_in(waits),
         kept=kept,
         policy=EventPolicy.MAILBOX if policy is None else EventPolicy(policy),
@@ -128,16 +128,16 @@ def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message
     )
     if verdict in (EventVerdict.DELIVER, EventVerdict.KEEP):
         if message_id:
-            transaction.change(transaction.sql.note_received, number, message_id)
-        transaction.change(transaction.sql.add_mail, verdict is EventVerdict.DELIVER, number)
+            transaction.update(transaction.sql.note_received, number, message_id)
+        transaction.update(transaction.sql.add_mail, verdict is EventVerdict.DELIVER, number)
         put(transaction, found, event, event.name)
     return Delivered(instance=found, verdict=verdict)
 
 
 def _update(transaction: Transaction, found: InstanceRecord, event: UpdateAccepted) -> EventVerdict:
     """An update waits in the inbox until the code takes it (G5). Its empty name: see `release_instance`."""
-    verdict = note_update(transaction, found, event)
+    verdict = record_update(transaction, found, event)
     if verdict is EventVerdict.DELIVER:
         put(transaction, found, event, name="")
-        transaction.do(transaction.sql.wake_instance, found.number)
+        transaction.execute(transaction.sql.wake_instance, found.number)
     return verdict

@@ -32,7 +32,7 @@ def keep_input(transaction: Transaction, number: InstanceNumber, data: bytes) ->
 def insert_payloads(transaction: Transaction, number: InstanceNumber, payloads: Sequence[LargePayload]) -> None:
     """Put large payloads into their own table."""
     for payload in payloads:
-        transaction.do(transaction.sql.insert_payload, payload.reference, number, payload.data)
+        transaction.execute(transaction.sql.insert_payload, payload.reference, number, payload.data)
 
 
 def keep_in_inbox(transaction: Transaction, key: AttemptKey, answer: ActivityCompleted | ActivityFailed) -> None:
@@ -41,8 +41,8 @@ def keep_in_inbox(transaction: Transaction, key: AttemptKey, answer: ActivityCom
     payloads: list[LargePayload] = []
     stamped = msgspec.structs.replace(offload(answer, payloads), time_ms=stamp_ms(answer.time_ms, now_ms))
     insert_payloads(transaction, key.number, payloads)
-    transaction.change(transaction.sql.insert_inbox, key.number, key.execution, now_ms, encode_event(stamped))
-    transaction.do(transaction.sql.wake_instance, key.number)
+    transaction.update(transaction.sql.insert_inbox, key.number, key.execution, now_ms, encode_event(stamped))
+    transaction.execute(transaction.sql.wake_instance, key.number)
 
 
 def put(
@@ -59,9 +59,9 @@ def put(
         insert_payloads(transaction, found.number, payloads)
     if event.time_ms < now_ms:
         event = msgspec.structs.replace(event, time_ms=stamp_ms(event.time_ms, now_ms))
-    transaction.change(transaction.sql.insert_message, found.number, found.execution, now_ms, encode_event(event), name)
+    transaction.update(transaction.sql.insert_message, found.number, found.execution, now_ms, encode_event(event), name)
 
 
 def set_deadline(transaction: Transaction, number: InstanceNumber, deadline: Deadline) -> int:
     """Say until when an instance has to end, or that it need not. Whether that was news."""
-    return transaction.change(transaction.sql.set_deadline, deadline.limit_ms, deadline.grace_ms, number)
+    return transaction.update(transaction.sql.set_deadline, deadline.limit_ms, deadline.grace_ms, number)

@@ -28,7 +28,7 @@ def apply_responses(transaction: Transaction, responses: StreamValues) -> Outcom
     key, now_ms, count = responses.key, transaction.now_ms, len(responses.event.numbers)
     entered = enter_pending(responses.from_ledger, count)
     if not _move(transaction, responses, responses.from_ledger, entered):
-        if transaction.rows(transaction.sql.entered_responses, *_guard(responses), entered // RESPONSE_ENTRY):
+        if transaction.fetch(transaction.sql.entered_responses, *_guard(responses), entered // RESPONSE_ENTRY):
             return Applied(changed=0)
         return Rejected(reason="the attempt is closed, asked to stop, or somebody else's")
     payloads: list[LargePayload] = []
@@ -36,8 +36,8 @@ def apply_responses(transaction: Transaction, responses: StreamValues) -> Outcom
     insert_payloads(transaction, key.number, payloads)
     if event.time_ms < now_ms:
         event = msgspec.structs.replace(event, time_ms=stamp_ms(event.time_ms, now_ms))
-    transaction.change(transaction.sql.insert_inbox, key.number, key.execution, now_ms, encode_event(event))
-    transaction.do(transaction.sql.wake_instance, key.number)
+    transaction.update(transaction.sql.insert_inbox, key.number, key.execution, now_ms, encode_event(event))
+    transaction.execute(transaction.sql.wake_instance, key.number)
     return Applied(changed=count)
 
 
@@ -45,12 +45,12 @@ def enter_with_turn(transaction: Transaction, entries: Sequence[StreamValues]) -
     """Values enter and leave leg 2 with the turn that applied them (L4, L5): all, or none if one of them is stale."""
     for at, responses in enumerate(entries):
         if not _move(transaction, responses, responses.from_ledger, _passed(responses)):
-            take_back(transaction, entries[:at])
+            undo_values(transaction, entries[:at])
             return False
     return True
 
 
-def take_back(transaction: Transaction, entries: Sequence[StreamValues]) -> None:
+def undo_values(transaction: Transaction, entries: Sequence[StreamValues]) -> None:
     """The turn of these values is not written after all."""
     for responses in reversed(entries):
         moved = _move(transaction, responses, _passed(responses), responses.from_ledger)
@@ -64,7 +64,7 @@ def _passed(responses: StreamValues) -> int:
 def _move(transaction: Transaction, responses: StreamValues, before: int, after: int) -> bool:
     """Conditional on all digits but those that count exits, which belong to the instance's turns (decision 14)."""
     bindings = (after - before, transaction.now_ms, responses.expires_at_ms, *_guard(responses))
-    return bool(transaction.change(transaction.sql.enter_responses, *bindings, before // RESPONSE_ENTRY))
+    return bool(transaction.update(transaction.sql.enter_responses, *bindings, before // RESPONSE_ENTRY))
 
 
 def _guard(responses: StreamValues) -> tuple[int | str, ...]:
@@ -75,7 +75,7 @@ def _guard(responses: StreamValues) -> tuple[int | str, ...]:
 def exit_pending(transaction: Transaction, left: AppliedValues) -> None:
     """L5: the turn that is being written has applied so many pending responses of an attempt."""
     key = left.key
-    changed = transaction.change(
+    changed = transaction.update(
         transaction.sql.exit_pending, left.count, key.number, key.execution, key.activity, key.dimension, key.attempt
     )
     require(changed == 1, f"attempt {key} does not have {left.count} responses that could leave leg 2")

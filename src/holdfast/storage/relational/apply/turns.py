@@ -23,11 +23,11 @@ from holdfast.storage.members.outcomes import (
 from holdfast.storage.members.turns import NextExecution, Turn
 from holdfast.storage.records import InstanceNumber, StateValue
 from holdfast.storage.relational.apply import attempts
-from holdfast.storage.relational.apply.children import end_family, write_children
-from holdfast.storage.relational.apply.instance_endings import leave_nothing_pending
+from holdfast.storage.relational.apply.children import tell_relatives, write_children
+from holdfast.storage.relational.apply.instance_endings import settle_pending
 from holdfast.storage.relational.apply.messages import write_answers, write_mail
 from holdfast.storage.relational.apply.shared_writes import insert_payloads, keep_input
-from holdfast.storage.relational.apply.streams import enter_with_turn, exit_pending, take_back
+from holdfast.storage.relational.apply.streams import enter_with_turn, exit_pending, undo_values
 from holdfast.storage.relational.rows import inbox_of
 from holdfast.storage.relational.transaction import Transaction
 
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from holdfast.storage.members.attempts import Completion
 
 
-def begin_next(transaction: Transaction, turn: Turn, number: InstanceNumber, following: NextExecution) -> None:
+def start_next_execution(
+    transaction: Transaction, turn: Turn, number: InstanceNumber, following: NextExecution
+) -> None:
     """End execution n, whose last turn this is, and create n + 1. The owner keeps it, unless the turn lets it go."""
-    change = transaction.change
+    change = transaction.update
     execution = turn.execution + 1
     change(transaction.sql.exit_responses, number)
     _clear_answers(transaction, number)
@@ -61,22 +63,22 @@ def begin_next(transaction: Transaction, turn: Turn, number: InstanceNumber, fol
 
 
 def _clear_answers(transaction: Transaction, number: InstanceNumber) -> None:
-    for row in map(inbox_of, transaction.rows(transaction.sql.read_inbox, number)):
+    for row in map(inbox_of, transaction.fetch(transaction.sql.read_inbox, number)):
         try:
             event = decode_event(row.event)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue  # what nobody can read is not lost: whoever takes it in says so (G12)
         if isinstance(event, ANSWERS):
-            transaction.change(transaction.sql.delete_inbox, row.row, number)
+            transaction.update(transaction.sql.delete_inbox, row.row, number)
 
 
 def keep(transaction: Transaction, number: InstanceNumber, changes: tuple[StateValue, ...]) -> None:
     """Part of a guarded turn. A later execution of the instance finds what an earlier one kept."""
     for kept in changes:
         if kept.value is None:
-            transaction.do(transaction.sql.forget_kept, number, kept.key)
+            transaction.execute(transaction.sql.forget_kept, number, kept.key)
         else:
-            transaction.do(transaction.sql.keep, number, kept.key, kept.value)
+            transaction.execute(transaction.sql.keep, number, kept.key, kept.value)
 
 
 # ---------------------------------------------------------------- turns
@@ -89,14 +91,14 @@ def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
         if not attempts.close_by_completion(transaction, one, one.applied_ledger):
             stale.append(one)  # noqa: PERF401 - nearly never there
     entered = not turn.entries or enter_with_turn(transaction, turn.entries)
-    has_read_all = turn.read_to is None or transaction.finds(transaction.steps.has_read_all, turn.number, turn.read_to)
+    has_read_all = turn.read_to is None or transaction.exists(transaction.steps.has_read_all, turn.number, turn.read_to)
     if not stale and entered and has_read_all and _advance(transaction, turn):
         for left in turn.yields:
             exit_pending(transaction, left)
         ended = _write_turn(transaction, turn, turn.number)
         return Applied(ended=ended) if ended else APPLIED
     if turn.entries and entered:
-        take_back(transaction, turn.entries)
+        undo_values(transaction, turn.entries)
     for completion in turn.completions:
         if completion not in stale:
             attempts.reopen_for_inbox(transaction, completion)
@@ -112,16 +114,16 @@ def _advance(transaction: Transaction, turn: Turn) -> bool:
     if turn.key is not None:
         key = turn.key
         return (
-            transaction.change(steps.commit_flow_turn, after, turn.stamp_ms, key, number, fence, owner, turn.turn) > 0
+            transaction.update(steps.commit_flow_turn, after, turn.stamp_ms, key, number, fence, owner, turn.turn) > 0
         )
-    return transaction.change(steps.commit_turn, after, turn.stamp_ms, number, fence, owner, turn.turn) > 0
+    return transaction.update(steps.commit_turn, after, turn.stamp_ms, number, fence, owner, turn.turn) > 0
 
 
 def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
     """What the turn did. Which of its children ended with it."""
     execution = turn.execution
     if turn.events:
-        transaction.change(transaction.steps.append_history, number, execution, turn.turn, turn.events)
+        transaction.update(transaction.steps.append_history, number, execution, turn.turn, turn.events)
     for new in turn.attempts:
         attempts.insert_attempt(transaction, number, execution, new)
     return () if turn.is_plain else _write_rest(transaction, turn, number)
@@ -129,7 +131,7 @@ def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
 
 def _write_rest(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
     """What most turns do not do."""
-    execution, change = turn.execution, transaction.change
+    execution, change = turn.execution, transaction.update
     ended: tuple[EndedInstance, ...] = ()
     if turn.payloads:
         insert_payloads(transaction, number, turn.payloads)
@@ -138,7 +140,7 @@ def _write_rest(transaction: Transaction, turn: Turn, number: InstanceNumber) ->
     for response in turn.responses:
         attempts.move_digits(transaction, response.key, response.from_ledger, response.to_ledger)
     for activity in turn.abandoned:
-        transaction.do(transaction.sql.cancel_activity, transaction.now_ms, number, execution, activity)
+        transaction.execute(transaction.sql.cancel_activity, transaction.now_ms, number, execution, activity)
     for timer in turn.timers_started:
         change(transaction.sql.start_timer, number, execution, timer.timer, timer.due_at_ms)
     for fired in turn.timers_ended:
@@ -164,12 +166,12 @@ def _tell_others(transaction: Transaction, turn: Turn, number: InstanceNumber) -
 def _leave(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
     """The instance ends, or its execution does and the next begins (G4), or the instance is let go of (G2)."""
     if turn.close is not None:
-        leave_nothing_pending(transaction, number)
+        settle_pending(transaction, number)
         close = turn.close
-        transaction.change(transaction.steps.close_instance, close.state, close.outcome, transaction.now_ms, number)
+        transaction.update(transaction.steps.close_instance, close.state, close.outcome, transaction.now_ms, number)
     elif turn.next is not None:
-        begin_next(transaction, turn, number, turn.next)
+        start_next_execution(transaction, turn, number, turn.next)
     else:
-        transaction.change(transaction.sql.release_instance, number, turn.fence, turn.owner)
+        transaction.update(transaction.sql.release_instance, number, turn.fence, turn.owner)
         return ()
-    return end_family(transaction, turn, number) if turn.family else ()
+    return tell_relatives(transaction, turn, number) if turn.family else ()

@@ -14,7 +14,7 @@ from holdfast.core.leases import (
     WorkerKey,
     WorkerRecord,
     WorkerState,
-    heartbeat,
+    judge_heartbeat,
 )
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
 from holdfast.storage.attempt_endings import end_by_loss, transition
@@ -47,23 +47,23 @@ def apply_lose(transaction: Transaction, lose: MarkWorkerLost) -> Outcome:
     Who flips it judges the loss. The others may know less or more of it, and go by that verdict.
     """
     now_ms, loss = transaction.now_ms, _judged_by(lose)
-    found = transaction.rows(transaction.sql.hold_worker, lose.key)
+    found = transaction.fetch(transaction.sql.hold_worker, lose.key)
     if lose.instances_only:
         return _release_instances(transaction, lose, is_active=[state for state, _ in found] == [WorkerState.ACTIVE])
     deadline_ms = now_ms if lose.at_deadline else NO_DEADLINE_MS
-    if transaction.change(transaction.sql.lose_worker, lose.key, deadline_ms, loss):
+    if transaction.update(transaction.sql.lose_worker, lose.key, deadline_ms, loss):
         if lose.culprit is not None:
-            transaction.change(transaction.sql.count_loss, lose.culprit, lose.key)
+            transaction.update(transaction.sql.count_loss, lose.culprit, lose.key)
     elif found:
         [(state, judged)] = found
         if state == WorkerState.ACTIVE:
             return Rejected(reason=f"worker {lose.key} has renewed its lease")
         loss = LossVerdict(judged) if judged is not None else loss
     is_unexplained = int(loss is LossVerdict.UNEXPLAINED)
-    moved = transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, is_unexplained)
-    for row in transaction.rows(transaction.sql.held_attempts, lose.key, lose.limit):
+    moved = transaction.update(transaction.sql.disown_instances, lose.key, lose.limit, is_unexplained)
+    for row in transaction.fetch(transaction.sql.held_attempts, lose.key, lose.limit):
         moved += 1
-        _move_on(transaction, attempt_of(row), is_clean=loss is LossVerdict.CLEAN)
+        _reassign(transaction, attempt_of(row), is_clean=loss is LossVerdict.CLEAN)
     return Applied(changed=moved)
 
 
@@ -72,8 +72,8 @@ def _release_instances(transaction: Transaction, lose: MarkWorkerLost, *, is_act
     if not is_active:
         return Rejected(reason=f"worker {lose.key} is not active")
     if lose.culprit is not None:
-        transaction.change(transaction.sql.count_loss, lose.culprit, lose.key)
-    return Applied(changed=transaction.change(transaction.sql.disown_instances, lose.key, lose.limit, 0))
+        transaction.update(transaction.sql.count_loss, lose.culprit, lose.key)
+    return Applied(changed=transaction.update(transaction.sql.disown_instances, lose.key, lose.limit, 0))
 
 
 def _judged_by(lose: MarkWorkerLost) -> LossVerdict:
@@ -85,19 +85,19 @@ def _judged_by(lose: MarkWorkerLost) -> LossVerdict:
 def apply_disown(transaction: Transaction, disown: ReleaseUnknown) -> Outcome:
     """W3: what is as its owner saw it and did not know it moves on, as if its worker were lost."""
     moved = sum(
-        transaction.change(transaction.sql.release_instance, held.number, held.fence, disown.owner)
+        transaction.update(transaction.sql.release_instance, held.number, held.fence, disown.owner)
         for held in disown.instances
     )
     for held in disown.attempts:
         key = held.key
         guard = (key.number, key.execution, key.activity, key.dimension, key.attempt, disown.owner)
-        for row in transaction.rows(transaction.sql.held_attempt, *guard, held.state, held.ledger):
+        for row in transaction.fetch(transaction.sql.held_attempt, *guard, held.state, held.ledger):
             moved += 1
-            _move_on(transaction, attempt_of(row), is_clean=False)
+            _reassign(transaction, attempt_of(row), is_clean=False)
     return Applied(changed=moved)
 
 
-def _move_on(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool) -> None:
+def _reassign(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool) -> None:
     """Nobody looks after an attempt any more: the next one, or the same one again, or its end (W6)."""
     event = LOSS_EVENT[attempt.state]
     if attempt.state is AttemptState.RUNNING:
@@ -115,19 +115,19 @@ def _move_on(transaction: Transaction, attempt: AttemptRecord, *, is_clean: bool
 def apply_beat(transaction: Transaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
     """Judge a heartbeat by the worker's row, and record what follows."""
     sql = transaction.sql
-    rows = transaction.rows(sql.read_worker, beat.key)
+    rows = transaction.fetch(sql.read_worker, beat.key)
     record: WorkerRecord | None = None
     if rows:
         row = worker_of(rows[0])
         record = WorkerRecord(WorkerKey(row.key), WorkerState(row.state), row.token, row.deadline_ms)
-    _, reply = heartbeat(record, beat, now_ms=transaction.now_ms)
+    _, reply = judge_heartbeat(record, beat, now_ms=transaction.now_ms)
     if isinstance(reply, Renewed):
         lease = (reply.token, reply.deadline_ms, reply.lease_ms)
         if record is None:
             about = (registration.host, registration.queues, registration.build)
             code = (registration.workflows, registration.activities, registration.abandoned)
             now_ms = transaction.now_ms
-            transaction.change(sql.register_worker, beat.key, *lease, *about, now_ms, registration.slots, *code)
+            transaction.update(sql.register_worker, beat.key, *lease, *about, now_ms, registration.slots, *code)
         else:
-            transaction.change(sql.renew_lease, *lease, registration.abandoned, beat.key, record.token)
+            transaction.update(sql.renew_lease, *lease, registration.abandoned, beat.key, record.token)
     return reply
