@@ -82,7 +82,7 @@ class BareFlows(BareLoop):
             self._write(
                 sql.append_history, [(number, 1, 0, encode_events([started, EventAwaited(wait=0, name=EVENT)]))]
             )
-            self._write(sql.change_waits, [(json.dumps([EVENT]), 0, number)])
+            self._write(sql.set_awaited_events, [(json.dumps([EVENT]), 0, number)])
         return numbers
 
     def take_events(self, numbers: Sequence[int]) -> None:
@@ -95,7 +95,7 @@ class BareFlows(BareLoop):
         stored: list[Stored] = []
         for number in numbers:
             event = self._event(number)
-            self._write(sql.add_mail, [(True, number)])
+            self._write(sql.count_event, [(True, number)])
             self._write(sql.insert_message, [(number, 1, self._now_ms, encode_event(event), EVENT)])
             stored.append(Stored(number, self._connection.last_insert_rowid(), event))
         return stored
@@ -111,7 +111,7 @@ class BareFlows(BareLoop):
 
     def _take(self, number: int, event: EventReceived, mail: int = 0) -> None:
         self._turn(number, 1, [event, ExecutionCompleted(result=event.value)])
-        self._write(sql.change_waits, [("[]", mail, number)])
+        self._write(sql.set_awaited_events, [("[]", mail, number)])
         self._close(number, number)
 
     # ------------------------------------------------------------ streams

@@ -165,7 +165,7 @@ def test_what_a_claim_touches_does_not_grow_with_the_store(postgres_server: str)
 
 
 @pytest.mark.parametrize(
-    ("name", "values"), [("disown_instances", ("dead", 20, 0)), ("numbers_of_owner", ("dead", 20))]
+    ("name", "values"), [("release_lost_instances", ("dead", 20, 0)), ("numbers_of_owner", ("dead", 20))]
 )
 def test_W6_a_batch_of_a_loss_touches_no_more_when_the_worker_had_more(
     postgres_server: str, name: str, values: tuple[object, ...]
@@ -210,7 +210,7 @@ def test_A2_a_claim_of_what_waits_longest_touches_no_more_when_more_waits(
 def test_every_statement_is_hot_or_has_a_reason() -> None:
     """What is not named as cold is in the test above. What is named is there."""
     assert {*BATCHED} <= {*HOT}
-    assert {"lock_named", "forget_commits", "stranded_owners", "void_commit", "claim_instances"} <= {*HOT}
+    assert {"lock_instances_and_ids", "delete_old_commits", "dead_owners", "void_commit", "claim_instances"} <= {*HOT}
     assert all(getattr(statements_of("s"), name) for name in OTHERS)
 
 

@@ -251,7 +251,7 @@ ASKING: Final = (
         "an update that nobody took outlives its instance",
         "G7",
         "storage/relational/apply/instance_endings",
-        "    do(sql.forget_asked_updates, number)\n",
+        "    do(sql.delete_asked_updates, number)\n",
         "",
     ),
     in_python(
@@ -302,13 +302,19 @@ ASKING: Final = (
         "return answer",
         WAITING,
     ),
-    in_sql("two workers take one question", "C1", "take_questions", "WHERE questions.taken_by IS NULL", "WHERE 1"),
+    in_sql("two workers take one question", "C1", "claim_queries", "WHERE questions.taken_by IS NULL", "WHERE 1"),
     in_sql(
-        "anybody answers for an instance that is live elsewhere", "C1", "take_questions", "instances.owner IS NULL", "1"
+        "anybody answers for an instance that is live elsewhere", "C1", "claim_queries", "instances.owner IS NULL", "1"
     ),
-    in_sql("a question is answered by one who has not taken it", "C1", "answer_question", "taken_by = ?2", "?2"),
-    in_sql("what has not begun is asked", "G11", "take_questions", "instances.turn > 0", "1"),
-    in_sql("a question goes before its time", "C1", "forget_questions", "expires_at_ms <= ?", "expires_at_ms <= 2 * ?"),
+    in_sql("a question is answered by one who has not taken it", "C1", "answer_query", "taken_by = ?2", "?2"),
+    in_sql("what has not begun is asked", "G11", "claim_queries", "instances.turn > 0", "1"),
+    in_sql(
+        "a question goes before its time",
+        "C1",
+        "delete_expired_queries",
+        "expires_at_ms <= ?",
+        "expires_at_ms <= 2 * ?",
+    ),
     in_sql(
         "an update that waits for the next execution is claimed again and again",
         "G4",

@@ -18,7 +18,9 @@ STATEMENTS: Final = (
     ),
     in_sql("suspects are claimed together", "G12", "claim_instances", "AND losses < 2", ""),
     in_sql("a suspect is claimed beside another", "G12", "claim_instances", "AND tried.owner = ?1", "AND 0"),
-    in_sql("a loss that nobody explains is not counted", "G12", "disown_instances", "losses + ?3", "losses + 0 * ?3"),
+    in_sql(
+        "a loss that nobody explains is not counted", "G12", "release_lost_instances", "losses + ?3", "losses + 0 * ?3"
+    ),
     in_sql("a release ignores the fence", "G2", "release_instance", "AND fence = ?", "AND (fence = ? OR 1)"),
     in_sql("a block ignores the fence", "G12", "block_instance", "AND fence = ?4", "AND (fence = ?4 OR 1)"),
     in_sql("a completion ignores the owner", "A2", "move_attempt", "AND owner IS ?10", "AND (owner IS ?10 OR 1)"),
@@ -43,7 +45,7 @@ STATEMENTS: Final = (
     in_sql("a termination leaves a gap in the history", "G9", "terminate_instance", "turn + 1", "turn + 2"),
     in_sql("a termination leaves the owner", "G1", "terminate_instance", "owner = NULL,", ""),
     in_sql("a new instance takes an id that is taken", "G3", "start_instance", "DO NOTHING", "DO UPDATE SET turn = 0"),
-    in_sql("a renewed lease expires", "W6", "lose_worker", "deadline_ms <= ?2", "?2 IS NOT NULL"),
+    in_sql("a renewed lease expires", "W6", "mark_worker_lost", "deadline_ms <= ?2", "?2 IS NOT NULL"),
     in_sql("the store's clock goes back", "W9", "advance_clock", "max(now_ms, ?)", "?"),
     in_sql(
         "nobody is woken for a message", "G5", "wake_instance", "SET claimable_at_ms = 0", "SET claimable_at_ms = NULL"
@@ -107,7 +109,7 @@ STORE: Final = (
         "G10",
         "storage/relational/apply/turns",
         "change(transaction.sql.delete_inbox, row, number) == 1",
-        "change(transaction.sql.clear_inbox, number) >= 0",
+        "change(transaction.sql.delete_inbox_of_instance, number) >= 0",
     ),
     in_python(
         "a turn without events leaves a gap in the history",
@@ -141,7 +143,7 @@ STORE: Final = (
         "a lost worker keeps its instances",
         "W6",
         "storage/relational/apply/workers",
-        "transaction.update(transaction.sql.disown_instances, lose.key, lose.limit, is_unexplained)",
+        "transaction.update(transaction.sql.release_lost_instances, lose.key, lose.limit, is_unexplained)",
         "0",
     ),
     in_python(

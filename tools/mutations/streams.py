@@ -137,7 +137,11 @@ KEPT_AND_STREAMED: Final = (
         "if False:",
     ),
     in_sql(
-        "a value of the state is kept once only", "G11", "keep", "DO UPDATE SET value = excluded.value", "DO NOTHING"
+        "a value of the state is kept once only",
+        "G11",
+        "set_state_value",
+        "DO UPDATE SET value = excluded.value",
+        "DO NOTHING",
     ),
     in_python("a changed state is not committed", "G11", "replay/calls", "also.kept[key] = value", "pass", STATE),
 )

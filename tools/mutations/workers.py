@@ -290,7 +290,7 @@ WORKERS: Final = (
         "workflow code that hangs is not counted when its instances are released",
         "G12",
         "storage/relational/apply/workers",
-        "        transaction.update(transaction.sql.count_loss, lose.culprit, lose.key)\n    return",
+        "        transaction.update(transaction.sql.count_lost_owner, lose.culprit, lose.key)\n    return",
         "        pass\n    return",
     ),
     in_python(

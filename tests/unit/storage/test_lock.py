@@ -39,7 +39,7 @@ def test_a_long_wait_is_warned_of_once_and_its_end_is_told(
     warned, taken = threading.Event(), threading.Event()
     monkeypatch.setattr(patience, "TICK_SECONDS", 0.001)
     monkeypatch.setattr(patience, "lock_waits", patience.LockWaitMonitor())
-    monkeypatch.setattr("holdfast.storage.sqlite.write_lock.watch", patience.lock_waits)
+    monkeypatch.setattr("holdfast.storage.sqlite.write_lock.lock_waits", patience.lock_waits)
     caplog.set_level(logging.WARNING, logger="holdfast")
 
     def hear(record: logging.LogRecord) -> bool:

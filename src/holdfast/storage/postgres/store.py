@@ -188,8 +188,8 @@ class PostgresStore(RelationalReads):
         _, _, [(commits,)], [(workers,)], _ = await self._read_all(
             BEGIN,
             (self.sql.begin_group, LOCK_TIMEOUT, IDLE_TIMEOUT),
-            (self.sql.forget_commits, now_ms - COMMITS_KEPT_MS, PIECE),
-            (self.sql.forget_workers, now_ms - TOMBSTONES_KEPT_MS, PIECE),
+            (self.sql.delete_old_commits, now_ms - COMMITS_KEPT_MS, PIECE),
+            (self.sql.delete_dead_workers, now_ms - TOMBSTONES_KEPT_MS, PIECE),
             ("COMMIT",),
         )
         return bool(PIECE in (commits, workers))

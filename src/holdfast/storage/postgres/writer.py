@@ -150,7 +150,7 @@ class PostgresWriter:
         asked: list[BoundStatement] = [
             BEGIN,
             self._begin_group,
-            (sql.lock_named, sorted(named.numbers), sorted(named.ids)),
+            (sql.lock_instances_and_ids, sorted(named.numbers), sorted(named.ids)),
         ]
         transaction = OptimisticTransaction(
             connection, self._address.schema, now_ms, asked=asked, numbers=self._numbers
@@ -180,8 +180,8 @@ class PostgresWriter:
         relatives = named.ids or named.ending or named.lost
         if relatives:
             asked.append((sql.numbers_of_ids, list(named.ids)))
-            asked.append((sql.relatives, list(named.ending)))
-            asked.append((sql.open_families, list(named.ending), MOST_RELATIVES))
+            asked.append((sql.parents_of, list(named.ending)))
+            asked.append((sql.open_children_of, list(named.ending), MOST_RELATIVES))
             asked.extend((sql.numbers_of_owner, key, limit) for key, limit in named.lost.items())
         elif named.numbers:
             asked.append((sql.lock_instances, sorted(named.numbers)))

@@ -133,7 +133,7 @@ class RelationalReads(ABC):
         return bytes(rows[0][0]) if rows else None
 
     async def read_state_values(self, number: InstanceNumber) -> dict[str, bytes]:
-        return dict(await self._read(self.sql.read_kept, number))
+        return dict(await self._read(self.sql.read_state_values, number))
 
     async def peek_inbox(self, number: InstanceNumber, limit: int) -> list[InboxRow]:
         return [inbox_of(row) for row in await self._read(self.sql.peek_inbox, number, limit)]
@@ -146,26 +146,28 @@ class RelationalReads(ABC):
         return update_of(rows[0]) if rows else None
 
     async def read_latest(self, number: InstanceNumber) -> tuple[InstanceRecord, bytes | None] | None:
-        rows = await self._read(self.sql.glance, number)
+        rows = await self._read(self.sql.read_latest, number)
         return (instance_of(rows[0][:-1]), rows[0][-1]) if rows else None
 
     async def pending_queries(self) -> PendingQueries:
-        has_questions, has_expired = (await self._read(self.sql.questions_waiting, self.now_ms()))[0]
+        has_questions, has_expired = (await self._read(self.sql.pending_queries, self.now_ms()))[0]
         return PendingQueries(has_questions=bool(has_questions), has_expired=bool(has_expired))
 
     async def read_query_reply(self, question_id: str) -> bytes | None:
-        rows = await self._read(self.sql.read_answer, question_id)
+        rows = await self._read(self.sql.read_query_reply, question_id)
         return rows[0][0] if rows else None
 
     async def read_inbox_of(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
         return [inbox_of(row) for row in await self._read(self.sql.read_inbox_of_owner, owner, after_row)]
 
     async def rows_owned_by(self, owner: WorkerKey) -> OwnedRows:
-        attempts, instances = await self._read_all((self.sql.held_keys, owner), (self.sql.held_instances, owner))
+        attempts, instances = await self._read_all(
+            (self.sql.owned_attempt_keys, owner), (self.sql.owned_instances, owner)
+        )
         return held_of(attempts, instances)
 
     async def dead_owners(self) -> list[WorkerKey]:
-        return [WorkerKey(key) for (key,) in await self._read(self.sql.stranded_owners)]
+        return [WorkerKey(key) for (key,) in await self._read(self.sql.dead_owners)]
 
     async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
         return [attempt_of(row) for row in await self._read(self.sql.expired_attempts, self.now_ms(), limit)]
@@ -213,7 +215,7 @@ class RelationalReads(ABC):
         return family_of(*await self._read_all((self.sql.read_parent, number), (self.sql.count_children, number)))
 
     async def open_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
-        rows = await self._read(self.sql.unfinished_closings, limit)
+        rows = await self._read(self.sql.open_closings, limit)
         return [(InstanceNumber(number), execution) for number, execution in rows]
 
     async def workers(self) -> list[WorkerRow]:

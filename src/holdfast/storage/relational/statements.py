@@ -73,7 +73,6 @@ class StepStatements:
 
     __slots__ = (
         "append_history",
-        "change_waits",
         "close_instance",
         "commit_flow_turn",
         "commit_turn",
@@ -81,12 +80,13 @@ class StepStatements:
         "has_read_all",
         "insert_attempt",
         "move_attempt",
+        "set_awaited_events",
         "start_instance",
     )
 
     def __init__(self, statements: Statements) -> None:
         self.append_history = statements.append_history
-        self.change_waits = statements.change_waits
+        self.set_awaited_events = statements.set_awaited_events
         self.close_instance = statements.close_instance
         self.commit_flow_turn = statements.commit_flow_turn
         self.commit_turn = statements.commit_turn

@@ -192,7 +192,7 @@ class SqliteStore(RelationalReads):
         """
         writer, now_ms, after = self._open(self._writer), self.now_ms(), self._cleaned_to
         [(last, oldest_ms, count)], dead = await self._read_all(
-            (self.sql.next_commits, after, PIECE), (self.sql.has_tombstones, now_ms - TOMBSTONES_KEPT_MS)
+            (self.sql.scan_commits, after, PIECE), (self.sql.has_dead_workers, now_ms - TOMBSTONES_KEPT_MS)
         )
         gone = 0
         if dead or (count and oldest_ms < now_ms - COMMITS_KEPT_MS):

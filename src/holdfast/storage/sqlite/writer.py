@@ -200,8 +200,8 @@ class SqliteWriter:
         try:
             self._check_files()
             transaction = self._begin()
-            transaction.update(sql.forget_commits, after, last, transaction.now_ms - COMMITS_KEPT_MS)
-            gone = transaction.update(sql.forget_workers, transaction.now_ms - TOMBSTONES_KEPT_MS, limit)
+            transaction.update(sql.delete_old_commits, after, last, transaction.now_ms - COMMITS_KEPT_MS)
+            gone = transaction.update(sql.delete_dead_workers, transaction.now_ms - TOMBSTONES_KEPT_MS, limit)
             self._cursor.execute("COMMIT")
         except apsw.Error as error:
             raise StoreError(f"{self._path} could not be cleaned up: {error}") from error

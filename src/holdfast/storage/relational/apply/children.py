@@ -64,7 +64,7 @@ def _close(
                     ended.append(EndedInstance(child.id, child.number))
                     families.append((child.number, child.execution))
             if done < limit:
-                transaction.update(transaction.sql.end_closing, *family)
+                transaction.update(transaction.sql.delete_closing, *family)
     return ended, done
 
 
@@ -79,9 +79,9 @@ def _act_on(transaction: Transaction, child: InstanceRecord, policy: ParentClose
 def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
     """A9: TERMINATED in one commit, unless it is closed already."""
     if member.number is None:
-        rows = transaction.fetch(transaction.sql.hold_instance, member.id)
+        rows = transaction.fetch(transaction.sql.lock_instance_by_id, member.id)
     else:
-        rows = transaction.fetch(transaction.sql.hold_number, member.number)
+        rows = transaction.fetch(transaction.sql.lock_instance, member.number)
     if not rows:
         return Rejected(reason=f"no instance has the id {member.id!r}")
     found = instance_of(rows[0])
@@ -111,7 +111,7 @@ def tell_relatives(transaction: Transaction, turn: Turn, number: InstanceNumber)
     """An execution with relatives has ended, by its own turn: its parent is told, its children learn it."""
     if isinstance(turn.close, InstanceEnd):
         answer_parent(transaction, number, turn.close.state, turn.close.outcome)
-    transaction.update(transaction.sql.note_closing, number, turn.execution, ParentEnd.BY_ITSELF)
+    transaction.update(transaction.sql.insert_closing, number, turn.execution, ParentEnd.BY_ITSELF)
     return close_children(transaction, number, turn.execution)
 
 

@@ -34,7 +34,7 @@ def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
     deadline = deadline_of(rows[0]) if rows else None
     if deadline is None or deadline.expires_at_ms > transaction.now_ms:
         return Rejected(reason=f"the deadline of instance {member.number} has not come")
-    found = instance_of(transaction.fetch(transaction.sql.hold_number, member.number)[0])
+    found = instance_of(transaction.fetch(transaction.sql.lock_instance, member.number)[0])
     over = deadline.is_in_grace
     verdict = deadlines.at_deadline(found.state, grace_ms=deadline.grace_ms, is_grace_over=over)
     children: tuple[EndedInstance, ...] = ()
@@ -56,7 +56,7 @@ def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
 def _begin_grace(transaction: Transaction, found: InstanceRecord, deadline: DeadlineRecord) -> None:
     """From now on, and not from the deadline: nobody may have been there to ask then."""
     ends_at_ms = transaction.now_ms + deadline.grace_ms
-    changed = transaction.update(transaction.sql.begin_grace, ends_at_ms, found.number, deadline.expires_at_ms)
+    changed = transaction.update(transaction.sql.start_grace, ends_at_ms, found.number, deadline.expires_at_ms)
     require(changed == 1, f"the deadline of instance {found.number} has moved inside one transaction")
 
 

@@ -84,8 +84,8 @@ def settle_pending(transaction: Transaction, number: InstanceNumber) -> None:
     if transaction.reads_are_cheap and not transaction.fetch(transaction.steps.has_pending, number)[0][0]:
         return
     do(sql.exit_responses, number)
-    do(sql.clear_inbox, number)
-    do(sql.forget_asked_updates, number)
+    do(sql.delete_inbox_of_instance, number)
+    do(sql.delete_asked_updates, number)
     do(sql.clear_timers, number)
     do(sql.cancel_activities, transaction.now_ms, number)
 
@@ -111,7 +111,7 @@ def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: Ext
     settle_pending(transaction, number)
     answer_parent(transaction, number, state, outcome)
     how = ParentEnd.CANCELLED if isinstance(ended, InstanceCancelled) else ParentEnd.TERMINATED
-    transaction.update(transaction.sql.note_closing, number, found.execution, how)
+    transaction.update(transaction.sql.insert_closing, number, found.execution, how)
 
 
 def _unread_start(transaction: Transaction, number: InstanceNumber) -> list[HistoryEvent]:

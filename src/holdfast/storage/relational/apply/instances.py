@@ -77,7 +77,7 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
 
 def _start_again(transaction: Transaction, start: Start) -> Outcome:
     """The id is taken. What makes room for a new instance is in the transaction that creates it."""
-    rows = transaction.fetch(transaction.sql.hold_instance, start.id)
+    rows = transaction.fetch(transaction.sql.lock_instance_by_id, start.id)
     if not rows:
         raise ConcurrentChange(f"the id {start.id!r} was taken a moment ago, and is not any more")
     existing = instance_of(rows[0])

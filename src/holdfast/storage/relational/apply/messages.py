@@ -32,7 +32,7 @@ def record_update(transaction: Transaction, found: InstanceRecord, event: Update
     open_updates = transaction.fetch(transaction.sql.count_open_updates, found.number, MAX_OPEN_UPDATES)[0][0]
     verdict = decide_update(found.state, known=known, is_same=is_same, open_updates=open_updates)
     if verdict is EventVerdict.DELIVER:
-        transaction.update(transaction.sql.ask_update, found.number, event.id, asked)
+        transaction.update(transaction.sql.insert_update, found.number, event.id, asked)
     return verdict
 
 
@@ -53,15 +53,13 @@ def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
     """Take a message, or say why not. A refused one changes nothing and is in nobody's way."""
     event, number = message.event, message.number
     if isinstance(event, EventReceived):
-        rows = transaction.fetch(
-            *((transaction.sql.find_mailbox, message.id) if number is None else (transaction.sql.read_mailbox, number))
-        )
+        by_id = (transaction.sql.lock_mailbox_by_id, message.id)
+        rows = transaction.fetch(*(by_id if number is None else (transaction.sql.lock_mailbox, number)))
         if rows:
             return _raise(transaction, rows[0], event, message.message_id)
     else:
-        rows = transaction.fetch(
-            *((transaction.sql.hold_instance, message.id) if number is None else (transaction.sql.hold_number, number))
-        )
+        by_id = (transaction.sql.lock_instance_by_id, message.id)
+        rows = transaction.fetch(*(by_id if number is None else (transaction.sql.lock_instance, number)))
         if rows:
             found = instance_of(rows[0])
             if isinstance(event, UpdateAccepted):
@@ -76,11 +74,11 @@ def write_mail(transaction: Transaction, turn: Turn, number: InstanceNumber) -> 
     """What a turn changes about events: its waits, how many it took or set aside, and those it raises to others."""
     if turn.waits is not None or turn.mail_taken:
         waits = None if turn.waits is None else _text_of(turn.waits)
-        transaction.update(transaction.steps.change_waits, waits, turn.mail_taken, number)
+        transaction.update(transaction.steps.set_awaited_events, waits, turn.mail_taken, number)
     for message_id in turn.ids_set_aside:
         transaction.execute(transaction.sql.forget_received, number, message_id)
     if turn.mailbox is not None:
-        transaction.update(transaction.sql.set_mailbox, turn.mailbox.policy, turn.mailbox.limit, number)
+        transaction.update(transaction.sql.set_event_policy, turn.mailbox.policy, turn.mailbox.limit, number)
     for message in turn.sent:
         _send(transaction, message)
 
@@ -128,8 +126,8 @@ def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message
     )
     if verdict in (EventVerdict.DELIVER, EventVerdict.KEEP):
         if message_id:
-            transaction.update(transaction.sql.note_received, number, message_id)
-        transaction.update(transaction.sql.add_mail, verdict is EventVerdict.DELIVER, number)
+            transaction.update(transaction.sql.insert_received, number, message_id)
+        transaction.update(transaction.sql.count_event, verdict is EventVerdict.DELIVER, number)
         put(transaction, found, event, event.name)
     return Delivered(instance=found, verdict=verdict)
 

@@ -58,7 +58,7 @@ def start_next_execution(
         turn.execution,
     )
     require(changed == 1, f"instance {number} was not in execution {turn.execution} any more inside one transaction")
-    change(transaction.sql.carry_inbox, execution, number)
+    change(transaction.sql.move_inbox, execution, number)
     change(transaction.sql.insert_inbox, number, execution, transaction.now_ms, following.started)
 
 
@@ -76,9 +76,9 @@ def keep(transaction: Transaction, number: InstanceNumber, changes: tuple[StateV
     """Part of a guarded turn. A later execution of the instance finds what an earlier one kept."""
     for kept in changes:
         if kept.value is None:
-            transaction.execute(transaction.sql.forget_kept, number, kept.key)
+            transaction.execute(transaction.sql.delete_state_value, number, kept.key)
         else:
-            transaction.execute(transaction.sql.keep, number, kept.key, kept.value)
+            transaction.execute(transaction.sql.set_state_value, number, kept.key, kept.value)
 
 
 # ---------------------------------------------------------------- turns

@@ -47,21 +47,21 @@ def apply_lose(transaction: Transaction, lose: MarkWorkerLost) -> Outcome:
     Who flips it judges the loss. The others may know less or more of it, and go by that verdict.
     """
     now_ms, loss = transaction.now_ms, _judged_by(lose)
-    found = transaction.fetch(transaction.sql.hold_worker, lose.key)
+    found = transaction.fetch(transaction.sql.lock_worker, lose.key)
     if lose.instances_only:
         return _release_instances(transaction, lose, is_active=[state for state, _ in found] == [WorkerState.ACTIVE])
     deadline_ms = now_ms if lose.at_deadline else NO_DEADLINE_MS
-    if transaction.update(transaction.sql.lose_worker, lose.key, deadline_ms, loss):
+    if transaction.update(transaction.sql.mark_worker_lost, lose.key, deadline_ms, loss):
         if lose.culprit is not None:
-            transaction.update(transaction.sql.count_loss, lose.culprit, lose.key)
+            transaction.update(transaction.sql.count_lost_owner, lose.culprit, lose.key)
     elif found:
         [(state, judged)] = found
         if state == WorkerState.ACTIVE:
             return Rejected(reason=f"worker {lose.key} has renewed its lease")
         loss = LossVerdict(judged) if judged is not None else loss
     is_unexplained = int(loss is LossVerdict.UNEXPLAINED)
-    moved = transaction.update(transaction.sql.disown_instances, lose.key, lose.limit, is_unexplained)
-    for row in transaction.fetch(transaction.sql.held_attempts, lose.key, lose.limit):
+    moved = transaction.update(transaction.sql.release_lost_instances, lose.key, lose.limit, is_unexplained)
+    for row in transaction.fetch(transaction.sql.owned_attempts, lose.key, lose.limit):
         moved += 1
         _reassign(transaction, attempt_of(row), is_clean=loss is LossVerdict.CLEAN)
     return Applied(changed=moved)
@@ -72,8 +72,8 @@ def _release_instances(transaction: Transaction, lose: MarkWorkerLost, *, is_act
     if not is_active:
         return Rejected(reason=f"worker {lose.key} is not active")
     if lose.culprit is not None:
-        transaction.update(transaction.sql.count_loss, lose.culprit, lose.key)
-    return Applied(changed=transaction.update(transaction.sql.disown_instances, lose.key, lose.limit, 0))
+        transaction.update(transaction.sql.count_lost_owner, lose.culprit, lose.key)
+    return Applied(changed=transaction.update(transaction.sql.release_lost_instances, lose.key, lose.limit, 0))
 
 
 def _judged_by(lose: MarkWorkerLost) -> LossVerdict:
@@ -91,7 +91,7 @@ def apply_disown(transaction: Transaction, disown: ReleaseUnknown) -> Outcome:
     for held in disown.attempts:
         key = held.key
         guard = (key.number, key.execution, key.activity, key.dimension, key.attempt, disown.owner)
-        for row in transaction.fetch(transaction.sql.held_attempt, *guard, held.state, held.ledger):
+        for row in transaction.fetch(transaction.sql.owned_attempt, *guard, held.state, held.ledger):
             moved += 1
             _reassign(transaction, attempt_of(row), is_clean=False)
     return Applied(changed=moved)
