@@ -6,8 +6,6 @@ can be: what is around them may change freely.
 
 from typing import Final
 
-from tools.mutations.asking import ASKING
-from tools.mutations.at_once import MANY_AT_ONCE
 from tools.mutations.audits import AUDITS
 from tools.mutations.bodies import BODIES
 from tools.mutations.children import CHILDREN
@@ -18,6 +16,8 @@ from tools.mutations.graphs import GRAPHS
 from tools.mutations.ids import IDS
 from tools.mutations.messages import MESSAGES
 from tools.mutations.mutant import Mutant
+from tools.mutations.optimistic import MANY_AT_ONCE
+from tools.mutations.queries import ASKING
 from tools.mutations.running import CLIENT, REPLAY, RUNTIME
 from tools.mutations.storage import STATEMENTS, STORE
 from tools.mutations.streams import KEPT_AND_STREAMED

@@ -6,9 +6,9 @@ from tools.mutations.mutant import LIMITS, in_python
 
 STOPPING: Final = "tests/scenarios/test_stopping_bodies.py"
 LOGGED: Final = "tests/scenarios/test_failures_in_the_log.py"
-RUNNER: Final = "tests/unit/runtime/test_attempt_runner.py"
+RUNNER: Final = "tests/unit/runtime/attempts/test_runner.py"
 BACKGROUND: Final = "tests/scenarios/test_background.py"
-PROCESSES: Final = "tests/unit/runtime/test_processes.py"
+PROCESSES: Final = "tests/unit/runtime/attempts/test_executors.py"
 
 BODIES: Final = (
     in_python(

@@ -4,14 +4,14 @@ from typing import Final
 
 from tools.mutations.mutant import Mutant, in_python
 
-FILES: Final = "tests/unit/storage/test_files.py"
+FILES: Final = "tests/unit/storage/sqlite/test_files.py"
 SCENARIOS: Final = "tests/scenarios/test_store_files.py"
 COMMITTER: Final = "tests/unit/runtime/test_committer.py"
-LOCK: Final = "tests/unit/storage/test_lock.py"
-WAKE: Final = "tests/unit/storage/test_notifier.py"
+LOCK: Final = "tests/unit/storage/sqlite/test_write_lock.py"
+WAKE: Final = "tests/unit/storage/sqlite/test_notifier.py"
 STATEMENTS: Final = "tests/unit/storage/test_statements.py"
-WRITER: Final = "tests/unit/storage/test_writer.py"
-TELLING: Final = "tests/unit/runtime/test_telling.py"
+WRITER: Final = "tests/unit/storage/sqlite/test_writer.py"
+TELLING: Final = "tests/unit/runtime/test_signals.py"
 
 STORE_FILES: Final[tuple[Mutant, ...]] = (
     in_python(

@@ -4,17 +4,17 @@ from typing import Final
 
 from tools.mutations.mutant import in_python
 
-SETTLE: Final = "tests/unit/core/test_settle.py"
-CYCLES: Final = "tests/unit/core/test_settle_cycles.py"
-MODEL: Final = "tests/unit/core/test_settle_model.py"
-BOOK: Final = "tests/unit/core/test_flow_book.py"
+SETTLE: Final = "tests/unit/core/flow/test_scheduler.py"
+CYCLES: Final = "tests/unit/core/flow/test_scheduler_cycles.py"
+MODEL: Final = "tests/unit/core/flow/test_scheduler_model.py"
+BOOK: Final = "tests/unit/core/flow/test_state.py"
 FAILURES: Final = "tests/scenarios/test_flow_failures.py"
 ROUNDS: Final = "tests/scenarios/test_flows_cycles.py"
 EACH: Final = "tests/scenarios/test_flows_each.py"
 CORNERS: Final = "tests/scenarios/test_flows_corners.py"
 FLOWS: Final = "tests/scenarios/test_flows.py"
-EXPRESSIONS: Final = "tests/unit/flows/test_expressions.py"
-MISTAKES: Final = "tests/unit/flows/test_mistakes.py"
+EXPRESSIONS: Final = "tests/unit/flows/expressions/test_expression.py"
+MISTAKES: Final = "tests/unit/flows/language/test_mistakes.py"
 VERIFIED: Final = "tests/scenarios/test_verify_flows.py"
 
 GRAPHS: Final = (

@@ -25,7 +25,7 @@ from tools.mutations.mutant import (
 )
 
 PAYLOAD_LIMIT: Final = "tests/scenarios/test_payload_limit.py"
-PLACES: Final = "tests/unit/replay/test_running.py"
+PLACES: Final = "tests/unit/replay/loop/test_loop_swap.py"
 RELEASE_BEFORE: Final = "tests/unit/replay/test_histories_of_the_release_before.py"
 
 RUNTIME: Final = (
@@ -189,7 +189,7 @@ RUNTIME: Final = (
         "runtime/attempts/shared_tasks",
         " and not (task and task.cancelling())",
         "",
-        "tests/unit/runtime/test_carriers.py",
+        "tests/unit/runtime/attempts/test_shared_tasks.py",
     ),
     in_python(
         "a body that waits cannot be told to stop",
@@ -197,7 +197,7 @@ RUNTIME: Final = (
         "runtime/attempts/shared_tasks",
         "        item.task = task\n",
         "",
-        "tests/unit/runtime/test_carriers.py",
+        "tests/unit/runtime/attempts/test_shared_tasks.py",
     ),
     in_python(
         "more bodies run than there are slots",
@@ -399,7 +399,7 @@ CLIENT: Final = (
         "runtime/attempts/process_child",
         "        with importing():",
         "        if True:",
-        "tests/unit/runtime/test_processes.py::"
+        "tests/unit/runtime/attempts/test_executors.py::"
         "test_a_program_without_a_guard_fails_with_what_to_write_instead_of_hanging",
     ),
 )

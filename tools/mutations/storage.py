@@ -60,7 +60,7 @@ STORE: Final = (
         "storage/large_payloads",
         "return raw if text.endswith(b2a_base64(last_group, newline=False)) else None",
         "return raw",
-        "tests/unit/storage/test_large.py",
+        "tests/unit/storage/test_large_payloads.py",
     ),
     in_python(
         "a terminated instance leaves everything behind",

@@ -8,7 +8,7 @@ STREAMS: Final = "tests/scenarios/test_streams.py"
 PATHS: Final = "tests/scenarios/test_stream_paths.py"
 DIGITS: Final = "tests/unit/core/test_streams.py"
 STATE: Final = "tests/scenarios/test_state.py"
-LIVE_UNIT: Final = "tests/unit/runtime/test_live.py"
+LIVE_UNIT: Final = "tests/unit/runtime/turns/test_live_instance.py"
 AUDIT: Final = "tests/scenarios/test_verify_streams.py"
 
 KEPT_AND_STREAMED: Final = (

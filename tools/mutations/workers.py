@@ -5,7 +5,7 @@ from typing import Final
 from tools.mutations.mutant import in_python
 
 WORKER: Final = "tests/workers/test_worker.py"
-JANITOR: Final = "tests/unit/runtime/test_janitor.py"
+JANITOR: Final = "tests/unit/runtime/duties/test_maintenance.py"
 ACROSS_HOSTS: Final = "tests/workers/test_harmful.py"
 BACKGROUND: Final = "tests/scenarios/test_background.py"
 BLOCKED_LOOP: Final = "tests/scenarios/test_blocked_loop.py"
@@ -53,7 +53,7 @@ WORKERS: Final = (
         "runtime/worker_lease",
         "            await asyncio.to_thread(self._thread.join, LEAVING_SECONDS)  #",
         "            pass  #",
-        "tests/unit/runtime/test_lease_keeper.py::"
+        "tests/unit/runtime/test_worker_lease.py::"
         "test_W10_a_start_that_is_cancelled_waits_for_its_heartbeat_before_the_store_closes",
     ),
     in_python(
@@ -214,7 +214,7 @@ WORKERS: Final = (
         "storage/sqlite/notifier",
         "        except OSError as error:\n            if not",
         "        except ZeroDivisionError as error:\n            if not",
-        "tests/unit/storage/test_notifier.py::test_a_notification_that_cannot_be_sent_never_raises_and_is_logged_once",
+        "tests/unit/storage/sqlite/test_notifier.py::test_a_notification_that_cannot_be_sent_never_raises_and_is_logged_once",
     ),
     in_python(
         "a blocked event loop keeps its instances",
@@ -270,7 +270,7 @@ WORKERS: Final = (
         "runtime/worker_lease",
         "return not self._is_over and may_act",
         "return may_act",
-        "tests/unit/runtime/test_lease_keeper.py",
+        "tests/unit/runtime/test_worker_lease.py",
     ),
     in_python(
         "a blocked event loop loses its attempts",

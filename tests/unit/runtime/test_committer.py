@@ -59,7 +59,7 @@ def test_G11_an_error_of_whatever_kind_is_told_to_everyone_as_the_stores_and_the
 
 
 def test_L13_what_must_not_be_lost_is_tried_until_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.runtime.committer.INSIST_SECONDS", 0.0)
+    monkeypatch.setattr("holdfast.runtime.committer.RETRY_SECONDS", 0.0)
 
     async def scenario() -> None:
         committer = Committer(cast("Store", Moody(OSError("no disk"))), count(1).__next__)
@@ -96,7 +96,7 @@ class Full:
 def test_L13_a_full_disk_is_one_line_for_all_rows_and_tries(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("holdfast.runtime.committer.INSIST_SECONDS", 0.0)
+    monkeypatch.setattr("holdfast.runtime.committer.RETRY_SECONDS", 0.0)
 
     async def scenario() -> None:
         committer = Committer(cast("Store", Full(tries=20)), count(1).__next__)

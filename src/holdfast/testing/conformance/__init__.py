@@ -20,7 +20,7 @@ from holdfast.testing.conformance.id_policy import PolicyRules
 from holdfast.testing.conformance.instances import ContinuingRules, FlowRules, InstanceRules, KeepingRules
 from holdfast.testing.conformance.messages import DeliveryRules
 from holdfast.testing.conformance.queries import QuestionRules
-from holdfast.testing.conformance.stale_workers import GhostRules, LostOwnerRules
+from holdfast.testing.conformance.stale_workers import LostOwnerRules, StaleWorkerRules
 from holdfast.testing.conformance.streams import StreamRules
 from holdfast.testing.conformance.terminations import TerminationRules
 from holdfast.testing.conformance.updates import UpdateRules
@@ -49,7 +49,7 @@ class StoreConformance(
     UpdateRules,
     QuestionRules,
     OverviewRules,
-    GhostRules,
+    StaleWorkerRules,
     DutyRules,
 ):
     """All of the rules."""

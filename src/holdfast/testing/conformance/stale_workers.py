@@ -40,7 +40,7 @@ ENTERED_LEDGER = 899_000_000_000_000
 LATE = Failure(type="holdfast.errors.ActivityTimedOut", message="too late")
 
 
-class GhostRules(Rules):
+class StaleWorkerRules(Rules):
     """W6, W7, A2, A7: what comes too late changes nothing, whoever has the work now."""
 
     def test_A7_the_answer_of_an_attempt_that_was_rescheduled_is_refused_though_its_worker_lives(self) -> None:

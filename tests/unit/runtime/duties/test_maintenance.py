@@ -119,7 +119,7 @@ def test_C1_a_janitor_cleans_up_in_its_first_round_and_then_by_time_whatever_it_
         pieces: ClassVar[list[bool]] = []
         rounds = 0
 
-        async def clean_up(self) -> bool:
+        async def prune(self) -> bool:
             self.rounds += 1
             return self.pieces.pop() if self.pieces else False
 

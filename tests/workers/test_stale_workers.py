@@ -26,7 +26,7 @@ LONG_LEASE = "60"
 
 def ghost(store: str) -> Process:
     """The program `ghost`; it is killed on the way out if it still runs."""
-    return Process("tests.workers.ghost:main", store, GHOST_LEASE, env={app.FOLDER: str(folder_of(store))})
+    return Process("tests.workers.stale_worker:main", store, GHOST_LEASE, env={app.FOLDER: str(folder_of(store))})
 
 
 async def noted(store: str, *words: object) -> None:

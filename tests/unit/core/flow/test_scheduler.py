@@ -1,7 +1,7 @@
 """Edges, joins, failures and cycles of a flow, rule by rule (K3, K4, K5, K7, K8)."""
 
 import pytest
-from tests.unit.core.flow_states import (
+from tests.unit.core.flow.flow_states import (
     OOPS,
     Asking,
     FlowState,

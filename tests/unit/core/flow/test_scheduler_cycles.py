@@ -1,7 +1,7 @@
 """Cycles of a flow, rule by rule (K8)."""
 
 import pytest
-from tests.unit.core.flow_states import (
+from tests.unit.core.flow.flow_states import (
     OOPS,
     Asking,
     FlowState,

@@ -11,7 +11,7 @@ from typing import cast
 import msgspec
 import pytest
 from tests.scenarios.support import SleepingMachine, until
-from tests.unit.runtime import bodies
+from tests.unit.runtime.attempts import bodies
 
 import holdfast as hf
 from holdfast.runtime.attempts import runner as runtime_attempts

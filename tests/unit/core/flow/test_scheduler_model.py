@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.core.flow_states import Asking, FlowState, finish, flow_outcome, trigger
+from tests.unit.core.flow.flow_states import Asking, FlowState, finish, flow_outcome, trigger
 
 from holdfast.core.collation import Digit
 from holdfast.core.flow.graph import Graph, GraphEdge, Join
