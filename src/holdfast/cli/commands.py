@@ -20,7 +20,7 @@ class Argument(click.Argument):
         self.summary = summary
 
 
-class Command(click.Command):
+class CliCommand(click.Command):
     """A command whose function, ``MODULE:NAME`` inside `holdfast.cli`, is imported when it is called."""
 
     def __init__(
@@ -111,7 +111,7 @@ APP: Final = option(
 )
 
 COMMANDS: Final = (
-    Command(
+    CliCommand(
         "run",
         "run:run",
         "Run a workflow in this process and show its steps.",
@@ -124,7 +124,7 @@ COMMANDS: Final = (
         JSON,
         examples="""holdfast run shop.py:checkout --input '{"card": "4242", "cents": 300}' --id order-42""",
     ),
-    Command(
+    CliCommand(
         "list",
         "list:list_instances",
         "List the instances of a store, newest first.",
@@ -135,7 +135,7 @@ COMMANDS: Final = (
         STORE,
         JSON,
     ),
-    Command(
+    CliCommand(
         "show",
         "show:show",
         "Show one instance: its steps with their attempts and ledgers, and what it waits for or how it ended.",
@@ -145,7 +145,7 @@ COMMANDS: Final = (
         STORE,
         JSON,
     ),
-    Command(
+    CliCommand(
         "event",
         "send:event",
         "Raise an event to an instance.",
@@ -157,7 +157,7 @@ COMMANDS: Final = (
         JSON,
         details="The event is on disk when the command returns, and reaches the code once.",
     ),
-    Command(
+    CliCommand(
         "query",
         "send:query",
         "Ask a workflow by one of its queries, and print the answer as JSON.",
@@ -174,7 +174,7 @@ COMMANDS: Final = (
         STORE,
         details="Nothing is changed. A worker that has the code answers.",
     ),
-    Command(
+    CliCommand(
         "update",
         "send:update",
         "Change a workflow by one of its updates, wait for it, and print its result as JSON.",
@@ -194,7 +194,7 @@ COMMANDS: Final = (
         ),
         STORE,
     ),
-    Command(
+    CliCommand(
         "watch",
         "history:watch",
         "Show an instance and every change of it until it ends.",
@@ -204,7 +204,7 @@ COMMANDS: Final = (
         details="With --json each change is a line of JSON. A flow is shown with its key: a digit for each activity, "
         "which holdfast explain reads.",
     ),
-    Command(
+    CliCommand(
         "cancel",
         "send:cancel",
         "Ask an instance to end; its code may clean up.",
@@ -214,7 +214,7 @@ COMMANDS: Final = (
         JSON,
         details="Its code gets an asyncio.CancelledError, which it may handle and continue.",
     ),
-    Command(
+    CliCommand(
         "terminate",
         "send:terminate",
         "End an instance now, without running its code.",
@@ -224,7 +224,7 @@ COMMANDS: Final = (
         JSON,
         details="Nothing is undone. Running activities are cancelled.",
     ),
-    Command(
+    CliCommand(
         "worker",
         "worker:worker",
         "Run workflows and activities that others start, until a signal ends the worker.",
@@ -263,7 +263,7 @@ COMMANDS: Final = (
         "once, and others run again what did not end. It logs to standard error.",
         examples="holdfast worker shop.py --queues default,parcels --concurrency 20",
     ),
-    Command(
+    CliCommand(
         "workers",
         "overview:workers",
         "List the workers of a store: their lease, their load and the queues that they serve.",
@@ -271,7 +271,7 @@ COMMANDS: Final = (
         STORE,
         JSON,
     ),
-    Command(
+    CliCommand(
         "queues",
         "overview:queues",
         "List the queues of a store: activities that wait and run, and the workers that serve them.",
@@ -279,7 +279,7 @@ COMMANDS: Final = (
         JSON,
         details="A queue that has work and no worker is marked: start one with holdfast worker APP --queues NAME.",
     ),
-    Command(
+    CliCommand(
         "verify",
         "store:verify",
         "Check a store against every rule that its tables can show.",
@@ -287,7 +287,7 @@ COMMANDS: Final = (
         JSON,
         details="Nothing is changed; workers may continue. Exit code 0: sound. 1: problems were found, one line each.",
     ),
-    Command(
+    CliCommand(
         "migrate",
         "store:migrate",
         "Bring the tables of a store up to this release.",
@@ -305,7 +305,7 @@ COMMANDS: Final = (
         details="Workers of the release before may continue meanwhile, unless the changelog says otherwise.",
         examples="holdfast migrate --print --store 'postgresql:///shop?schema=holdfast' | psql -v ON_ERROR_STOP=1 shop",
     ),
-    Command(
+    CliCommand(
         "explain",
         "explain:explain",
         "Say what the digits of a ledger or a collation key mean.",
@@ -321,7 +321,7 @@ COMMANDS: Final = (
         "holdfast explain 366663000000000 --flow fox.yaml\n"
         "holdfast explain 366663000000000 --activities ate,brown,fox,jumped,quick,slept",
     ),
-    Command(
+    CliCommand(
         "history",
         "history:history",
         "Show the history of an instance, or export it so that tests can replay it.",
@@ -335,7 +335,7 @@ COMMANDS: Final = (
 )
 
 FLOW_COMMANDS: Final = (
-    Command(
+    CliCommand(
         "run",
         "flow:run",
         "Run a flow in this process and show its activities.",
@@ -353,7 +353,7 @@ FLOW_COMMANDS: Final = (
         details="The same id again continues the instance, or gives its result.",
         examples="""holdfast flow run order.yaml --app shop.py --input '{"order_id": "7"}' --id order-7""",
     ),
-    Command(
+    CliCommand(
         "check",
         "flow:check",
         "Read a flow and report every problem with its line.",
@@ -363,7 +363,7 @@ FLOW_COMMANDS: Final = (
         details="Without --app the names of activities and their arguments cannot be checked. Exit code 0: it can run. "
         "1: it cannot.",
     ),
-    Command(
+    CliCommand(
         "draw",
         "flow:draw",
         "Draw a flow as SVG, or as Mermaid text.",

@@ -22,7 +22,7 @@ from holdfast.authoring.validation import checked_name
 from holdfast.cli.application import Application, bind_input, load_application
 from holdfast.cli.console import count_text, print_line, safe, seconds_text, visible_json
 from holdfast.cli.exits import EXIT_INTERRUPTED
-from holdfast.cli.steps import InstanceSteps, StepState, StepView, attempt_seconds, failure_of_attempt, read_steps_of
+from holdfast.cli.steps import InstanceSteps, StepReport, StepState, attempt_seconds, failure_of_attempt, read_steps_of
 from holdfast.cli.store_option import StoreName, display_name, is_there, store_path
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
@@ -143,7 +143,7 @@ class Lines:
         nice, plain, _ = MARKS[state]
         return nice if self._console.encoding.lower().startswith("utf") else plain
 
-    def _ended(self, step: StepView, now_ms: int) -> Text:
+    def _ended(self, step: StepReport, now_ms: int) -> Text:
         line = Text.assemble("  ", (self._mark(step.state), MARKS[step.state][2]), " ", safe(step.title))
         if step.attempts and (seconds := attempt_seconds(step.attempts[-1], now_ms)) is not None:
             line.append(f"  {seconds_text(seconds)}", "dim")
@@ -155,7 +155,7 @@ class Lines:
             line.append("  cancelled", "magenta")
         return line
 
-    def _repeated(self, step: StepView, attempt: AttemptRecord, now_ms: int) -> Text:
+    def _repeated(self, step: StepReport, attempt: AttemptRecord, now_ms: int) -> Text:
         line = Text.assemble("  ", (self._mark(StepState.FAILED), "yellow"), " ", safe(step.title))
         if (seconds := attempt_seconds(attempt, now_ms)) is not None:
             line.append(f"  {seconds_text(seconds)}", "dim")
@@ -171,7 +171,7 @@ class Lines:
             lines.append(Text(f"    and {len(open_steps) - MOST_OPEN} more", "dim"))
         return Text("\n").join(lines)
 
-    def _ticking(self, step: StepView, now_ms: int) -> Text:
+    def _ticking(self, step: StepReport, now_ms: int) -> Text:
         line = Text.assemble("  ", (self._mark(StepState.OPEN), "yellow"), " ", safe(step.title))
         if step.due_at_ms is not None:
             line.append(f"  {seconds_text(max(0, step.due_at_ms - now_ms) / 1000)} left", "yellow")

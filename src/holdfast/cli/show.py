@@ -32,8 +32,8 @@ from holdfast.cli.explain import digits_text
 from holdfast.cli.show_flow import RIGHT, NodeReport, node_fields, node_rows, read_nodes
 from holdfast.cli.steps import (
     InstanceSteps,
+    StepReport,
     StepState,
-    StepView,
     attempt_fields,
     attempt_seconds,
     failure_of_attempt,
@@ -402,7 +402,7 @@ def _timeline(shown: InstanceReport) -> tuple[list[list[Text]], dict[int, list[s
     return rows, notes
 
 
-def _step_row(step: StepView, shown: InstanceReport) -> list[Text]:
+def _step_row(step: StepReport, shown: InstanceReport) -> list[Text]:
     began_ms = shown.picture.record.created_at_ms
     if step.child is not None:
         return _child_row(step, step.child, shown)
@@ -412,7 +412,7 @@ def _step_row(step: StepView, shown: InstanceReport) -> list[Text]:
     return [Text(at), Text(safe(step.title, LONGEST_NOTE)), Text(), state, Text(), Text(), Text(due, "dim")]
 
 
-def _child_row(step: StepView, child: InstanceRecord, shown: InstanceReport) -> list[Text]:
+def _child_row(step: StepReport, child: InstanceRecord, shown: InstanceReport) -> list[Text]:
     at = Text(_offset(child.created_at_ms - shown.picture.record.created_at_ms))
     end_ms = shown.now_ms if child.closed_at_ms is None else child.closed_at_ms
     took = Text(seconds_text(max(0, end_ms - child.created_at_ms) / 1000))
@@ -420,7 +420,7 @@ def _child_row(step: StepView, child: InstanceRecord, shown: InstanceReport) -> 
     return [at, title, Text(), state, Text(), took, Text(safe(child.id), "cyan")]
 
 
-def _attempt_rows(step: StepView, shown: InstanceReport) -> list[list[Text]]:
+def _attempt_rows(step: StepReport, shown: InstanceReport) -> list[list[Text]]:
     began_ms = shown.picture.record.created_at_ms
     rows: list[list[Text]] = []
     for attempt in step.attempts:
@@ -515,7 +515,7 @@ def _fields(shown: InstanceReport) -> dict[str, Any]:
     return fields
 
 
-def _step_fields(step: StepView, values: Values) -> dict[str, Any]:
+def _step_fields(step: StepReport, values: Values) -> dict[str, Any]:
     fields: dict[str, Any] = {"kind": step.kind, "number": step.number}
     if step.node:
         fields |= {"node": step.node, "dimension": step.dimension}

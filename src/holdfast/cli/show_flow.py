@@ -11,8 +11,8 @@ from holdfast.cli.console import moment_text, safe, seconds_text, state_text
 from holdfast.cli.explain import STYLES
 from holdfast.cli.steps import (
     InstanceSteps,
+    StepReport,
     StepState,
-    StepView,
     attempt_fields,
     attempt_seconds,
     failure_of_attempt,
@@ -58,11 +58,11 @@ class NodeReport:
     def is_open(self) -> bool:
         return self.picture.record.closed_at_ms is None
 
-    def steps(self, node: NodeSnapshot) -> list[StepView]:
+    def steps(self, node: NodeSnapshot) -> list[StepReport]:
         """What a node did in the round in which it is."""
         return [step for step in self.all_steps(node) if is_in(step.dimension, node.dimension)]
 
-    def all_steps(self, node: NodeSnapshot) -> list[StepView]:
+    def all_steps(self, node: NodeSnapshot) -> list[StepReport]:
         """What a node did in all rounds."""
         return [step for step in self.picture.steps if step.node == node.node.id]
 
@@ -152,14 +152,14 @@ def _details(node: NodeSnapshot, nodes: NodeReport) -> list[list[Text]]:
     return [row for _, row in rows] or [[_round(node.dimension), Text(), Text(), Text(), Text(), Text()]]
 
 
-def _counts(steps: Iterable[StepView]) -> str:
+def _counts(steps: Iterable[StepReport]) -> str:
     counts: dict[str, int] = {}
     for step in steps:
         counts[step.status_text] = counts.get(step.status_text, 0) + 1
     return ", ".join(f"{count} {said}" for said, count in counts.items())
 
 
-def _step_rows(step: StepView, nodes: NodeReport) -> Iterator[list[Text]]:
+def _step_rows(step: StepReport, nodes: NodeReport) -> Iterator[list[Text]]:
     where = _round(step.dimension)
     if step.kind == "activity":
         for attempt in step.attempts:

@@ -42,7 +42,7 @@ WORDS: Final = {StepState.OPEN: "waiting", StepState.FAILED: "failed", StepState
 
 
 @dataclass(slots=True)
-class StepView:
+class StepReport:
     """One activity, timer, wait for an event, or child."""
 
     kind: str
@@ -99,7 +99,7 @@ class InstanceSteps:
 
     record: InstanceRecord
     events: list[HistoryEvent]
-    steps: list[StepView]
+    steps: list[StepReport]
     flow: FlowSnapshot | None = None
     damage: Sequence[str] = ()
     """What of it cannot be read."""
@@ -123,11 +123,11 @@ async def read_steps_of(store: Store, record: InstanceRecord) -> InstanceSteps:
     return InstanceSteps(record, events, steps, flow, [*damage, *story.damage])
 
 
-def steps_of(recorded: Iterable[RecordedStep], attempts: list[AttemptRecord]) -> list[StepView]:
+def steps_of(recorded: Iterable[RecordedStep], attempts: list[AttemptRecord]) -> list[StepReport]:
     """In the order in which they were first scheduled (K9), with their attempts."""
-    steps: dict[tuple[str, int], StepView] = {}
+    steps: dict[tuple[str, int], StepReport] = {}
     for each in recorded:
-        step = StepView(each.kind, each.number, each.name, _state(each), each.due_at_ms, each.ended_at_ms, id=each.id)
+        step = StepReport(each.kind, each.number, each.name, _state(each), each.due_at_ms, each.ended_at_ms, id=each.id)
         step.node, step.item, step.dimension = each.node, each.item, each.dimension
         step.outcome = each.outcome
         steps[each.kind, each.number] = step
@@ -178,7 +178,7 @@ def attempt_seconds(attempt: AttemptRecord, now_ms: int) -> float | None:
     return max(0, end_ms - attempt.started_at_ms) / 1000
 
 
-def step_notes(step: StepView, values: Values, now_ms: int, *, with_result: bool = True) -> Iterator[str]:
+def step_notes(step: StepReport, values: Values, now_ms: int, *, with_result: bool = True) -> Iterator[str]:
     """What a step was given and gave, its last heartbeat and its lost workers, a line each."""
     longest = sys.maxsize if values.is_whole else LONGEST
     last = step.attempts[-1] if step.attempts else None

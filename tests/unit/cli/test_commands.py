@@ -10,7 +10,7 @@ import click
 import pytest
 from tests.unit.cli.commands import Command as Holdfast
 
-from holdfast.cli.commands import COMMANDS, FLOW_COMMANDS, Command, root
+from holdfast.cli.commands import COMMANDS, FLOW_COMMANDS, CliCommand, root
 
 EVERY = [pytest.param(command, id=command.function) for command in (*COMMANDS, *FLOW_COMMANDS)]
 HEAVY = (
@@ -27,7 +27,7 @@ HEAVY = (
 
 
 @pytest.mark.parametrize("command", EVERY)
-def test_a_function_takes_what_its_command_declares_with_the_same_defaults(command: Command) -> None:
+def test_a_function_takes_what_its_command_declares_with_the_same_defaults(command: CliCommand) -> None:
     taken = inspect.signature(command.load()).parameters
     required = [param.name for param in command.params if param.required]
     given = command.make_context("x", ["1"] * len(required)).params
@@ -39,7 +39,7 @@ def test_a_function_takes_what_its_command_declares_with_the_same_defaults(comma
 
 
 @pytest.mark.parametrize("command", EVERY)
-def test_every_argument_and_option_has_a_line_in_the_help(command: Command) -> None:
+def test_every_argument_and_option_has_a_line_in_the_help(command: CliCommand) -> None:
     text = command.get_help(click.Context(command, info_name=command.name))
     for param in command.params:
         summary = param.help if isinstance(param, click.Option) else getattr(param, "summary", None)

@@ -42,7 +42,7 @@ MOST_IDLE: Final = 4
 MAIN: Final = "__main__"
 
 
-class Body(ActivityContext, Protocol):
+class BodyCall(ActivityContext, Protocol):
     """The attempt whose body runs in a process."""
 
     send_cancel: Callable[[], None] | None
@@ -95,7 +95,7 @@ class ProcessPool:
         self._idle: list[ChildProcess] = []
         self._ending: list[ChildProcess] = []
 
-    async def run(self, activity: Activity[..., Any], encoded: bytes, body: Body) -> bytes:
+    async def run(self, activity: Activity[..., Any], encoded: bytes, body: BodyCall) -> bytes:
         """The encoded result of a body; what it raised is a `FailedInProcess`."""
         child = self._idle.pop() if self._idle else await _spawn()
         finished = False
@@ -162,7 +162,7 @@ def _task_of(activity: Activity[..., Any], encoded: bytes, context: ActivityCont
     )
 
 
-async def _answer(child: ChildProcess, body: Body) -> BodyResult | BodyError:
+async def _answer(child: ChildProcess, body: BodyCall) -> BodyResult | BodyError:
     while True:
         length = int.from_bytes(await child.reader.readexactly(LENGTH_BYTES), "big")
         if length > LONGEST_MESSAGE:

@@ -121,5 +121,5 @@ Outcome = (
 APPLIED: Final = Applied()
 
 
-def _changed(count: int) -> Outcome:
+def applied_if_changed(count: int) -> Outcome:
     return Applied(changed=count) if count else Rejected(reason="the fence or the owner has moved on")

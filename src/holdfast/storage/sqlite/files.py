@@ -49,7 +49,7 @@ class Condition(NamedTuple):
     size: int
 
 
-class Guard:
+class FileGuard:
     """Locks on the files of one store, for all connections of this process.
 
     Its descriptors are closed after the last of these connections: closing one earlier would drop SQLite's own locks.
@@ -107,7 +107,7 @@ class Guard:
         return found == fcntl.F_UNLCK
 
 
-_guards: Final[dict[tuple[int, Identity], Guard]] = {}
+_guards: Final[dict[tuple[int, Identity], FileGuard]] = {}
 """By the process, counted in forks, and the identity of the database."""
 _guards_lock: Final = threading.RLock()
 
@@ -127,7 +127,7 @@ class StoreFiles:
         with _guards_lock:
             try:
                 self._key = (generation(), _identity(path.stat()))
-                guard = _guards.get(self._key) or Guard(self._database)
+                guard = _guards.get(self._key) or FileGuard(self._database)
             except OSError as error:
                 raise StoreError(f"{path} cannot be opened: {error.strerror}") from error
             if guard.is_lost:

@@ -29,16 +29,16 @@ from holdfast.storage.relational.apply import attempts
 from holdfast.storage.relational.apply.children import apply_close_children, apply_terminate
 from holdfast.storage.relational.apply.deadlines import apply_expire, apply_set_deadline
 from holdfast.storage.relational.apply.instances import (
-    _apply_block,
-    _apply_release,
-    _apply_start,
-    _claim_instances,
-    _save_flow,
+    apply_block,
+    apply_claim_instances,
+    apply_release,
+    apply_save_flow,
+    apply_start,
 )
 from holdfast.storage.relational.apply.messages import apply_deliver
 from holdfast.storage.relational.apply.queries import apply_answer, apply_ask, apply_forget, apply_take
 from holdfast.storage.relational.apply.streams import apply_responses
-from holdfast.storage.relational.apply.turns import _apply_turn
+from holdfast.storage.relational.apply.turns import apply_turn
 from holdfast.storage.relational.apply.workers import apply_disown, apply_lose
 from holdfast.storage.relational.transaction import Transaction
 
@@ -64,15 +64,15 @@ def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[O
 
 
 APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] = {
-    Turn: _apply_turn,
-    Start: _apply_start,
+    Turn: apply_turn,
+    Start: apply_start,
     Completion: attempts.apply_completion,
     Terminate: apply_terminate,
     OpenNextAttempt: attempts.apply_retry,
     ClaimAttempts: attempts.claim_attempts,
-    ClaimInstances: _claim_instances,
-    Release: _apply_release,
-    Block: _apply_block,
+    ClaimInstances: apply_claim_instances,
+    Release: apply_release,
+    Block: apply_block,
     HeartbeatAttempt: attempts.apply_heartbeat,
     MarkWorkerLost: apply_lose,
     ReleaseUnknown: apply_disown,
@@ -81,7 +81,7 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     SetDeadline: apply_set_deadline,
     Expire: apply_expire,
     CloseChildren: apply_close_children,
-    SaveFlow: _save_flow,
+    SaveFlow: apply_save_flow,
     AskQuery: apply_ask,
     ClaimQueries: apply_take,
     AnswerQuery: apply_answer,

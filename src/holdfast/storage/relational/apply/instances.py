@@ -25,7 +25,7 @@ from holdfast.storage.members.outcomes import (
     Outcome,
     Rejected,
     StartedInstance,
-    _changed,
+    applied_if_changed,
 )
 from holdfast.storage.records import Fence, InstanceNumber, InstanceRecord
 from holdfast.storage.relational.apply.children import (
@@ -34,19 +34,21 @@ from holdfast.storage.relational.apply.children import (
 from holdfast.storage.relational.apply.instance_endings import REPLACED
 from holdfast.storage.relational.apply.messages import apply_deliver
 from holdfast.storage.relational.apply.shared_writes import insert_payloads, keep_input, set_deadline
-from holdfast.storage.relational.apply.turns import _write_turn
+from holdfast.storage.relational.apply.turns import write_turn
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import ConcurrentChange, Transaction
 
 
-def _apply_release(transaction: Transaction, release: Release) -> Outcome:
-    return _changed(transaction.update(transaction.sql.release_instance, release.number, release.fence, release.owner))
+def apply_release(transaction: Transaction, release: Release) -> Outcome:
+    return applied_if_changed(
+        transaction.update(transaction.sql.release_instance, release.number, release.fence, release.owner)
+    )
 
 
 # ---------------------------------------------------------------- instances
 
 
-def _apply_start(transaction: Transaction, start: Start) -> Outcome:
+def apply_start(transaction: Transaction, start: Start) -> Outcome:
     """G3: create, or do as the policy says with what has the id. A new id costs one statement."""
     number = _insert_instance(transaction, start)
     outcome = _start_again(transaction, start) if number is None else _begin(transaction, start, number)
@@ -64,7 +66,7 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
     if start.deadline is not None:
         set_deadline(transaction, number, start.deadline)
     if start.first is not None:
-        _write_turn(transaction, start.first, number)
+        write_turn(transaction, start.first, number)
     else:
         transaction.update(transaction.sql.insert_inbox, number, 1, transaction.now_ms, start.started)
     first = start.first
@@ -168,7 +170,7 @@ def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecor
     )
 
 
-def _claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome:
+def apply_claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome:
     workflows = json.dumps(claim.workflows)
     if claim.blocked:
         rows = transaction.fetch(
@@ -181,15 +183,15 @@ def _claim_instances(transaction: Transaction, claim: ClaimInstances) -> Outcome
     return ClaimedInstances(instances=[instance_of(row) for row in rows])
 
 
-def _apply_block(transaction: Transaction, block: Block) -> Outcome:
-    return _changed(
+def apply_block(transaction: Transaction, block: Block) -> Outcome:
+    return applied_if_changed(
         transaction.update(
             transaction.sql.block_instance, block.reason, block.build, block.number, block.fence, block.owner
         )
     )
 
 
-def _save_flow(transaction: Transaction, flow: SaveFlow) -> Outcome:
+def apply_save_flow(transaction: Transaction, flow: SaveFlow) -> Outcome:
     transaction.execute(
         transaction.sql.save_flow, flow.hash, flow.name, flow.version, flow.definition, transaction.now_ms
     )

@@ -84,7 +84,7 @@ def keep(transaction: Transaction, number: InstanceNumber, changes: tuple[StateV
 # ---------------------------------------------------------------- turns
 
 
-def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
+def apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
     """Completions first, then the instance's guard, then what the turn did. A rejected turn keeps its completions."""
     stale: list[Completion] = []
     for one in turn.completions:
@@ -95,7 +95,7 @@ def _apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
     if not stale and entered and has_read_all and _advance(transaction, turn):
         for left in turn.yields:
             exit_pending(transaction, left)
-        ended = _write_turn(transaction, turn, turn.number)
+        ended = write_turn(transaction, turn, turn.number)
         return Applied(ended=ended) if ended else APPLIED
     if turn.entries and entered:
         undo_values(transaction, turn.entries)
@@ -119,7 +119,7 @@ def _advance(transaction: Transaction, turn: Turn) -> bool:
     return transaction.update(steps.commit_turn, after, turn.stamp_ms, number, fence, owner, turn.turn) > 0
 
 
-def _write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
+def write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
     """What the turn did. Which of its children ended with it."""
     execution = turn.execution
     if turn.events:
