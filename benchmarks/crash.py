@@ -14,7 +14,7 @@ from benchmarks.measure import Sample, gather_bounded
 from benchmarks.programs import LOG_VARIABLE, logged_sequence, sequence_then_sleep
 from benchmarks.workloads import STARTS_AT_ONCE, STEPS, open_engine
 from holdfast.core.history import HistoryEvent, decode_events
-from holdfast.replay.calls import ExecutionId
+from holdfast.core.run import ExecutionId
 from holdfast.replay.guard import Guard
 from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.platform import SystemClockAndIds

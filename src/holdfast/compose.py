@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Final, cast
 
-from holdfast.errors import InvalidOption, StoreError
+from holdfast.errors import InvalidOption, StoreError, UsageError
 from holdfast.runtime.platform import ClockAndIds, Platform, SystemClockAndIds
 from holdfast.storage.contract import OpenableStore
 from holdfast.storage.relational.raw_tables import RawTables
@@ -81,3 +81,23 @@ def open_tables(store: str | Path) -> RawTables:
     from holdfast.storage.postgres.store import PostgresTables  # noqa: PLC0415 - it needs a library of its own
 
     return PostgresTables(str(store))
+
+
+def display_name(store: str | Path) -> str:
+    """The name of a store in output: without the password that a URL may contain."""
+    if isinstance(store, Path):
+        return str(store)
+    from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - it needs a library of its own
+
+    return str(parse(store))
+
+
+def printed_schema(url: str, after: int) -> str:
+    """The SQL of the migrations behind `after`, for the schema that a PostgreSQL URL names."""
+    from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - it needs a library of its own
+    from holdfast.storage.postgres.schema import printed  # noqa: PLC0415
+
+    try:
+        return printed(parse(url).schema, after)
+    except ValueError as error:
+        raise UsageError(str(error)) from error

@@ -14,7 +14,7 @@ from typing import Any
 import holdfast as hf
 from holdfast.authoring.registry import Registry
 from holdfast.core.history import decode_events
-from holdfast.replay.calls import ExecutionId
+from holdfast.core.run import ExecutionId
 from holdfast.replay.guard import Unguarded
 from holdfast.replay.run import WorkflowRun
 from holdfast.storage.records import InstanceId

@@ -9,9 +9,8 @@ from tests.scenarios.support import check_tables, engine_of, history_of, rows, t
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
-from holdfast.core.children import MOST_PARENTS
+from holdfast.core.children import MOST_PARENTS, default_child_id
 from holdfast.core.history import ChildCompleted, ChildScheduled, Started
-from holdfast.replay.children import default_child_id
 
 CACHES = pytest.mark.parametrize("cache_size", [1_000, 0])
 LARGE = "x" * 100_000

@@ -14,7 +14,8 @@ from tests.workers.support import sound, stored
 
 import holdfast as hf
 from holdfast.authoring.registry import Registry
-from holdfast.cli.store_option import display_name, store_path
+from holdfast.cli.store_option import store_path
+from holdfast.compose import display_name
 
 pytestmark = pytest.mark.slow
 

@@ -343,7 +343,7 @@ REPLAY: Final = (
         "a call nobody waits for any more goes on",
         "A1",
         "replay/calls",
-        "also.abandoned = with_one_more(also.abandoned, number)",
+        "effects.abandoned.append(number)",
         "pass",
         LIMITS,
     ),

@@ -143,5 +143,5 @@ KEPT_AND_STREAMED: Final = (
         "DO UPDATE SET value = excluded.value",
         "DO NOTHING",
     ),
-    in_python("a changed state is not committed", "G11", "replay/calls", "also.kept[key] = value", "pass", STATE),
+    in_python("a changed state is not committed", "G11", "replay/calls", "effects.kept[key] = value", "pass", STATE),
 )

@@ -48,9 +48,9 @@ from holdfast.core.activity_options import (
     StreamOptions,
     encode_options,
 )
+from holdfast.core.children import NAME_LIMIT_BYTES
 from holdfast.errors import InvalidOption, UsageError
 from holdfast.payloads.failures import qualified_name
-from holdfast.payloads.limits import NAME_LIMIT_BYTES
 from holdfast.replay.run import current_run
 
 

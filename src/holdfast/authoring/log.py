@@ -14,12 +14,12 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any, Final
 
 from holdfast.authoring.activity import current_activity
+from holdfast.core.run import ExecutionId, LogLine
 from holdfast.errors import NotInWorkflow
-from holdfast.replay.calls import ExecutionId, WorkflowCalls
+from holdfast.replay.calls import WorkflowCalls
 from holdfast.replay.loop.event_loop import WorkflowLoop
 from holdfast.replay.loop.loop_swap import swapped_loop
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
-from holdfast.replay.output import LogLine
 
 workflow_logger: Final = logging.getLogger("holdfast.workflow")
 activity_logger: Final = logging.getLogger("holdfast.activity")

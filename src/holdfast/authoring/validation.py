@@ -14,12 +14,12 @@ from datetime import timedelta
 from types import EllipsisType
 from typing import Final, TypeVar
 
+from holdfast.core.children import NAME_LIMIT_BYTES as LONGEST_BYTES
 from holdfast.core.deadlines import LONGEST_DAYS, LONGEST_SECONDS, Deadline
 from holdfast.core.leases import LONGEST_LEASE_MS, SHORTEST_LEASE_MS
 from holdfast.errors import InvalidId, InvalidOption
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.limits import MESSAGE_LIMIT_CHARACTERS, shorten
-from holdfast.payloads.limits import NAME_LIMIT_BYTES as LONGEST_BYTES
 
 Duration = float | timedelta
 

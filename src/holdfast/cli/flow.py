@@ -146,11 +146,7 @@ STYLES: Final = {"error": "bold red", "warning": "yellow"}
 
 def check(file: str, *, app: Sequence[str] = (), as_json: bool = False) -> None:
     """Read a flow and report every problem with its line. Without `app` activities and arguments are not checked."""
-    from holdfast.flows.language.checker import (  # noqa: PLC0415
-        KnownNames,
-        names_in_modules,
-        workflows_in,
-    )
+    from holdfast.flows.language.checker import KnownNames, names_in_modules, workflows_in  # noqa: PLC0415
     from holdfast.flows.language.parser import load_file  # noqa: PLC0415
 
     known = KnownNames(has_module=_has_module)

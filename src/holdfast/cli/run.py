@@ -23,10 +23,11 @@ from holdfast.cli.application import Application, bind_input, load_application
 from holdfast.cli.console import count_text, print_line, safe, seconds_text, visible_json
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.steps import InstanceSteps, StepReport, StepState, attempt_seconds, failure_of_attempt, read_steps_of
-from holdfast.cli.store_option import StoreName, display_name, is_there, store_path
+from holdfast.cli.store_option import StoreName, is_there, store_path
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
 from holdfast.client.views.instances import short_failure
+from holdfast.compose import display_name
 from holdfast.core.admission import IdPolicy
 from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import AttemptState

@@ -17,8 +17,9 @@ from holdfast.audit.auditor import inspect
 from holdfast.audit.problems import Report, Rule
 from holdfast.cli.console import count_text, json_text, print_line, safe
 from holdfast.cli.exits import EXIT_BAD_NEWS
-from holdfast.cli.store_option import StoreName, display_name, existing_store, store_path
+from holdfast.cli.store_option import StoreName, existing_store, store_path
 from holdfast.client.engine import connect
+from holdfast.compose import display_name, printed_schema
 from holdfast.errors import UsageError
 
 MOST_PROBLEMS: Final = 1_000
@@ -101,14 +102,7 @@ def migrate(*, only_print: bool = False, after: int = 0, store: str | None = Non
         return
     if not isinstance(place, str):
         raise UsageError("only the tables of a PostgreSQL store can be printed; a SQLite file is migrated when opened")
-    from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - it needs a library of its own
-    from holdfast.storage.postgres.schema import printed  # noqa: PLC0415
-
-    try:
-        schema = parse(place).schema
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    click.echo(printed(schema, after))
+    click.echo(printed_schema(place, after))
 
 
 async def _migrate(place: StoreName) -> None:

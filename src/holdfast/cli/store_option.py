@@ -65,15 +65,6 @@ def open_read_only(option: str | None) -> OpenableStore:
     return store
 
 
-def display_name(place: StoreName) -> str:
-    """The name of a store for people: without the password that may be in it."""
-    if isinstance(place, Path):
-        return str(place)
-    from holdfast.storage.postgres.address import parse  # noqa: PLC0415 - it needs a library of its own
-
-    return str(parse(place))
-
-
 def _setting(path: Path) -> str | None:
     """The store that the settings name; relative to the folder of the settings, which is the current one."""
     try:

@@ -15,10 +15,11 @@ from holdfast.cli.application import load_module
 from holdfast.cli.console import count_text, safe
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, ToldToLeave, end, leaving_early
-from holdfast.cli.store_option import StoreName, display_name, store_path
+from holdfast.cli.store_option import StoreName, store_path
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
 from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
+from holdfast.compose import display_name
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PAYLOAD_LIMIT_BYTES

@@ -17,9 +17,7 @@ from holdfast.core.deadlines import Deadline
 from holdfast.errors import InstanceClosed, MailboxFull, UsageError
 from holdfast.payloads.encoding import encode
 from holdfast.payloads.signature import Signature
-from holdfast.storage.members.outcomes import (
-    Delivered,
-)
+from holdfast.storage.members.outcomes import Delivered
 from holdfast.storage.records import InstanceId
 
 

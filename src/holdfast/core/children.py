@@ -5,6 +5,7 @@ if that execution is still the active one (G4, G5); and the end of that executio
 """
 
 from enum import StrEnum
+from hashlib import sha256
 from typing import Final, Literal
 
 import msgspec
@@ -14,6 +15,13 @@ from holdfast.core.lifecycle import InstanceState
 
 MOST_PARENTS: Final = 100
 """How many parents may be above an instance: a workflow that starts itself for ever ends here, with a typed error."""
+NAME_LIMIT_BYTES: Final = 255
+"""Names of instances, workflows and activities."""
+HASH_DIGITS: Final = 16
+NOT_WAITED_FOR: Final = "its parent does not wait for it any more"
+"""Why an attached child is asked to end when its parent stops waiting for it."""
+SEED_BYTES: Final = 7
+"""A seed stays below 2**63."""
 
 
 class ParentClose(StrEnum):
@@ -62,3 +70,28 @@ def child_reply(
         return ChildFailed(time_ms=time_ms, child=child, failure=outcome)
     reason = msgspec.json.decode(outcome.data, type=str | None)
     return ChildStopped(time_ms=time_ms, child=child, state=state.value, reason=reason or "")
+
+
+def default_child_id(parent: str, execution: int, child: int) -> str:
+    """``order-42/1/0`` is the first child of the first execution of order-42; of a long id a part and a hash stay."""
+    tail = f"/{execution}/{child}"
+    room = NAME_LIMIT_BYTES - len(tail)
+    encoded = parent.encode()
+    if len(encoded) <= room:
+        return parent + tail
+    digest = "~" + sha256(encoded).hexdigest()[:HASH_DIGITS]
+    return encoded[: room - len(digest)].decode(errors="ignore").rstrip() + digest + tail
+
+
+def child_seed(seed: int, child: int) -> int:
+    """The seed of child number `child` of an execution with this seed."""
+    return _derived_seed(f"{seed} child {child}")
+
+
+def next_execution_seed(seed: int, execution: int) -> int:
+    """The seed of the execution that follows `execution` by continue-as-new (G4)."""
+    return _derived_seed(f"{seed} {execution}")
+
+
+def _derived_seed(text: str) -> int:
+    return int.from_bytes(sha256(text.encode()).digest()[:SEED_BYTES])

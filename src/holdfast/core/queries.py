@@ -1,5 +1,6 @@
 """What comes back to those who ask a workflow something: a value, an error of its code, or why there is neither."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -45,3 +46,8 @@ def encode_answer(answer: Reply) -> bytes:
 def decode_answer(data: bytes) -> Reply:
     """An answer from a store."""
     return _decoder.decode(data)
+
+
+def unknown_handler(handlers: Iterable[str]) -> Reply:
+    """The answer where there is no handler of that name."""
+    return Reply(ReplyKind.UNKNOWN, msgspec.Raw(msgspec.json.encode(sorted(handlers))))

@@ -1,13 +1,12 @@
 """What the nodes of a flow do when they begin, and how what is open of them is stopped."""
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from holdfast.authoring.validation import checked_name, checked_reason
 from holdfast.core import history as ev
-from holdfast.core.children import MOST_PARENTS, ParentClose
+from holdfast.core.children import MOST_PARENTS, NOT_WAITED_FOR, ParentClose, child_seed, default_child_id
 from holdfast.core.collation import Move
 from holdfast.core.flow.definition import (
     ChildAction,
@@ -22,20 +21,11 @@ from holdfast.core.flow.definition import (
 from holdfast.core.flow.scheduler import COMPLETED
 from holdfast.core.flow.state import NO_ITEM, FanOut, NodePlace
 from holdfast.core.history import Payload
+from holdfast.core.run import CancelledChild, ScheduledActivity, ScheduledChild, SentEvent
 from holdfast.errors import CycleLimitExceeded, ExpressionError, NestedTooDeep
 from holdfast.flows.compiled_flow import CompiledNode
 from holdfast.flows.expressions.expression import Expression
 from holdfast.flows.expressions.templates import INDEX, ITEM, ItemVariables, bounded, evaluate, joined
-from holdfast.replay.children import (
-    NOT_WAITED_FOR,
-    SEED_BYTES,
-    CancelledChild,
-    ChildCall,
-    ChildTies,
-    ScheduledChild,
-    default_child_id,
-)
-from holdfast.replay.output import ScheduledActivity, SentEvent, with_one_more
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,8 +99,8 @@ def stop_node(run: "FlowRun", node: str) -> None:
     """Nothing that is open of a node goes on."""
     book = run.book
     for number in [number for number, place in book.activities.items() if place.node == node]:
-        also = run.output.also()
-        also.abandoned = with_one_more(also.abandoned, number)
+        effects = run.output.ensure_effects()
+        effects.abandoned.append(number)
         run.do(ev.ActivityCancelled(activity=number))
     if (timer := book.timer_of(node)) is not None:
         end_timer(run, timer)
@@ -124,22 +114,22 @@ def stop_node(run: "FlowRun", node: str) -> None:
 def stop_child(run: "FlowRun", number: int, reason: str, *, descendants: bool = False) -> None:
     """Ask a child to end. What comes of it is not waited for."""
     asked = CancelledChild(number, reason, descendants)
-    also = run.output.also()
-    also.children_asked = with_one_more(also.children_asked, asked)
+    effects = run.output.ensure_effects()
+    effects.children_asked.append(asked)
     run.do(ev.ChildCancelRequested(child=number, reason=reason))
 
 
 def end_timer(run: "FlowRun", timer: int) -> None:
     """Nobody waits for a timer any more."""
-    also = run.output.also()
-    if also.timers_started.pop(timer, None) is None:
-        also.timers_ended = with_one_more(also.timers_ended, timer)
+    effects = run.output.ensure_effects()
+    if effects.timers_started.pop(timer, None) is None:
+        effects.timers_ended.append(timer)
     run.do(ev.TimerCancelled(timer=timer))
 
 
 def end_wait(run: "FlowRun", wait: int) -> None:
     """Nobody waits for an event any more."""
-    run.output.also().waits_changed = True
+    run.output.ensure_effects().waits_changed = True
     run.do(ev.EventWaitEnded(wait=wait))
 
 
@@ -171,11 +161,20 @@ def _start_child(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: 
     number = run.book.next_child
     child_id = chosen or default_child_id(identity.instance_id, identity.execution, number)
     policy = ParentClose.ABANDON if action.detached else ParentClose.TERMINATE
-    ties = ChildTies(policy, not action.detached, chosen)
-    seed = int.from_bytes(sha256(f"{run.seed} child {number}".encode()).digest()[:SEED_BYTES])
-    call = ChildCall(action.workflow, "", encoded, None, None)
-    also = run.output.also()
-    also.children = with_one_more(also.children, ScheduledChild(number, child_id, call, ties, seed, depth))
+    scheduled = ScheduledChild(
+        child=number,
+        id=child_id,
+        named=bool(chosen),
+        workflow=action.workflow,
+        version="",
+        input=encoded,
+        deadline=None,
+        parent_close=policy,
+        seed=child_seed(run.seed, number),
+        depth=depth,
+    )
+    effects = run.output.ensure_effects()
+    effects.children.append(scheduled)
     run.do(
         ev.ChildScheduled(
             child=number,
@@ -259,7 +258,7 @@ def _wait(run: "FlowRun", compiled: CompiledNode, action: WaitAction) -> None:
     span_ms = None if compiled.span is None else _milliseconds(run, compiled.span)
     run.progress.pause(node)
     if action.event:
-        run.output.also().waits_changed = True
+        run.output.ensure_effects().waits_changed = True
         run.do(ev.EventAwaited(wait=run.book.next_wait, name=action.event, node=node))
     if span_ms is not None:
         _start_timer(run, node, span_ms)
@@ -272,8 +271,8 @@ def _raise(run: "FlowRun", compiled: CompiledNode, action: RaiseAction) -> None:
         b"null" if compiled.input is None else bounded(bytes(compiled.input(run.values, None)), "the value", run.limit)
     )
     number = run.book.sent
-    also = run.output.also()
-    also.sent = with_one_more(also.sent, SentEvent(number, target, action.event, data))
+    effects = run.output.ensure_effects()
+    effects.sent.append(SentEvent(number, target, action.event, data))
     run.do(ev.EventRaised(number=number, target=target, name=action.event))
     _complete(run, node, b"null")
     run.finished(node, COMPLETED)
@@ -287,8 +286,8 @@ def _interrupt(run: "FlowRun", compiled: CompiledNode, action: InterruptAction) 
         run.interrupt(reason, descendants=action.descendants)
         return
     target = _id(run, compiled.target, None)
-    also = run.output.also()
-    also.interrupted = with_one_more(also.interrupted, (target, reason, action.descendants))
+    effects = run.output.ensure_effects()
+    effects.interrupted.append((target, reason, action.descendants))
     _complete(run, node, b"null")
     run.finished(node, COMPLETED)
 
@@ -325,5 +324,5 @@ def _milliseconds(run: "FlowRun", span: int | Expression | None) -> int:
 
 def _start_timer(run: "FlowRun", node: str, span_ms: int) -> None:
     number, due_at_ms = run.book.next_timer, run.now_ms + span_ms
-    run.output.also().timers_started[number] = due_at_ms
+    run.output.ensure_effects().timers_started[number] = due_at_ms
     run.do(ev.TimerStarted(timer=number, due_at_ms=due_at_ms, node=node))

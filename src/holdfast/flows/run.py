@@ -25,7 +25,8 @@ from holdfast.core.flow.scheduler import COMPLETED, RELEASED, EdgeState, Errored
 from holdfast.core.flow.state import NO_ITEM, FlowState, NodePlace, replay_event
 from holdfast.core.history import EventReceived, Payload, UpdateAccepted
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.queries import Reply
+from holdfast.core.queries import Reply, unknown_handler
+from holdfast.core.run import ExecutionEnding, ExecutionId, LogLine, SliceRunner, TurnOutput, run_unwatched
 from holdfast.errors import (
     CycleLimitExceeded,
     DeadlineExceeded,
@@ -51,10 +52,6 @@ from holdfast.flows.node_actions import (
 from holdfast.flows.workflow import read_input
 from holdfast.payloads.failures import Failure, Resolver, failure_of, qualified_name
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.replay.calls import ExecutionId
-from holdfast.replay.loop.loop_swap import SliceRunner, run_unwatched
-from holdfast.replay.output import ExecutionEnding, LogLine, TurnOutput, with_one_more
-from holdfast.replay.queries import unknown_handler
 
 
 class NoUpdates:
@@ -129,8 +126,8 @@ class RunFace:
     @property
     def has_open_activities(self) -> bool:
         """Whether activities were still open at the end."""
-        besides = self.output.besides
-        return bool(self.book.activities) or (besides is not None and bool(besides.abandoned))
+        effects = self.output.effects
+        return bool(self.book.activities) or (effects is not None and bool(effects.abandoned))
 
     @property
     def waited_for(self) -> tuple[str, ...]:
@@ -139,7 +136,7 @@ class RunFace:
 
     @property
     def kept(self) -> dict[str, bytes]:
-        """A flow keeps nothing besides its books."""
+        """A flow keeps nothing besides its state."""
         return {}
 
     @property
@@ -188,15 +185,15 @@ class RunFace:
 
     def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
         """Log a line with this turn's commit."""
-        also = self.output.also()
-        also.logs = with_one_more(also.logs, LogLine(level, message, arguments, extra))
+        effects = self.output.ensure_effects()
+        effects.logs.append(LogLine(level, message, arguments, extra))
 
     def answer(self, update_id: str, answer: Reply | None) -> None:
         """Tell the sender of an update how it went."""
-        also = self.output.also()
-        if also.answers is None:
-            also.answers = {}
-        also.answers[update_id] = answer
+        effects = self.output.ensure_effects()
+        if effects.answers is None:
+            effects.answers = {}
+        effects.answers[update_id] = answer
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -511,7 +508,7 @@ class FlowRun(RunFace):
             self.finished(node, TimedOut())
 
     def _event_received(self, _: ev.EventReceived, place: NodePlace | None) -> None:
-        self.output.also().waits_changed = True
+        self.output.ensure_effects().waits_changed = True
         if place is not None:
             if (timer := self.book.timer_of(place.node)) is not None:
                 end_timer(self, timer)

@@ -47,8 +47,6 @@ MOST_WARNINGS: Final = 1_000
 INLINE_LIMIT_BYTES: Final = 16 * KIBIBYTE
 """Above this a store moves the payload into a side table, so that rows that are read often stay small."""
 
-NAME_LIMIT_BYTES: Final = 255
-"""What a name or an id may weigh."""
 
 MAX_DEPTH: Final = 64
 """How deep arrays and objects may nest: every reader of JSON can follow that far with its stack."""

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.core.queries import Reply, ReplyKind
-from holdfast.replay.output import LogLine
-from holdfast.replay.queries import failed_reply, unknown_handler
+from holdfast.core.queries import Reply, ReplyKind, unknown_handler
+from holdfast.core.run import LogLine
+from holdfast.replay.queries import failed_reply
 from holdfast.replay.run import WorkflowRun
 
 

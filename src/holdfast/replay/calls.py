@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 
@@ -17,6 +17,7 @@ from holdfast.core.activity_options import ActivityOptions
 from holdfast.core.admission import EventPolicy, Mailbox
 from holdfast.core.history import Payload
 from holdfast.core.queries import Reply
+from holdfast.core.run import ExecutionId, LogLine, ScheduledActivity, SentEvent, SliceRunner, TurnOutput
 from holdfast.errors import NotInWorkflow, PayloadError
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.signature import Signature
@@ -24,10 +25,8 @@ from holdfast.replay.continue_as_new import continue_as_new
 from holdfast.replay.events import EventWaits
 from holdfast.replay.guard import Guarded
 from holdfast.replay.loop.event_loop import WorkflowLoop
-from holdfast.replay.loop.loop_swap import SliceRunner
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop, is_untouched
 from holdfast.replay.loop.tasks import Evicted
-from holdfast.replay.output import LogLine, ScheduledActivity, SentEvent, TurnOutput, with_one_more
 from holdfast.replay.queries import Handlers
 from holdfast.replay.state import WorkflowState
 from holdfast.replay.streams import Streams
@@ -66,16 +65,6 @@ class CallableActivity(Protocol):
     def options(self) -> ActivityOptions: ...
     @property
     def encoded_options(self) -> bytes: ...
-
-
-class ExecutionId(NamedTuple):
-    """Which execution of which instance this is."""
-
-    instance_id: str
-    workflow: str
-    execution: int
-    worker: str = ""
-    """The key of the worker that runs it; empty where none does, as for a query of a client."""
 
 
 class WorkflowCalls:
@@ -197,8 +186,8 @@ class WorkflowCalls:
 
     def _abandon(self, number: int) -> None:
         self._output.events.append(ev.ActivityCancelled(activity=number))
-        also = self._output.also()
-        also.abandoned = with_one_more(also.abandoned, number)
+        effects = self._output.ensure_effects()
+        effects.abandoned.append(number)
 
     @property
     def seed(self) -> int:
@@ -233,7 +222,7 @@ class WorkflowCalls:
         return self._waits is not None and self._waits.has(name)
 
     def _emit_wait(self, command: ev.Command) -> None:
-        self._output.also().waits_changed = True
+        self._output.ensure_effects().waits_changed = True
         self._output.events.append(command)
         if isinstance(command, ev.EventSetAside):
             self.log(
@@ -264,8 +253,8 @@ class WorkflowCalls:
         number = self._next_sent
         self._next_sent = number + 1
         self._output.events.append(ev.EventRaised(number=number, target=target, name=name))
-        also = self._output.also()
-        also.sent = with_one_more(also.sent, SentEvent(number, target, name, data))
+        effects = self._output.ensure_effects()
+        effects.sent.append(SentEvent(number, target, name, data))
 
     @property
     def streams(self) -> Streams:
@@ -343,8 +332,8 @@ class WorkflowCalls:
             value = loop.run(self._watch, work)
             if turn.findings:
                 raise turn.findings[0]  # the code caught it
-            besides = self._output.besides
-            return value, () if besides is None else besides.logs
+            effects = self._output.effects
+            return value, () if effects is None else effects.logs
         finally:
             turn.end()
             output, self._output = self._output, before
@@ -355,8 +344,8 @@ class WorkflowCalls:
     def keep_logs(self, logs: Sequence[LogLine]) -> None:
         """Lines of code that only looked, to be written with this turn."""
         for line in logs:
-            also = self._output.also()
-            also.logs = with_one_more(also.logs, line)
+            effects = self._output.ensure_effects()
+            effects.logs.append(line)
 
     @property
     def updates(self) -> Updates:
@@ -372,10 +361,10 @@ class WorkflowCalls:
 
     def answer(self, update_id: str, answer: Reply | None) -> None:
         """Tell the sender of an update how far it has come; None: it was accepted."""
-        also = self._output.also()
-        if also.answers is None:
-            also.answers = {}
-        also.answers[update_id] = answer
+        effects = self._output.ensure_effects()
+        if effects.answers is None:
+            effects.answers = {}
+        effects.answers[update_id] = answer
 
     def finish_update(self, command: ev.UpdateHandlerCompleted | ev.UpdateHandlerFailed, answer: Reply) -> None:
         """The handler of an update has come to its end."""
@@ -395,10 +384,10 @@ class WorkflowCalls:
         return {} if self._shown is None else self._shown.kept
 
     def _note(self, key: str, value: bytes | None) -> None:
-        also = self._output.also()
-        if also.kept is None:
-            also.kept = {}
-        also.kept[key] = value
+        effects = self._output.ensure_effects()
+        if effects.kept is None:
+            effects.kept = {}
+        effects.kept[key] = value
 
     @property
     def random(self) -> Random:
@@ -428,5 +417,5 @@ class WorkflowCalls:
         if self._loop.is_closed():
             raise Evicted
         if not self.is_silent:
-            also = self._output.also()
-            also.logs = with_one_more(also.logs, line)
+            effects = self._output.ensure_effects()
+            effects.logs.append(line)

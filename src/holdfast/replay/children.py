@@ -5,19 +5,18 @@ child asks it to end, and goes on at once; the end of the child is still recorde
 """
 
 import asyncio
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, assert_never
 
 import msgspec
 
 from holdfast.core import history as ev
-from holdfast.core.children import MOST_PARENTS, ParentClose
+from holdfast.core.children import MOST_PARENTS, NOT_WAITED_FOR, ParentClose, child_seed, default_child_id
 from holdfast.core.deadlines import Deadline
 from holdfast.core.lifecycle import InstanceState
+from holdfast.core.run import CancelledChild, ScheduledChild
 from holdfast.errors import InstanceConflict, NestedTooDeep, WorkflowCancelled, WorkflowFailed, WorkflowTerminated
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, Resolver, failed_message, to_exception
-from holdfast.payloads.limits import NAME_LIMIT_BYTES
 from holdfast.payloads.signature import Signature
 
 if TYPE_CHECKING:
@@ -26,10 +25,7 @@ if TYPE_CHECKING:
     from holdfast.core.history import Payload
     from holdfast.replay.loop.event_loop import WorkflowLoop
 
-NOT_WAITED_FOR: Final = "its parent does not wait for it any more"
-HASH_DIGITS: Final = 16
-SEED_BYTES: Final = 7
-"""A seed has to stay below 2**63."""
+
 _decode_failure: Final = msgspec.json.Decoder(Failure).decode
 
 
@@ -52,25 +48,6 @@ class ChildTies(NamedTuple):
     """Chosen by the code; empty: made from the parent's."""
 
 
-class ScheduledChild(NamedTuple):
-    """A child to be created with the commit of this turn."""
-
-    child: int
-    id: str
-    call: ChildCall
-    ties: ChildTies
-    seed: int
-    depth: int
-
-
-class CancelledChild(NamedTuple):
-    """A child to be asked to end with the commit of this turn."""
-
-    child: int
-    reason: str
-    descendants: bool = False
-
-
 class ParentInfo(NamedTuple):
     """What the children of an execution need to know of it."""
 
@@ -85,17 +62,6 @@ class Sink(Protocol):
 
     def child_scheduled(self, command: ev.ChildScheduled, child: ScheduledChild) -> None: ...
     def child_asked(self, command: ev.ChildCancelRequested, child: CancelledChild) -> None: ...
-
-
-def default_child_id(parent: str, execution: int, child: int) -> str:
-    """``order-42/1/0`` is the first child of the first execution of order-42; of a long id a part and a hash stay."""
-    tail = f"/{execution}/{child}"
-    room = NAME_LIMIT_BYTES - len(tail)
-    encoded = parent.encode()
-    if len(encoded) <= room:
-        return parent + tail
-    digest = "~" + sha256(encoded).hexdigest()[:HASH_DIGITS]
-    return encoded[: room - len(digest)].decode(errors="ignore").rstrip() + digest + tail
 
 
 class StartedChild:
@@ -207,8 +173,19 @@ class Children:
         self.started = number + 1
         child = self._open[number] = StartedChild(self, number, instance_id, call, ties)
         command = ev.ChildScheduled(child=number, name=call.name, id=instance_id, named=bool(ties.id))
-        seed = int.from_bytes(sha256(f"{above.seed} child {number}".encode()).digest()[:SEED_BYTES])
-        self._sink.child_scheduled(command, ScheduledChild(number, instance_id, call, ties, seed, depth))
+        scheduled = ScheduledChild(
+            child=number,
+            id=instance_id,
+            named=bool(ties.id),
+            workflow=call.name,
+            version=call.version,
+            input=call.encoded,
+            deadline=call.deadline,
+            parent_close=ties.parent_close,
+            seed=child_seed(above.seed, number),
+            depth=depth,
+        )
+        self._sink.child_scheduled(command, scheduled)
         return child
 
     async def run(self, call: ChildCall) -> Any:

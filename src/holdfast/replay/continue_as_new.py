@@ -6,14 +6,10 @@ swallow it. ``finally`` blocks run, left-over tasks are cancelled as at any end 
 
 import asyncio
 from collections.abc import Callable
-from hashlib import sha256
-from typing import Any, Final, NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from holdfast.errors import NotInMainTask
 from holdfast.payloads.signature import Signature
-
-SEED_BYTES: Final = 7
-"""A seed has to stay below 2**63, as the first one does."""
 
 
 class Continuable(Protocol):
@@ -62,8 +58,3 @@ def asked_to_continue(error: BaseException) -> ContinueAsNew | None:
         if all(part is not None for part in inside):
             return inside[0]
     return None
-
-
-def next_execution_seed(seed: int, execution: int) -> int:
-    """The seed of the execution that follows `execution`: another one, and the same whoever works it out."""
-    return int.from_bytes(sha256(f"{seed} {execution}".encode()).digest()[:SEED_BYTES])

@@ -3,7 +3,7 @@
 How an answer is made of what came of asking.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextvars import Context, copy_context
 from inspect import isawaitable
 from typing import Any, Final
@@ -77,8 +77,3 @@ def failed_reply(error: BaseException) -> Reply:
 def refused_reply(error: BaseException) -> Reply:
     """The answer where nobody could be asked."""
     return Reply(ReplyKind.REFUSED, msgspec.Raw(_encode(failure_of(error))))
-
-
-def unknown_handler(handlers: Iterable[str]) -> Reply:
-    """The answer where there is no handler of that name."""
-    return Reply(ReplyKind.UNKNOWN, msgspec.Raw(_encode(sorted(handlers))))

@@ -21,22 +21,30 @@ import msgspec
 
 from holdfast.core import history as ev
 from holdfast.core.history import HistoryEvent, Payload
+from holdfast.core.run import (
+    CancelledChild,
+    ExecutionEnding,
+    ExecutionId,
+    ScheduledChild,
+    SliceRunner,
+    TurnOutput,
+    run_unwatched,
+)
 from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, HistoryMismatch, PayloadError
 from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.pydantic_models import constraints_ignored
-from holdfast.replay.calls import MILLISECONDS, ExecutionId, WorkflowCalls, WorkflowCode
-from holdfast.replay.children import CancelledChild, Children, ParentInfo, ScheduledChild
+from holdfast.replay.calls import MILLISECONDS, WorkflowCalls, WorkflowCode
+from holdfast.replay.children import Children, ParentInfo
 from holdfast.replay.continue_as_new import asked_to_continue
 from holdfast.replay.guard import Guarded, causes_of
 from holdfast.replay.loop.event_loop import WorkflowLoop
-from holdfast.replay.loop.loop_swap import SliceRunner, run_unwatched, swapped_loop
+from holdfast.replay.loop.loop_swap import swapped_loop
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
-from holdfast.replay.output import ExecutionEnding, TurnOutput, with_one_more
 
 
 def overdue(reason: str, error: BaseException) -> DeadlineExceeded:
-    """The failure of the workflow. What its code stumbled over besides is its cause; that it was cancelled is not."""
+    """The failure of the workflow. What its code stumbled over effects is its cause; that it was cancelled is not."""
     exceeded = DeadlineExceeded(reason)
     if not isinstance(error, asyncio.CancelledError) and asked_to_continue(error) is None:
         exceeded.__cause__ = error
@@ -373,7 +381,7 @@ class WorkflowRun(WorkflowCalls):
         self._loop.fire_timer(event.timer)
 
     def _event_received(self, event: ev.EventReceived) -> None:
-        self._output.also().waits_changed = True
+        self._output.ensure_effects().waits_changed = True
         self.waits.received(event)
 
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
@@ -386,7 +394,7 @@ class WorkflowRun(WorkflowCalls):
     def _finish(self, main: "asyncio.Task[Any]", deadline: Callable[[], bool] | None) -> None:
         while self._loop.cancel_left_over(main, deadline=deadline):
             if self._shown is None or not self._shown.conditions.settle(deadline):
-                self.winds_up = self._output.also().waits_changed = True
+                self.winds_up = self._output.ensure_effects().waits_changed = True
                 return  # what is left over cleans up and waits for something; its answers come as further inputs
         if main.cancelled():
             error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
@@ -420,7 +428,7 @@ class WorkflowRun(WorkflowCalls):
 
     def _end(self, outcome: ExecutionEnding) -> None:
         if self.winds_up:
-            self.winds_up, self._output.also().waits_changed = False, True
+            self.winds_up, self._output.ensure_effects().waits_changed = False, True
         self._output.outcome = outcome
         self._output.events.append(outcome)
 
@@ -428,26 +436,26 @@ class WorkflowRun(WorkflowCalls):
 
     def child_scheduled(self, command: ev.ChildScheduled, child: ScheduledChild) -> None:
         self._output.events.append(command)
-        also = self._output.also()
-        also.children = with_one_more(also.children, child)
+        effects = self._output.ensure_effects()
+        effects.children.append(child)
 
     def child_asked(self, command: ev.ChildCancelRequested, child: CancelledChild) -> None:
         self._output.events.append(command)
-        also = self._output.also()
-        also.children_asked = with_one_more(also.children_asked, child)
+        effects = self._output.ensure_effects()
+        effects.children_asked.append(child)
 
     # ------------------------------------------------------------ told by the loop
 
     def timer_started(self, number: int, due_at: float) -> None:
         """Rounded up, so that a timer is never early."""
         due_at_ms = math.ceil(round(due_at * MILLISECONDS, 3))
-        self._output.also().timers_started[number] = due_at_ms
+        self._output.ensure_effects().timers_started[number] = due_at_ms
         self._output.events.append(ev.TimerStarted(timer=number, due_at_ms=due_at_ms))
 
     def timer_cancelled(self, number: int) -> None:
-        also = self._output.also()
-        if also.timers_started.pop(number, None) is None:
-            also.timers_ended = with_one_more(also.timers_ended, number)
+        effects = self._output.ensure_effects()
+        if effects.timers_started.pop(number, None) is None:
+            effects.timers_ended.append(number)
         self._output.events.append(ev.TimerCancelled(timer=number))
 
     def unhandled(self, context: dict[str, Any]) -> None:

@@ -12,11 +12,11 @@ import msgspec
 
 from holdfast.core import history as ev
 from holdfast.core.history import Payload
-from holdfast.core.queries import Reply, ReplyKind
+from holdfast.core.queries import Reply, ReplyKind, unknown_handler
 from holdfast.errors import HistoryMismatch, UpdateUnfinished
 from holdfast.payloads.failures import failure_of
 from holdfast.replay.loop.tasks import Evicted
-from holdfast.replay.queries import failed_reply, unknown_handler
+from holdfast.replay.queries import failed_reply
 
 if TYPE_CHECKING:
     from holdfast.replay.calls import WorkflowCalls

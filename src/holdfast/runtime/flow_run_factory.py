@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.core.history import Started, decode_event, decode_events
+from holdfast.core.run import ExecutionId, SliceRunner
 from holdfast.errors import FlowError, HistoryMismatch
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.replay.calls import ExecutionId
-from holdfast.replay.loop.loop_swap import SliceRunner
 from holdfast.storage.contract import Store
 from holdfast.storage.members.instances import SaveFlow
 from holdfast.storage.records import HistoryRow, InboxRow

@@ -33,10 +33,10 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.history import FROM_OUTSIDE, ContinuedAsNew, EventReceived, Input, decode_events
 from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.queries import Reply, ReplyKind, encode_answer
+from holdfast.core.queries import Reply, ReplyKind, encode_answer, unknown_handler
 from holdfast.errors import InstanceClosed, InstanceNotFound, StoreError, WorkflowBlocked
 from holdfast.replay.asking import ask
-from holdfast.replay.queries import refused_reply, unknown_handler
+from holdfast.replay.queries import refused_reply
 from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.flow_run_factory import AnyRun

@@ -7,9 +7,9 @@ from holdfast.authoring.log import records
 from holdfast.authoring.registry import Registry
 from holdfast.core.history import decode_events
 from holdfast.core.leases import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
+from holdfast.core.run import ExecutionId
 from holdfast.errors import StoreError, WorkflowBlocked
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.replay.calls import ExecutionId
 from holdfast.replay.guard import Guard, Guarded, GuardSampler
 from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.crash_detection import NOBODY, CrashMarker

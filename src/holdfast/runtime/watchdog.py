@@ -24,8 +24,8 @@ from types import FrameType
 from typing import Final, TypeVar, TypeVarTuple
 
 from holdfast.background import BackgroundThread, Duty
+from holdfast.core.run import SliceRunner as AnyWatch
 from holdfast.errors import TurnTooLong
-from holdfast.replay.loop.loop_swap import SliceRunner as AnyWatch
 from holdfast.runtime.loop_watch import described, is_debugged
 
 TURN_LIMIT_MS: Final = 10_000

@@ -18,9 +18,9 @@ from holdfast.authoring.registry import Registry
 from holdfast.background import BackgroundTask, Duty
 from holdfast.core.history import Started
 from holdfast.core.leases import WorkerKey
+from holdfast.core.run import ScheduledActivity
 from holdfast.errors import StoreError, StoreReplaced
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.replay.output import ScheduledActivity
 from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker, this_process

@@ -17,10 +17,7 @@ from typing import Final, Protocol
 from holdfast.core.leases import Heartbeat, HeartbeatReply, WorkerKey
 from holdfast.core.lifecycle import InstanceState
 from holdfast.storage.members.member import Member
-from holdfast.storage.members.outcomes import (
-    Outcome,
-    PendingQueries,
-)
+from holdfast.storage.members.outcomes import Outcome, PendingQueries
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import (
     AttemptRecord,

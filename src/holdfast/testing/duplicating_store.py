@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random  # noqa: TID251 - made from the seed of the simulation
 from types import EllipsisType
-from typing import Final
+from typing import Final, TypeVar
 
 from holdfast.authoring.activity import Activity
 from holdfast.core.admission import EventVerdict, IdPolicy
@@ -19,7 +19,11 @@ from holdfast.storage.members.turns import Turn
 from holdfast.storage.records import CommitId
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.crashes import NameOf, Where, names_in
-from holdfast.testing.simulation.platform import DUPLICATE_ID, DUPLICATES, UNKNOWN, Value
+
+Value = TypeVar("Value")
+DUPLICATES: Final = 0.2
+UNKNOWN: Final = 0.5
+DUPLICATE_ID: Final = 2**40
 
 AGAIN: Final = 1 << 62
 """Set in the id of the commit that delivers things again."""

@@ -10,8 +10,8 @@ from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.views.history import parse
 from holdfast.core.flow.snapshot import FlowSnapshot, version_of
 from holdfast.core.history import HistoryEvent, Started
+from holdfast.core.run import ExecutionId
 from holdfast.errors import HistoryMismatch, HoldfastError, UsageError
-from holdfast.replay.calls import ExecutionId
 from holdfast.replay.guard import Unguarded
 from holdfast.replay.run import WorkflowRun
 

@@ -24,9 +24,10 @@ from threading import get_ident
 from typing import Any, Final, Protocol, TypeVarTuple, Unpack
 
 from holdfast.core.checks import require
+from holdfast.core.run import SliceRunner, run_unwatched
 from holdfast.errors import InvalidDelay, NotInWorkflow, TurnTooLong
 from holdfast.replay.loop import asyncio_patches as compat
-from holdfast.replay.loop.loop_swap import SliceRunner, run_swapped, run_unwatched, swap_in, swap_out
+from holdfast.replay.loop.loop_swap import run_swapped, swap_in, swap_out
 from holdfast.replay.loop.restricted_loops import IsolatedLoop
 from holdfast.replay.loop.tasks import (
     Evicted,

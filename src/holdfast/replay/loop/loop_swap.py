@@ -55,17 +55,6 @@ def swapped_loop() -> asyncio.AbstractEventLoop | None:
     return loop if _get_running_loop() is loop else None
 
 
-class SliceRunner(Protocol):
-    """Calls workflow code, and raises `TurnTooLong` if it had to be stopped from outside."""
-
-    def __call__(self, work: Callable[[*Arguments], Result], *args: *Arguments) -> Result: ...
-
-
-def run_unwatched(work: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
-    """The watch that nobody keeps."""
-    return work(*args)
-
-
 def run_swapped(
     loop: asyncio.AbstractEventLoop,
     work: Callable[Parameters, Result],

@@ -15,13 +15,14 @@ from collections.abc import AsyncGenerator, Callable
 from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from holdfast.core.run import SliceRunner
 from holdfast.errors import NotInWorkflow, NotReadOnly, TurnTooLong
-from holdfast.replay.loop.loop_swap import SliceRunner, run_swapped
+from holdfast.replay.loop.loop_swap import run_swapped
 
 if TYPE_CHECKING:
+    from holdfast.core.run import TurnOutput
     from holdfast.replay.calls import WorkflowCalls
     from holdfast.replay.loop.event_loop import WorkflowLoop
-    from holdfast.replay.output import TurnOutput
 
 
 def _refuse(name: str, instead: str = "Do it in an activity and await that") -> Callable[..., NoReturn]:
@@ -160,5 +161,5 @@ def is_untouched(loop: "WorkflowLoop", output: "TurnOutput") -> bool:
         loop.run_until_idle(max_steps=0)
     except TurnTooLong:
         return False
-    besides = output.besides
-    return not (output.events or output.scheduled or (besides is not None and (besides.sent or besides.kept)))
+    effects = output.effects
+    return not (output.events or output.scheduled or (effects is not None and (effects.sent or effects.kept)))

@@ -37,10 +37,9 @@ from holdfast.runtime.attempts.running_attempt import (
     stored_result,
 )
 from holdfast.runtime.attempts.shared_tasks import SharedTasks
-from holdfast.runtime.attempts.streams import NO_VALUE, StreamSender
+from holdfast.runtime.attempts.streams import NO_VALUE, Respond, StreamSender
 from holdfast.runtime.platform import ClockAndIds
 from holdfast.runtime.signals import log_failed_attempt
-from holdfast.runtime.turns.live_instance import Respond
 from holdfast.storage.attempt_endings import end_by_failure
 from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt
 from holdfast.storage.records import AttemptKey, AttemptRecord

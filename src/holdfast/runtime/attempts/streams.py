@@ -8,21 +8,32 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent import futures
 from contextlib import aclosing, closing
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from holdfast.authoring.activity import Cancelled
 from holdfast.core.activity_options import decode_options
-from holdfast.core.history import ActivityYielded, Payload
+from holdfast.core.history import (
+    ActivityYielded,
+    Payload,
+)
 from holdfast.core.streams import MAX_YIELDS, enter_pending, room_for_yields
 from holdfast.errors import HoldfastError, StreamTooLong
 from holdfast.runtime.attempts.executors import end_of
 from holdfast.runtime.attempts.running_attempt import RunningAttempt, StopReason
-from holdfast.runtime.turns.live_instance import Respond
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome
 from holdfast.storage.members.turns import StreamValues
-from holdfast.storage.records import AttemptKey
+from holdfast.storage.records import (
+    AttemptKey,
+)
+
+
+class Respond(Protocol):
+    """Hands values to the store, and tells what became of them."""
+
+    def __call__(self, responses: StreamValues, done: Callable[[Outcome], None], /) -> None: ...
+
 
 MAX_TOGETHER: Final = 500
 """How many values come as one message."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.authoring.registry import Registry
 from holdfast.core.leases import SUSPECT_AFTER, WorkerKey
-from holdfast.replay.output import ScheduledActivity
+from holdfast.core.run import ScheduledActivity
 from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.duties.expiry import Deadlines

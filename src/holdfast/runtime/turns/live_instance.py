@@ -32,6 +32,7 @@ from holdfast.core.history import (
 from holdfast.core.ledger import exit_leg2, read_ledger
 from holdfast.core.lifecycle import AttemptState
 from holdfast.errors import PayloadError, StoreError
+from holdfast.runtime.attempts.streams import Respond
 from holdfast.runtime.flow_run_factory import AnyRun
 from holdfast.storage.contract import Store
 from holdfast.storage.large_payloads import REFERENCE, references_in
@@ -49,12 +50,6 @@ from holdfast.storage.records import (
     InstanceNumber,
     InstanceRecord,
 )
-
-
-class Respond(Protocol):
-    """Hands values to the store, and tells what became of them."""
-
-    def __call__(self, responses: StreamValues, done: Callable[[Outcome], None], /) -> None: ...
 
 
 class Send(Protocol):

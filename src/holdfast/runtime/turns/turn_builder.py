@@ -12,11 +12,12 @@ What a turn says to those who sent updates, as it is stored with the turn (G11).
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, TypedDict
+from typing import Final, TypedDict, TypeVar
 
 import msgspec
 
 from holdfast.core.admission import Mailbox
+from holdfast.core.children import next_execution_seed
 from holdfast.core.history import (
     CancelRequested,
     ContinuedAsNew,
@@ -37,20 +38,18 @@ from holdfast.core.leases import WorkerKey
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.queries import Reply
+from holdfast.core.run import (
+    ExecutionEnding,
+    LogLine,
+    RunEffects,
+    ScheduledActivity,
+    ScheduledChild,
+    SentEvent,
+    TurnOutput,
+)
 from holdfast.core.updates import STATE_OF, UpdateState
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES, is_inline
 from holdfast.payloads.signature import input_hash
-from holdfast.replay.children import ScheduledChild
-from holdfast.replay.continue_as_new import next_execution_seed
-from holdfast.replay.output import (
-    Besides,
-    ExecutionEnding,
-    LogLine,
-    ScheduledActivity,
-    SentEvent,
-    TurnOutput,
-    with_one_more,
-)
 from holdfast.runtime.turns.live_instance import LiveInstance, Message, Unstored, UnstoredEvent, UnstoredValues
 from holdfast.storage.large_payloads import large_value, offload
 from holdfast.storage.members.attempts import Completion, Transition
@@ -76,6 +75,8 @@ from holdfast.storage.records import (
     TimerRow,
 )
 
+Item = TypeVar("Item")
+
 
 def new_children(live: LiveInstance, scheduled: Iterable[ScheduledChild]) -> tuple[NewChild, ...]:
     """The instances that a turn creates. However often it is tried, they are the same."""
@@ -83,29 +84,28 @@ def new_children(live: LiveInstance, scheduled: Iterable[ScheduledChild]) -> tup
 
 
 def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
-    call, ties = scheduled.call, scheduled.ties
     payloads: list[LargePayload] = []
     started = Started(
         time_ms=live.stamp_ms,
-        workflow=call.name,
-        version=call.version,
+        workflow=scheduled.workflow,
+        version=scheduled.version,
         seed=scheduled.seed,
-        input=Payload(msgspec.Raw(call.encoded)),
+        input=Payload(msgspec.Raw(scheduled.input)),
         parent=live.id,
         depth=scheduled.depth,
     )
     return NewChild(
         child=scheduled.child,
         id=InstanceId(scheduled.id),
-        workflow=call.name,
-        version=call.version,
-        input=call.encoded,
-        input_hash=input_hash(call.encoded),
+        workflow=scheduled.workflow,
+        version=scheduled.version,
+        input=scheduled.input,
+        input_hash=input_hash(scheduled.input),
         started=encode_event(offload(started, payloads)),
-        parent_close=ties.parent_close,
-        named=bool(ties.id),
+        parent_close=scheduled.parent_close,
+        named=scheduled.named,
         payloads=tuple(payloads),
-        deadline=call.deadline,
+        deadline=scheduled.deadline,
     )
 
 
@@ -244,8 +244,8 @@ def build_turn(
     given up in the very turn that called it is never begun. `may_close_unread`: the instance is closed even if messages
     came that were not read (G14).
     """
-    besides = output.besides
-    abandoned = () if besides is None else besides.abandoned
+    effects = output.effects
+    abandoned = () if effects is None else effects.abandoned
     attempts: list[NewAttempt] = []
     eager: list[NewAttempt] = []
     for scheduled in output.scheduled:
@@ -279,15 +279,23 @@ def build_turn(
     if live.turn == 0 and (mailbox := live.run.mailbox) is not None:
         unusual["mailbox"] = mailbox
     taken = _add_taken(unusual, messages) if len(completions) < len(messages) else NOTHING_TAKEN
-    if besides is not None or taken.fired:
-        _add_done(unusual, live, besides or Besides(), taken.fired, payloads)
-    if besides is not None and besides.waits_changed:
+    if effects is not None or taken.fired:
+        _add_done(unusual, live, effects or RunEffects(), taken.fired, payloads)
+    if effects is not None and effects.waits_changed:
         unusual["ids_set_aside"] = _ids_set_aside(events)
     if payloads:
         unusual["payloads"] = tuple(payloads)
     if unusual:
         turn = msgspec.structs.replace(turn, **unusual, is_plain=False)
-    return BuiltTurn(turn, eager, () if besides is None else besides.logs, taken.riders)
+    return BuiltTurn(turn, eager, () if effects is None else effects.logs, taken.riders)
+
+
+def with_one_more(items: Sequence[Item], item: Item) -> Sequence[Item]:
+    """`items` with one more. An empty tuple becomes a list: most turns need none."""
+    if isinstance(items, list):
+        items.append(item)
+        return items
+    return [item]
 
 
 def _completions(messages: list[Message]) -> tuple[Completion, ...]:
@@ -312,29 +320,29 @@ def _add_taken(unusual: Unusual, messages: list[Message]) -> AppliedMessages:
 
 
 def _add_done(
-    unusual: Unusual, live: LiveInstance, besides: Besides, fired: Sequence[int], payloads: list[LargePayload]
+    unusual: Unusual, live: LiveInstance, effects: RunEffects, fired: Sequence[int], payloads: list[LargePayload]
 ) -> None:
     """What the code did besides calling activities, and the timers that ended."""
-    if besides.answers is not None:
-        unusual["answers"] = answers_of(besides.answers, payloads)
-    if fired or besides.timers_ended or besides.timers_started:
-        unusual["timers_ended"] = ended = (*besides.timers_ended, *fired)
-        unusual["timers_started"] = _change_timers(live, besides.timers_started, ended)
-    if besides.abandoned:
-        unusual["abandoned"] = tuple(besides.abandoned)
-    if besides.waits_changed:
+    if effects.answers is not None:
+        unusual["answers"] = answers_of(effects.answers, payloads)
+    if fired or effects.timers_ended or effects.timers_started:
+        unusual["timers_ended"] = ended = (*effects.timers_ended, *fired)
+        unusual["timers_started"] = _change_timers(live, effects.timers_started, ended)
+    if effects.abandoned:
+        unusual["abandoned"] = tuple(effects.abandoned)
+    if effects.waits_changed:
         unusual["waits"] = live.run.waited_for
-    if besides.sent:
-        unusual["sent"] = tuple(_messages(live, besides.sent))
-    if besides.kept is not None:
-        unusual["kept"] = _kept(besides.kept)
-    if besides.interrupted:
-        unusual["sent"] = (*unusual.get("sent", ()), *_interruptions(live, besides.interrupted))
-    if besides.children:
-        unusual["children"], unusual["family"] = new_children(live, besides.children), True
-    if besides.children_asked:
+    if effects.sent:
+        unusual["sent"] = tuple(_messages(live, effects.sent))
+    if effects.kept is not None:
+        unusual["kept"] = _kept(effects.kept)
+    if effects.interrupted:
+        unusual["sent"] = (*unusual.get("sent", ()), *_interruptions(live, effects.interrupted))
+    if effects.children:
+        unusual["children"], unusual["family"] = new_children(live, effects.children), True
+    if effects.children_asked:
         asked = tuple(
-            CancelChild(child=asked[0], reason=asked[1], descendants=asked[2]) for asked in besides.children_asked
+            CancelChild(child=asked[0], reason=asked[1], descendants=asked[2]) for asked in effects.children_asked
         )
         unusual["children_asked"], unusual["family"] = asked, True
 

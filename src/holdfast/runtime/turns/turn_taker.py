@@ -19,9 +19,9 @@ from holdfast.authoring.log import write_line
 from holdfast.authoring.registry import Registry
 from holdfast.core.history import Started
 from holdfast.core.leases import WorkerKey
+from holdfast.core.run import ScheduledActivity, TurnOutput
 from holdfast.errors import HoldfastError, StoreError, WorkerFenced, WorkflowBlocked
 from holdfast.replay.loop.loop_swap import LoopSwapBatch
-from holdfast.replay.output import ScheduledActivity, TurnOutput
 from holdfast.runtime.attempts.runner import AttemptRunner
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.run_factory import RunFactory

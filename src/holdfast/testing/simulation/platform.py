@@ -25,9 +25,6 @@ EPOCH_MS: Final = 1_700_000_000_000
 BEATS_PER_LEASE: Final = 4
 LOST_WAKE_UPS: Final = 0.2
 SLOWEST_WAKE_UP_SECONDS: Final = 0.05
-DUPLICATES: Final = 0.2
-UNKNOWN: Final = 0.5
-DUPLICATE_ID: Final = 2**40
 
 
 class SimulatedClockAndIds:

@@ -18,10 +18,10 @@ from holdfast.core.collation import Digit
 from holdfast.core.flow.scheduler import EdgeState, FlowScheduler
 from holdfast.core.flow.state import FlowState, replay_event
 from holdfast.core.history import Payload
+from holdfast.core.run import ExecutionId
 from holdfast.flows.compiled_flow import CompiledFlow
 from holdfast.flows.run import FlowRun, failure_payload
 from holdfast.payloads.failures import resolve_builtin
-from holdfast.replay.calls import ExecutionId
 
 MOST_STEPS = 400
 EXAMPLES = {50: 50, 300: 120}.get(settings().max_examples, 2_000)
@@ -58,8 +58,8 @@ class Play:
         self.history += output.events
         for call in output.scheduled:
             self._inputs[call.activity] = msgspec.json.decode(call.input)
-        for child in () if output.besides is None else output.besides.children:
-            self._children[child.child] = msgspec.json.decode(child.call.encoded)
+        for child in () if output.effects is None else output.effects.children:
+            self._children[child.child] = msgspec.json.decode(child.input)
 
     def replayed(self) -> FlowRun:
         """A run that read the history; it takes the place of the one that wrote it half of the time."""

@@ -10,7 +10,7 @@ from tests.crash import apps
 from tests.scenarios.support import engine_of, together
 
 import holdfast as hf
-from holdfast.replay.output import Besides, TurnOutput
+from holdfast.core.run import RunEffects, TurnOutput
 from holdfast.runtime.platform import FaultPoint
 from holdfast.runtime.turns import turn_builder as turns
 from holdfast.runtime.turns.turn_builder import Unusual
@@ -33,7 +33,7 @@ def test_G11_every_field_of_a_turn_is_named_always_or_when_there_is_something_in
 def test_G11_everything_that_the_code_can_do_is_looked_at() -> None:
     source = inspect.getsource(turns)
     assert [part for part in TurnOutput.__slots__ if f"output.{part}" not in source] == []
-    assert [part for part in Besides.__slots__ if f"besides.{part}" not in source] == []
+    assert [part for part in RunEffects.__struct_fields__ if f"effects.{part}" not in source] == []
 
 
 @pytest.mark.parametrize("workflow", ["sequence", "timers", "cleaning", "streaming", "keeping", "talking", "family"])

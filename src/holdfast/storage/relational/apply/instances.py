@@ -10,13 +10,7 @@ from holdfast.core.leases import MAX_LOST_OWNERS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.large_payloads import large_payload, marked
-from holdfast.storage.members.instances import (
-    Block,
-    ClaimInstances,
-    Release,
-    SaveFlow,
-    Start,
-)
+from holdfast.storage.members.instances import Block, ClaimInstances, Release, SaveFlow, Start
 from holdfast.storage.members.outcomes import (
     APPLIED,
     ClaimedInstances,
@@ -28,9 +22,7 @@ from holdfast.storage.members.outcomes import (
     applied_if_changed,
 )
 from holdfast.storage.records import Fence, InstanceNumber, InstanceRecord
-from holdfast.storage.relational.apply.children import (
-    terminate_with_children,
-)
+from holdfast.storage.relational.apply.children import terminate_with_children
 from holdfast.storage.relational.apply.instance_endings import REPLACED
 from holdfast.storage.relational.apply.messages import apply_deliver
 from holdfast.storage.relational.apply.shared_writes import insert_payloads, keep_input, set_deadline

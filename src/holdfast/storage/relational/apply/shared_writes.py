@@ -15,9 +15,7 @@ from holdfast.core.history import (
     encode_event,
 )
 from holdfast.storage.large_payloads import large_payload, marked, offload
-from holdfast.storage.members.outcomes import (
-    TargetInstance,
-)
+from holdfast.storage.members.outcomes import TargetInstance
 from holdfast.storage.records import AttemptKey, InstanceNumber, InstanceRecord, LargePayload
 from holdfast.storage.relational.transaction import Transaction
 

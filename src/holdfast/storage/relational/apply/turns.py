@@ -13,13 +13,7 @@ import msgspec
 from holdfast.core.checks import require
 from holdfast.core.history import ANSWERS, decode_event
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
-from holdfast.storage.members.outcomes import (
-    APPLIED,
-    Applied,
-    EndedInstance,
-    Outcome,
-    Rejected,
-)
+from holdfast.storage.members.outcomes import APPLIED, Applied, EndedInstance, Outcome, Rejected
 from holdfast.storage.members.turns import NextExecution, Turn
 from holdfast.storage.records import InstanceNumber, StateValue
 from holdfast.storage.relational.apply import attempts
