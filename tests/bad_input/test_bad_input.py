@@ -224,7 +224,7 @@ def test_an_unknown_policy_status_or_page_is_a_typed_error(tmp_path: Path, polic
             with pytest.raises(UnknownWord):
                 await engine.start(keeps, 1, id="a", policy=policy)
             with pytest.raises(UnknownWord):
-                await engine.list(status=policy)
+                await engine.list(state=policy)
             for limit in (0, -1, 10**9, 2**70):
                 with pytest.raises(hf.InvalidOption, match="limit"):
                     await engine.list(limit=limit)

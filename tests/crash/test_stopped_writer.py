@@ -62,7 +62,7 @@ def test_W7_a_stopped_writer_holds_up_writers_only_and_only_while_it_is_stopped(
                 assert f"process {holder.pid} has it and is stopped" in warnings("writing waits")[0]
                 await until(lambda: warnings("lost its lease"))
                 assert not starting.done()
-                assert (await engine.get("before").describe()).status == "COMPLETED", "the loop and reading go on"
+                assert (await engine.get("before").describe()).state == "COMPLETED", "the loop and reading go on"
                 assert "before" in await asyncio.to_thread(command, store, "list")
                 await asyncio.to_thread(command, store, "verify")
                 late = asyncio.create_task(engine.start(sequence, id="fenced"))

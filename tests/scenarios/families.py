@@ -185,5 +185,5 @@ async def settled(path: Path, wanted: dict[str, str]) -> None:
 
 
 async def is_at(handle: hf.Handle[Any], status: str) -> None:
-    while (await handle.describe()).status != status:  # noqa: ASYNC110 - no signal tells of it
+    while (await handle.describe()).state != status:  # noqa: ASYNC110 - no signal tells of it
         await asyncio.sleep(0.002)

@@ -115,7 +115,7 @@ async def use_everything(path: Path, during: Callable[[hf.Engine], Coroutine[Any
         await handle.raise_event("go", 1)
         assert await handle.result(timeout=20) == 7
         assert await ended == 7
-        assert (await seen).status == "COMPLETED"
+        assert (await seen).state == "COMPLETED"
         second = await client.start("order", id="second")
         await second.raise_event("go", 2)
         assert await second.result(timeout=20) == 8

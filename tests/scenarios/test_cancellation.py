@@ -76,7 +76,7 @@ def test_A9_a_cancelled_workflow_ends_cancelled_and_whoever_waits_is_told_why(tm
             await handle.cancel("ordered twice")
             with pytest.raises(hf.WorkflowCancelled, match="it was cancelled: ordered twice"):
                 await handle.result(timeout=10)
-            assert (await handle.describe()).status == "CANCELLED"
+            assert (await handle.describe()).state == "CANCELLED"
         check_tables(tmp_path / "shop.db")
         assert audit(tmp_path / "shop.db") == []
 

@@ -97,7 +97,7 @@ def test_G12_changed_code_blocks_with_the_first_differing_step_and_the_right_cod
             with pytest.raises(hf.WorkflowBlocked) as caught:
                 await handle.result(timeout=10)
             described = await handle.describe()
-            assert described.status is InstanceState.BLOCKED
+            assert described.state is InstanceState.BLOCKED
             for text in (str(caught.value), described.blocked or ""):
                 assert recorded in text
                 assert produced in text
@@ -150,7 +150,7 @@ def test_G12_a_blocked_instance_keeps_its_messages(tmp_path: Path) -> None:
             with pytest.raises(hf.WorkflowBlocked):
                 await engine.get("a").result(timeout=10)
             assert len(rows(path, "SELECT 1 FROM inbox")) == 1
-            assert (await engine.get("a").describe()).status is InstanceState.BLOCKED
+            assert (await engine.get("a").describe()).state is InstanceState.BLOCKED
         check_tables(path)
         async with engine_of(path, slow, waits) as engine:
             assert await engine.get("a").result(timeout=10) == "kept"
@@ -188,7 +188,7 @@ def test_G12_a_worker_claims_only_workflows_it_knows(tmp_path: Path) -> None:
         async with skipping(*ALL, store=path) as engine:
             with pytest.raises(TimeoutError):
                 await engine.get("a").result(timeout=10)
-            assert (await engine.get("a").describe()).status is InstanceState.RUNNING
+            assert (await engine.get("a").describe()).state is InstanceState.RUNNING
         async with skipping(*ALL, original, store=path) as engine:
             assert await engine.get("a").result(timeout=10) == 2
 

@@ -82,7 +82,7 @@ async def failure_of(handle: hf.Handle[Any], seconds: float = 1_000 * DAY) -> hf
         await handle.result(timeout=seconds)
     assert isinstance(failed.value.cause, hf.DeadlineExceeded)
     assert isinstance(failed.value.cause, TimeoutError)
-    assert (await handle.describe()).status == "FAILED"
+    assert (await handle.describe()).state == "FAILED"
     return failed.value.cause
 
 
@@ -237,7 +237,7 @@ def test_a_cancel_after_the_deadline_changes_nothing() -> None:
         async with skipping(*ALL) as env:
             handle = await env.start(dawdles, 60.0, id="it", deadline=10)
             await env.skip(seconds=20)
-            assert (await handle.describe()).status == "CANCEL_REQUESTED"
+            assert (await handle.describe()).state == "CANCEL_REQUESTED"
             await handle.cancel("too late")
             assert "too late" not in str(await failure_of(handle))
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.scenarios.support import rows, together
+from tests.scenarios.support import engine_of, rows, together
 from tests.workers.support import told
 
 import holdfast as hf
 from holdfast.client.views.instances import LONGEST_VALUE, Description, Excerpt
+from holdfast.core.lifecycle import InstanceState
 
 LARGE = 200_000
 LONG = LONGEST_VALUE + 1
@@ -78,7 +79,7 @@ def test_K9_an_instance_is_described_with_its_values(tmp_path: Path) -> None:
             assert await handle.update("add", 3, id="u1") == 4
             found = await handle.describe()
             assert found.input == {"customer": "Anna"}
-            assert found.state == {"cart": [1, 2], "declined": True}
+            assert found.state_values == {"cart": [1, 2], "declined": True}
             assert found.custom_status == "paying"
             paid, declined, waits = found.steps
             assert (paid.kind, paid.name, paid.result, paid.is_open) == ("activity", "pay", "receipt ", False)
@@ -156,5 +157,23 @@ def test_a_damaged_instance_is_described(
             assert found.id == "it"
             assert any(text.startswith(damage) for text in found.damage) == bool(damage)
             assert [summary.id for summary in await engine.list()] == ["it"]
+
+    together(scenario())
+
+
+def test_the_former_names_of_the_state_work_for_one_release(tmp_path: Path) -> None:
+    @hf.workflow
+    async def ends() -> None:
+        return None
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", ends) as engine:
+            await engine.run(ends, id="it")
+            described = await engine.get("it").describe()
+            assert described.state is InstanceState.COMPLETED
+            with pytest.warns(DeprecationWarning, match="is called `.state`"):
+                assert described.status is described.state
+            with pytest.warns(DeprecationWarning, match="list\\(state=...\\)"):
+                assert [each.id for each in await engine.list(status="COMPLETED")] == ["it"]
 
     together(scenario())

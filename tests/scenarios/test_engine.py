@@ -118,7 +118,7 @@ def test_G3_a_conflict_is_found_while_the_first_one_still_runs(store: str) -> No
             await engine.start(sleeper, 60.0, id="a")
             with pytest.raises(hf.InstanceConflict):
                 await engine.start(sleeper, 61.0, id="a")
-            assert (await engine.get("a").describe()).status is InstanceState.RUNNING
+            assert (await engine.get("a").describe()).state is InstanceState.RUNNING
 
     together(scenario())
 
@@ -228,7 +228,7 @@ def test_a_failed_activity_keeps_type_message_attributes_and_causes(store: str) 
             assert isinstance(cause.__cause__, KeyError)
             assert caught.value.__cause__ is cause
             assert any("test_engine.py" in note for note in cause.__notes__)
-            assert (await engine.get("a").describe()).status is InstanceState.FAILED
+            assert (await engine.get("a").describe()).state is InstanceState.FAILED
 
     together(scenario())
 
@@ -242,7 +242,7 @@ def test_an_ordinary_exception_in_workflow_code_fails_the_run_at_once(store: str
                 await engine.run(crashes, id="a")
             assert isinstance(caught.value.cause, Declined)
             described = await engine.get("a").describe()
-            assert (described.status, described.turn) == (InstanceState.FAILED, 1)
+            assert (described.state, described.turn) == (InstanceState.FAILED, 1)
 
     together(scenario())
 
@@ -301,7 +301,7 @@ def test_K9_describe_tells_status_key_attempts_and_what_is_waited_for(store: str
             await started.wait()
             described = await handle.describe()
             assert (described.id, described.workflow, described.version) == ("a", "flow", "7")
-            assert (described.status, described.execution, described.turn) == (InstanceState.RUNNING, 1, 2)
+            assert (described.state, described.execution, described.turn) == (InstanceState.RUNNING, 1, 2)
             assert described.collation_key == "658"
             assert [line.partition(",")[0] for line in described.waiting_for] == ["timer 1", "activity step"]
             assert [(view.activity, view.number, view.attempt, view.state) for view in described.attempts] == [
@@ -314,7 +314,7 @@ def test_K9_describe_tells_status_key_attempts_and_what_is_waited_for(store: str
             go_on.set()
             assert await handle.result() == 2
             described = await handle.describe()
-            assert (described.status, described.collation_key) == (InstanceState.COMPLETED, "636")
+            assert (described.state, described.collation_key) == (InstanceState.COMPLETED, "636")
             assert described.waiting_for == []
             assert described.closed_at is not None
             assert described.closed_at >= described.created_at
@@ -366,7 +366,7 @@ def test_a_client_starts_what_an_engine_runs_later(tmp_path: Path) -> None:
             handle = await client.start(twice_double, 3, id="a")
             by_name = await client.start("sleeper", 0.01, id="b")
             described = await handle.describe()
-            assert (described.status, described.turn, described.attempts) == (InstanceState.REQUESTED, 0, [])
+            assert (described.state, described.turn, described.attempts) == (InstanceState.REQUESTED, 0, [])
             async with engine_of(path, *ALL):
                 assert await handle.result(timeout=10) == 12
                 assert await by_name.result(timeout=10) == "awake"
@@ -388,7 +388,7 @@ def test_list_gives_pages_by_status_and_workflow(store: str) -> None:
             assert [record.id for record in page] == ["i4", "i3"]
             page = await engine.list(limit=2, workflow="twice_double", before=page[-1].number)
             assert [record.id for record in page] == ["i2", "i1"]
-            assert [record.id for record in await engine.list(status="RUNNING")] == ["asleep"]
+            assert [record.id for record in await engine.list(state="RUNNING")] == ["asleep"]
 
     together(scenario())
 
@@ -433,7 +433,7 @@ def test_a_client_is_closed_at_the_end_of_its_block(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with await hf.connect(tmp_path / "shop.db") as client:
             handle = await client.start("elsewhere", id="a")
-            assert (await handle.describe()).status == "REQUESTED"
+            assert (await handle.describe()).state == "REQUESTED"
         with pytest.raises(hf.ClientClosed, match="is closed"):
             await handle.describe()
 

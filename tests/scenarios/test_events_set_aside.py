@@ -139,7 +139,7 @@ def test_G6_an_event_that_does_not_fit_is_set_aside_and_the_workflow_goes_on_wai
             await send_from_elsewhere(store, "it", ("approval", {"okay": True}), ("approval", 7))
             await until(lambda: sum(isinstance(event, EventSetAside) for event in history_of(store, 1)) == 2)
             described = await handle.describe()
-            assert (described.status, described.waiting_for) == (InstanceState.RUNNING, ["event approval"])
+            assert (described.state, described.waiting_for) == (InstanceState.RUNNING, ["event approval"])
             assert described.collation_key == "5"
             first, second = described.set_aside
             assert (first.name, first.value, second.value) == ("approval", {"okay": True}, 7)
@@ -386,7 +386,7 @@ def test_G12_a_taken_event_that_no_longer_fits_blocks_the_instance_and_does_not_
             await handle.raise_event("more", "b")
             with pytest.raises(hf.WorkflowBlocked):
                 await handle.result()
-            assert (await handle.describe()).status == InstanceState.BLOCKED
+            assert (await handle.describe()).state == InstanceState.BLOCKED
         async with engine_of(store, wide) as engine:
             return str(await engine.get("it").result())
 

@@ -44,7 +44,7 @@ def test_G4_continue_as_new_multiexec(policy: EventPolicy) -> None:
     async def scenario(env: Environment) -> None:
         assert await env.run(climbs, id="it") == 5
         described = await env.get("it").describe()
-        assert (described.execution, described.status) == (5, "COMPLETED")
+        assert (described.execution, described.state) == (5, "COMPLETED")
         for execution in range(1, 5):
             kinds = [entry.kind for entry in await env.get("it").history(execution)]
             assert (kinds[0], kinds[-1]) == ("started", "continued_as_new")
@@ -118,7 +118,7 @@ async def raise_early_then_late(env: Environment, handle: hf.Handle[str], policy
     assert await handle.raise_event("data", "early", id="the event") is is_kept
     await env.skip(seconds=MINUTE)
     if not is_kept:
-        assert (await handle.describe()).status == "RUNNING"
+        assert (await handle.describe()).state == "RUNNING"
         assert await handle.raise_event("data", "late", id="the event")
     assert await handle.result() == ("early" if is_kept else "late")
     assert rows(path_of(env), "SELECT count(*) FROM received") == [(1,)]

@@ -219,7 +219,7 @@ def test_D5_the_loser_of_a_race_learns_of_it_at_once() -> None:
         handle = await env.start(races, id="it")
         await lost.wait()
         assert told_at[0] - began < dt.timedelta(seconds=HOUR + 1)
-        assert (await handle.describe()).status == "RUNNING"
+        assert (await handle.describe()).state == "RUNNING"
         assert await handle.result() == "quick"
         assert [view.state for view in (await handle.describe()).attempts] == ["CANCELLED"]
         check(env)

@@ -60,7 +60,7 @@ def test_G11_status_and_state_are_there_after_the_end_and_replay_repeats_them(ca
             assert await handle.state() == {"count": 2, "item": {"name": "pen", "cents": 120}}
             assert (await handle.describe()).custom_status == {"phase": "paying", "done": 1}
             (summary,) = await engine.list()
-            assert (summary.status, summary.custom_status) == ("COMPLETED", {"phase": "paying", "done": 1})
+            assert (summary.state, summary.custom_status) == ("COMPLETED", {"phase": "paying", "done": 1})
             assert summary.closed_at is not None
             assert summary.created_at <= summary.closed_at
             check_tables(path_of(engine))

@@ -194,7 +194,7 @@ def test_G12_an_input_that_does_not_fit_the_code_blocks_the_instance_and_names_t
             with pytest.raises(hf.WorkflowBlocked, match="number"):
                 await handle.result(timeout=10)
             described = await handle.describe()
-            assert (described.status, described.turn) == (InstanceState.BLOCKED, 0)
+            assert (described.state, described.turn) == (InstanceState.BLOCKED, 0)
             assert "number" in (described.blocked or "")
         await client.close()
 

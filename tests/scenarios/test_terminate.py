@@ -73,7 +73,7 @@ def test_A9_whoever_waits_is_told_and_no_code_of_the_workflow_runs(tmp_path: Pat
             assert isinstance(told.value, hf.HoldfastError)
             await watch.stopped.wait()  # its body is cancelled at once, in this process
             description = await handle.describe()
-            assert (description.status, description.collation_key, description.waiting_for) == ("TERMINATED", "7", [])
+            assert (description.state, description.collation_key, description.waiting_for) == ("TERMINATED", "7", [])
             assert (await handle.history())[-1].kind == "workflow_terminated"
             await until(lambda: rows(path, "SELECT state FROM attempts") == [("CANCELLED",)])
         check_tables(path)
@@ -114,7 +114,7 @@ def test_a_reason_that_is_no_text_is_refused_and_nothing_changes(tmp_path: Path,
             handle = await engine.start("elsewhere", id="a")
             with pytest.raises((hf.InvalidOption, hf.PayloadError), match="reason"):
                 await handle.terminate(reason)
-            assert (await handle.describe()).status == "REQUESTED"
+            assert (await handle.describe()).state == "REQUESTED"
 
     together(scenario())
 
@@ -213,7 +213,7 @@ def test_A9_bodies_and_code_elsewhere_stop_with_the_next_heartbeat_of_their_work
             assert owner.worker is not None
             instances = owner.worker.instances
             await until(lambda: len(instances) == 1)
-            assert (await owner.get("c").describe()).status == "RUNNING"
+            assert (await owner.get("c").describe()).state == "RUNNING"
             await other.close()
         check_tables(path)
         assert audit(path) == []

@@ -82,8 +82,8 @@ def test_G11_every_watcher_sees_what_is_committed_until_the_end(tmp_path: Path, 
                         await handle.raise_event("number", number)
                         await until(partial(all_saw, number, seen))
                 for each in seen:
-                    assert each[0].status is InstanceState.RUNNING
-                    assert each[-1].status is InstanceState.COMPLETED
+                    assert each[0].state is InstanceState.RUNNING
+                    assert each[-1].state is InstanceState.COMPLETED
                     assert each[-1].is_closed
                     assert each[-1].last_event == "workflow_completed"
                     turns = [change.turn for change in each]
@@ -105,7 +105,7 @@ def test_G4_the_next_execution_is_a_change_like_any_other(tmp_path: Path, cache_
             executions: list[int] = []
             async for change in handle.watch():
                 executions.append(change.execution)
-                if change.turn == 1 and change.status is InstanceState.RUNNING:
+                if change.turn == 1 and change.state is InstanceState.RUNNING:
                     await handle.raise_event("next")
             assert executions[0] == 1
             assert executions[-1] == 2
@@ -121,7 +121,7 @@ def test_what_has_ended_is_one_change_and_what_is_not_there_an_error(tmp_path: P
             with pytest.raises(hf.WorkflowFailed):
                 await handle.result()
             (only,) = [change async for change in handle.watch()]
-            assert (only.status, only.last_event) == (InstanceState.FAILED, "workflow_failed")
+            assert (only.state, only.last_event) == (InstanceState.FAILED, "workflow_failed")
             with pytest.raises(hf.InstanceNotFound, match="'nobody'"):
                 await anext(aiter(engine.get("nobody").watch()))
 
@@ -136,8 +136,8 @@ def test_A9_a_watcher_sees_the_end_that_came_from_outside(tmp_path: Path) -> Non
             handle = await client.start("unknown", id="it")
             seen: list[InstanceState] = []
             async for change in handle.watch():
-                seen.append(change.status)
-                if change.status is InstanceState.REQUESTED:
+                seen.append(change.state)
+                if change.state is InstanceState.REQUESTED:
                     await handle.terminate("enough")
             assert seen == [InstanceState.REQUESTED, InstanceState.TERMINATED]
         finally:

@@ -332,7 +332,7 @@ def beats() -> str:
 async def looks(client: hf.Client, handle: hf.Handle[str]) -> None:
     assert_type(await hf.connect("shop.db", workflows=[listens]), hf.Client)
     described = await handle.describe()
-    status: str = described.status
+    status: str = described.state
     assert_type(described.attempts[0].ledger, int)
     assert_type(described.waiting_for, list[str])
     assert_type([entry.kind for entry in await handle.history(execution=1)], list[str])
@@ -342,7 +342,7 @@ async def looks(client: hf.Client, handle: hf.Handle[str]) -> None:
     await handle.cancel("not wanted")
     await client.start(listens, "a", event=("approval", Approval(ok=True)))
     await client.start(listens, "a", event=(approval, Approval(ok=True)))
-    running: list[str] = [record.id for record in await client.list(status="RUNNING", limit=10)]
+    running: list[str] = [record.id for record in await client.list(state="RUNNING", limit=10)]
     hf.Retry(
         attempts=None, initial=0.5, backoff=3, maximum=timedelta(minutes=1), jitter=False, non_retryable=(KeyError,)
     )

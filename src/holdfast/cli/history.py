@@ -233,13 +233,13 @@ async def _watch(path: StoreName, instance_id: str, show: Callable[[Change], Non
     async with connected(path) as client:
         async for change in client.get(instance_id).watch():
             show(change)
-            last = change.status
+            last = change.state
     return last
 
 
 def _line(change: Change) -> Text:
     line = Text(f"{change.at:%H:%M:%S.%f}"[:-3], "dim")
-    line.append("  ").append(change.status, STATE_STYLES.get(change.status, ""))
+    line.append("  ").append(change.state, STATE_STYLES.get(change.state, ""))
     if change.execution > 1:
         line.append(f"  execution {change.execution}")
     line.append(f"  turn {change.turn}", "dim")

@@ -25,6 +25,7 @@ LARGEST_LIMIT: Final = 10_000
 
 def list_instances(
     *,
+    state: str | None = None,
     status: str | None = None,
     workflow: str | None = None,
     parent: str | None = None,
@@ -35,8 +36,11 @@ def list_instances(
     """List the instances of a store, newest first."""
     if not 1 <= limit <= LARGEST_LIMIT:
         raise UsageError(f"--limit must be from 1 to {LARGEST_LIMIT:,}, not {limit}")
-    state = None if status is None else parse_enum(InstanceState, status.upper(), "status of an instance")
-    records, keys = asyncio.run(_read(store, state, workflow, parent, limit))
+    if status is not None:
+        click.echo("holdfast: --status is called --state; the old name works in this release only", err=True)
+    given = status if state is None else state
+    wanted = None if given is None else parse_enum(InstanceState, given.upper(), "state of an instance")
+    records, keys = asyncio.run(_read(store, wanted, workflow, parent, limit))
     if as_json:
         click.echo(json_text([_fields(record, key) for record, key in zip(records, keys, strict=True)]))
     else:
@@ -67,7 +71,7 @@ def _show(records: list[InstanceRecord], keys: list[str | None], limit: int) -> 
     if not records:
         console.print("No instances.")
         return
-    rows = [[Text(name) for name in ("id", "workflow", "status", "started (UTC)", "took")]]
+    rows = [[Text(name) for name in ("id", "workflow", "state", "started (UTC)", "took")]]
     for record in records:
         took = "" if record.closed_at_ms is None else seconds_text((record.closed_at_ms - record.created_at_ms) / 1000)
         rows.append(
@@ -106,7 +110,8 @@ def _fields(record: InstanceRecord, key: str | None) -> dict[str, Any]:
         "number": record.number,
         "workflow": record.workflow,
         "version": record.version,
-        "status": record.state,
+        "state": record.state,
+        "status": record.state,  # its former name, in this release only
         "execution": record.execution,
         "turn": record.turn,
         "collation_key": key,

@@ -82,7 +82,7 @@ def cancel(instance_id: str, reason: str | None = None, store: str | None = None
     """Ask an instance to end. Its code gets an `asyncio.CancelledError`, and may clean up or continue."""
     state = asyncio.run(_cancel(existing_store(store), instance_id, reason))
     if as_json:
-        fields = {"id": instance_id, "status": state, "reason": reason}
+        fields = {"id": instance_id, "state": state, "status": state, "reason": reason}
         click.echo(json_text(fields))
     else:
         line = Text.assemble((safe(instance_id), "bold cyan"), f" is {state}")
@@ -93,7 +93,7 @@ async def _cancel(path: StoreName, instance_id: str, reason: str | None) -> str:
     async with connected(path) as client:
         handle = client.get(instance_id)
         await handle.cancel(reason)
-        return (await handle.describe()).status
+        return (await handle.describe()).state
 
 
 def query(
@@ -128,7 +128,8 @@ def terminate(instance_id: str, reason: str | None = None, store: str | None = N
     """End an instance now, without running its code."""
     asyncio.run(_terminate(existing_store(store), instance_id, reason))
     if as_json:
-        fields = {"id": instance_id, "status": InstanceState.TERMINATED, "reason": reason}
+        state = InstanceState.TERMINATED
+        fields = {"id": instance_id, "state": state, "status": state, "reason": reason}
         click.echo(json_text(fields))
     else:
         line = Text.assemble((safe(instance_id), "bold cyan"), " was terminated")

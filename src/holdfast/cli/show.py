@@ -239,7 +239,7 @@ def _print_values(shown: InstanceReport, console: Console) -> None:
         status = shown.details.custom_status
         said = safe(status, _longest(shown)) if isinstance(status, str) else value_text(status, _longest(shown))
         _line(console, ("says ", "cyan"), said)
-    for key, value in sorted(shown.details.state.items()):
+    for key, value in sorted(shown.details.state_values.items()):
         _line(console, ("state ", "cyan"), f"{safe(key)} = {value_text(value, _longest(shown))}")
 
 
@@ -480,7 +480,8 @@ def _fields(shown: InstanceReport) -> dict[str, Any]:
         "superseded_at": moment(record.superseded_at_ms),
         "workflow": record.workflow,
         "version": record.version,
-        "status": record.state,
+        "state": record.state,
+        "status": record.state,  # its former name, in this release only
         "execution": record.execution,
         "turn": record.turn,
         "collation_key": shown.key,
@@ -494,7 +495,7 @@ def _fields(shown: InstanceReport) -> dict[str, Any]:
         "blocked": record.blocked,
         "custom_status": shown.details.custom_status,
         "input": shown.details.values.of_input(record.input),
-        "state": shown.details.state,
+        "state_values": shown.details.state_values,
         "mailbox": shown.details.mailbox,
         "updates": shown.details.updates,
         "losses": record.losses,

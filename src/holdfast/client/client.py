@@ -1,6 +1,7 @@
 """The client: starts instances and looks at them. Workers may be in this process, in others, or come later."""
 
 import asyncio
+import warnings
 from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
@@ -383,17 +384,24 @@ class Client(EmbeddedWorker, Overview):
     async def list(
         self,
         *,
-        status: InstanceState | str | None = None,
+        state: InstanceState | str | None = None,
         workflow: str | None = None,
         limit: int = 100,
         before: int = NEWEST,
+        status: InstanceState | str | None = None,
     ) -> Sequence[Summary]:
-        """Instances, newest first, a page at a time: the next page is `before` the last one's number."""
+        """Instances, newest first, a page at a time: the next page is `before` the last one's number.
+
+        `status` is the former name of `state` and works in this release only.
+        """
+        if status is not None:
+            warnings.warn("list(status=...) is called list(state=...)", DeprecationWarning, stacklevel=2)
+            state = status if state is None else state
         check_page(limit, before)
         if workflow is not None:
             checked_name(workflow, "a workflow")
-        state = None if status is None else parse_enum(InstanceState, status, "state of an instance")
-        records = await self.store.list_instances(before=before, limit=limit, state=state, workflow=workflow)
+        wanted = None if state is None else parse_enum(InstanceState, state, "state of an instance")
+        records = await self.store.list_instances(before=before, limit=limit, state=wanted, workflow=workflow)
         return [summary(record) for record in records]
 
     # ------------------------------------------------------------ for handles

@@ -301,7 +301,7 @@ class Handle(Generic[R_co]):
         return msgspec.structs.replace(
             described,
             custom_status=details.custom_status,
-            state=details.state,
+            state_values=details.state_values,
             mailbox=details.mailbox,
             updates=details.updates,
             set_aside=details.set_aside,

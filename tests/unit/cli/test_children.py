@@ -54,7 +54,7 @@ def test_list_shows_parents_and_filters_by_one(family: Command) -> None:
     lines = family("list").out.splitlines()
     assert lines[0].split()[-1] == "parent"
     assert [line.split()[0] for line in lines[1:]] == ["order/1/2", "order/1/1", "order/1/0", "order"]
-    only = json.loads(family("list", "--parent", "order", "--status", "completed", "--json").out)
+    only = json.loads(family("list", "--parent", "order", "--state", "completed", "--json").out)
     assert [(each["id"], each["parent"]) for each in only] == [("order/1/2", "order"), ("order/1/1", "order")]
     assert family("list", "--parent", "order/1/2").out == "No instances.\n"
     assert "no instance has the id 'nobody'" in family.refused("list", "--parent", "nobody")

@@ -85,7 +85,7 @@ def test_C1_a_command_asks_updates_and_watches_what_a_worker_has(filled: Command
         assert watched.code == 0
         assert watched.out.split("  ")[1:] == ["COMPLETED", "turn 4", "workflow completed", "2 in it\n"]
         (line,) = filled("watch", "it", "--json").out.splitlines()
-        assert json.loads(line)["status"] == "COMPLETED"
+        assert json.loads(line)["state"] == "COMPLETED"
         assert filled("query", "it", "total").out == "9\n"
     assert filled("verify").code == 0
 

@@ -99,7 +99,7 @@ def test_programs_get_the_mailbox_the_updates_and_the_reasons(learning: Command)
     assert (message["name"], message["value"], message["is_awaited"]) == ("aproval", {"by": "Anna"}, False)
     [update] = [each for each in fields["updates"] if each["id"] == "u1"]
     assert (update["name"], update["state"], update["result"]) == ("add", "done", 4)
-    assert (fields["state"], fields["losses"], fields["damage"]) == ({"epoch": 7}, 0, [])
+    assert (fields["state_values"], fields["losses"], fields["damage"]) == ({"epoch": 7}, 0, [])
     assert fields["obstacles"] == ["no worker is alive: start one with holdfast worker"]
 
 

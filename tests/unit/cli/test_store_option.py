@@ -18,25 +18,25 @@ def filled(holdfast: Command) -> Command:
 
 def test_list_has_the_newest_first_and_filters(filled: Command) -> None:
     lines = filled("list").out.splitlines()
-    assert lines[0].split() == ["id", "workflow", "status", "started", "(UTC)", "took"]
+    assert lines[0].split() == ["id", "workflow", "state", "started", "(UTC)", "took"]
     assert [line.split()[:3] for line in lines[1:]] == [
         ["bad", "checkout", "FAILED"],
         ["good", "checkout", "COMPLETED"],
     ]
-    assert "bad" not in filled("list", "--status", "completed").out
+    assert "bad" not in filled("list", "--state", "completed").out
     assert filled("list", "--workflow", "che%").out == "No instances.\n"
     assert filled("list", "--workflow", "'; DROP TABLE instances; --").out == "No instances.\n"
     assert "the newest 1; there may be more" in filled("list", "--limit", "1").out
     fields = json.loads(filled("list", "--json", "--limit", "1").out)
     assert fields[0]["id"] == "bad"
-    assert fields[0]["status"] == "FAILED"
+    assert fields[0]["state"] == "FAILED"
     assert fields[0]["closed_at"].endswith("Z")
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["list", "--status", "DONE"], "DONE"),
+        (["list", "--state", "DONE"], "DONE"),
         (["list", "--limit", "0"], "from 1 to 10,000, not 0"),
         (["list", "--limit", "1000000000"], "from 1 to 10,000"),
         (["list", "--store", "x" * 300], "cannot be looked at"),
@@ -213,3 +213,9 @@ def test_G11_list_and_show_print_what_a_workflow_says_of_itself(filled: Command)
     assert "says" not in filled("show", "good").out
     assert json.loads(filled("show", "value", "--json").out)["custom_status"] == {"percent": 50}
     assert json.loads(filled("list", "--json").out)[0]["custom_status"] == {"percent": 50}
+
+
+def test_the_former_name_of_the_state_option_works_for_one_release(filled: Command) -> None:
+    listed = filled("list", "--status", "completed", "--json")
+    assert [fields["id"] for fields in json.loads(listed.out)] == ["good"]
+    assert "--status is called --state" in listed.err

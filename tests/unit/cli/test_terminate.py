@@ -13,7 +13,7 @@ def test_A9_an_instance_is_terminated_and_show_says_why(filled: Command) -> None
     assert shown[0] == "open  checkout  TERMINATED"
     assert shown[-1] == r"terminated a [red]mistake[/red]\x1b[2J"
     fields = json.loads(filled("show", "open", "--json").out)
-    assert (fields["status"], fields["reason"]) == ("TERMINATED", "a [red]mistake[/red]\x1b[2J")
+    assert (fields["state"], fields["reason"]) == ("TERMINATED", "a [red]mistake[/red]\x1b[2J")
     assert "result" not in fields
     assert filled("verify").code == 0
     run = filled("run", "shop.py:checkout", "--id", "open")
@@ -23,7 +23,7 @@ def test_A9_an_instance_is_terminated_and_show_says_why(filled: Command) -> None
 
 def test_json_says_what_was_done(filled: Command) -> None:
     done = filled("terminate", "open", "--json")
-    assert json.loads(done.out) == {"id": "open", "status": "TERMINATED", "reason": None}
+    assert json.loads(done.out) == {"id": "open", "state": "TERMINATED", "status": "TERMINATED", "reason": None}
     assert filled("show", "open").out.splitlines()[-1] == "terminated without a reason"
 
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from holdfast.client.views.instances import Stateful
 from holdfast.core.history import HistoryEvent, Started, decode_events, encode_event, encode_events
-from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceState
+from holdfast.core.lifecycle import INSTANCE_FINAL
 from holdfast.errors import InstanceNotFound, MalformedPayload
 from holdfast.payloads.encoding import decode
 from holdfast.runtime.signals import ChangeSignal
@@ -63,11 +64,10 @@ def parse(text: str) -> tuple[ExportedHistory, list[HistoryEvent]]:
     return history, events
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class Change(Stateful, frozen=True, kw_only=True):
     """What an instance looked like after a commit."""
 
     id: str
-    status: InstanceState
     execution: int
     turn: int
     """How many turns of this execution are committed."""
@@ -85,7 +85,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_closed(self) -> bool:
         """Whether this is the last one."""
-        return self.status in INSTANCE_FINAL
+        return self.state in INSTANCE_FINAL
 
 
 async def watch(store: Store, changes: ChangeSignal, number: InstanceNumber) -> AsyncGenerator[Change]:
@@ -110,7 +110,7 @@ def _change(record: InstanceRecord, events: bytes | None, key: str | None) -> Ch
     at_ms = record.stamp_ms if record.closed_at_ms is None else record.closed_at_ms
     return Change(
         id=record.id,
-        status=record.state,
+        state=record.state,
         execution=record.execution,
         turn=record.turn,
         custom_status=None if record.custom_status is None else decode(record.custom_status),

@@ -4,6 +4,7 @@ Lists of instances come a page at a time, newest first.
 """
 
 import datetime as dt
+import warnings
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final, cast
@@ -168,13 +169,24 @@ class UpdateView(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None = None
 
 
-class Description(msgspec.Struct, frozen=True, kw_only=True):
+class Stateful(msgspec.Struct, frozen=True, kw_only=True):
+    """A view with the state of an instance. `status` was its name in the release before."""
+
+    state: InstanceState
+
+    @property
+    def status(self) -> InstanceState:
+        """Deprecated: use `state`."""
+        warnings.warn("`.status` is called `.state`; the old name works in this release only", DeprecationWarning, 2)
+        return self.state
+
+
+class Description(Stateful, frozen=True, kw_only=True):
     """An instance at one moment."""
 
     id: str
     workflow: str
     version: str
-    status: InstanceState
     execution: int
     turn: int
     collation_key: str
@@ -202,8 +214,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     input: Any = None
     """The arguments of the workflow by name, or an `Excerpt`."""
     steps: list[StepView] = []
-    state: dict[str, Any] = {}
-    """What its code keeps in `hf.state`."""
+    state_values: dict[str, Any] = {}
+    """The values that its code keeps in `hf.state`."""
     mailbox: list[MessageView] = []
     """Messages that its code has not taken, oldest first; a hundred at most, unless they are asked for whole."""
     updates: list[UpdateView] = []
@@ -215,7 +227,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """Why it does not move: work that no live worker can take, each as a sentence (see `client.obstacles`)."""
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class Summary(Stateful, frozen=True, kw_only=True):
     """An instance in a list: what is known of it without reading its history."""
 
     number: int
@@ -223,7 +235,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     workflow: str
     version: str
-    status: InstanceState
     execution: int
     created_at: dt.datetime
     closed_at: dt.datetime | None
@@ -298,7 +309,7 @@ def summary(record: InstanceRecord) -> Summary:
         id=record.id,
         workflow=record.workflow,
         version=record.version,
-        status=record.state,
+        state=record.state,
         execution=record.execution,
         created_at=moment(record.created_at_ms) or EPOCH,
         closed_at=moment(record.closed_at_ms),
@@ -319,7 +330,7 @@ def description(
         id=record.id,
         workflow=record.workflow,
         version=record.version,
-        status=record.state,
+        state=record.state,
         execution=record.execution,
         turn=record.turn,
         collation_key=key,

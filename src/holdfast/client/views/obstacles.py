@@ -68,11 +68,11 @@ async def _obstacles(store: Store, record: InstanceRecord, attempts: Sequence[At
 
 def waiting_sentence(described: Description) -> str:
     """Where an instance is, what it waits for and why that does not come, in one line."""
-    parts = [f"{described.id!r} is {described.status}"]
-    waits = described.waiting_for or unrecorded_waits(described.status, described.turn, described.obstacles)
+    parts = [f"{described.id!r} is {described.state}"]
+    waits = described.waiting_for or unrecorded_waits(described.state, described.turn, described.obstacles)
     if waits:
         parts.append(f"it waits for {_listed(waits, MOST_WAITS)}")
-    if described.blocked is not None and described.status is InstanceState.BLOCKED:
+    if described.blocked is not None and described.state is InstanceState.BLOCKED:
         parts.append(described.blocked)
     return "; ".join([*parts, *described.obstacles])
 

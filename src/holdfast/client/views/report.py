@@ -71,7 +71,7 @@ class Details:
     """What is stored beside the history."""
 
     values: Values
-    state: dict[str, Any]
+    state_values: dict[str, Any]
     custom_status: Any
     mailbox: list[MessageView]
     updates: list[UpdateView]
@@ -148,7 +148,7 @@ async def read_details(
     awaited = {step.name for step in read_steps(story.events) if step.kind == "event" and step.is_open}
     return Details(
         values=values,
-        state={str(key): values.of(value) for key, value in kept.items() if key},
+        state_values={str(key): values.of(value) for key, value in kept.items() if key},
         custom_status=values.of(kept[""]) if "" in kept else None,
         mailbox=[
             _message_view(row, event, values, awaited) for row, event in messages if not isinstance(event, Started)
