@@ -122,7 +122,8 @@ class BackgroundTask:
         logger.error("the background task %s was cancelled by other code; it is started again", self.duty)
 
     def _settle(self) -> None:
-        over, self._over = self._over, None
+        over = self._over
+        self._over = None
         if over is not None and not over.done():
             over.set_result(None)
 

@@ -116,8 +116,8 @@ WORKERS: Final = (
         "a janitor whose round failed looks again at once",
         "W6",
         "runtime/duties/maintenance",
-        "= self._next_deadline_ms, None",
-        "= self._next_deadline_ms, self._next_deadline_ms",
+        "        self._next_deadline_ms = None  # a round",
+        "        # a round",
         f"{JANITOR}::test_W6_the_next_round_comes_no_later_than_the_next_lease_ends",
     ),
     in_python(

@@ -23,7 +23,9 @@ HANGING: Final = " " * 4
 _SHOWN_ESCAPED: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 DELETE: Final = "\x7f"
 """The one control character in ASCII that JSON leaves as it is."""
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+_MINUTE = 60
+_HOUR = 3_600
+_DAY = 86_400
 
 STATE_STYLES: Final[dict[str, str]] = {
     InstanceState.REQUESTED: "dim",

@@ -93,7 +93,8 @@ class EmbeddedWorker:
         """Let a worker run beside this client. What it cannot begin with is raised, and then there is none."""
         if self._worker is not None:
             raise UsageError("this client has a worker already; give another one a client of its own: hf.connect(...)")
-        self._alone, self._committer = self._committer, worker.committer
+        self._alone = self._committer
+        self._committer = worker.committer
         self._worker = worker
         try:
             await worker.start()
@@ -108,7 +109,8 @@ class EmbeddedWorker:
             return
         await worker.stop()
         if self._worker is worker:
-            self._worker, self._committer = None, self._alone
+            self._worker = None
+            self._committer = self._alone
 
     async def _keep_flow(self, flow: Workflow[..., Any]) -> str:
         """The hash of a flow. Before its first start its definition is stored, so that any worker finds it."""

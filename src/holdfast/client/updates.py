@@ -82,8 +82,11 @@ class UpdateClient:
         limit: PayloadLimit,
     ) -> None:
         self._limit = limit
-        self._store, self._changes = store, changes
-        self._resolve, self._new_id, self._deliver = resolve, new_id, deliver
+        self._store = store
+        self._changes = changes
+        self._resolve = resolve
+        self._new_id = new_id
+        self._deliver = deliver
 
     async def update(
         self,

@@ -60,7 +60,8 @@ class Worker:
                 "a worker needs something to run: modules=[...], workflows=[...], activities=[...] or flows=[...]"
             )
         self._inner: Inner | None = None
-        self._told_to_leave, self._told_to_stop = asyncio.Event(), asyncio.Event()
+        self._told_to_leave = asyncio.Event()
+        self._told_to_stop = asyncio.Event()
         self._drain_seconds: float | None = None
 
     async def run(self) -> None:

@@ -35,7 +35,8 @@ class DeadlineVerdict(Enum):
     NOTHING = "it has ended"
 
 
-_I, _D = InstanceState, DeadlineVerdict
+_I = InstanceState
+_D = DeadlineVerdict
 
 AT_DEADLINE: Final[Mapping[InstanceState, DeadlineVerdict]] = MappingProxyType(
     {

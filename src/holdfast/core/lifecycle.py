@@ -75,7 +75,8 @@ class InstanceEvent(StrEnum):
     TERMINATE = "terminate"
 
 
-_A, _E = AttemptState, AttemptEvent
+_A = AttemptState
+_E = AttemptEvent
 
 ATTEMPT_TABLE: Final[Mapping[AttemptState, Mapping[AttemptEvent, AttemptState]]] = MappingProxyType(
     {
@@ -128,7 +129,8 @@ ATTEMPT_TABLE: Final[Mapping[AttemptState, Mapping[AttemptEvent, AttemptState]]]
 )
 """A1: what is not here is refused."""
 
-_I, _V = InstanceState, InstanceEvent
+_I = InstanceState
+_V = InstanceEvent
 
 INSTANCE_TABLE: Final[Mapping[InstanceState, Mapping[InstanceEvent, InstanceState]]] = MappingProxyType(
     {

@@ -62,7 +62,8 @@ class CompiledFlow:
     """One version of a flow, ready for any number of instances."""
 
     def __init__(self, definition: FlowDefinition, digest: str, activity: Callable[[str], ActivityLookup]) -> None:
-        self.definition, self.hash = definition, digest
+        self.definition = definition
+        self.hash = digest
         self.graph = graph_of(definition)
         self.roster = ActivityOrder.of(self.graph.joins)
         self.nodes = {node.id: _compiled(node, activity) for node in definition.nodes}

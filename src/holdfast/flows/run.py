@@ -107,13 +107,19 @@ class RunFace:
         payloads: dict[str, bytes] | None = None,
         limit: PayloadLimit | None = None,
     ) -> None:
-        self.flow, self.identity, self.resolve = flow, identity, resolve
+        self.flow = flow
+        self.identity = identity
+        self.resolve = resolve
         self.limit = limit or PayloadLimit()
         self.book = book = FlowState(flow.graph, flow.roster)
         self.progress = book.progress
         self._payloads = {} if payloads is None else payloads
         self.values = InstanceValues(flow, identity.instance_id, book, self._payloads)
-        self.version, self.parent, self.depth, self.seed, self.now_ms = "", "", 0, 0, 0
+        self.version = ""
+        self.parent = ""
+        self.depth = 0
+        self.seed = 0
+        self.now_ms = 0
         self.output = TurnOutput()
         """What this turn does."""
         self.is_done = False
@@ -170,7 +176,8 @@ class RunFace:
 
     def take_output(self) -> TurnOutput:
         """What was done since the last call."""
-        output, self.output = self.output, TurnOutput()
+        output = self.output
+        self.output = TurnOutput()
         return output
 
     def end(self) -> None:
@@ -449,7 +456,10 @@ class FlowRun(RunFace):
     # ------------------------------------------------------------ how each input is taken
 
     def _take_start(self, event: ev.Started) -> None:
-        self.seed, self.version, self.parent, self.depth = event.seed, event.version, event.parent, event.depth
+        self.seed = event.seed
+        self.version = event.version
+        self.parent = event.parent
+        self.depth = event.depth
         self.values.set_input(read_input(self.flow.definition, bytes(self.data_of(event.input))))
 
     def _started(self, event: ev.Started, _: NodePlace | None) -> None:

@@ -105,7 +105,9 @@ class _Items(Part):
     """Any number of one type."""
 
     def __init__(self, made: type, taken: tuple[type, ...], item: "PayloadType") -> None:
-        self._made, self._taken, self._item = made, taken, item
+        self._made = made
+        self._taken = taken
+        self._item = item
 
     def split(self, value: Any, what: str) -> Any:
         """See `Part`."""
@@ -142,7 +144,8 @@ class _Map(Part):
     """A dict. msgspec reads and writes its keys."""
 
     def __init__(self, type_of: TypeOf, key: Any, value: Any) -> None:
-        self._keys, self._value = type_of(dict[key, None]), type_of(value)
+        self._keys = type_of(dict[key, None])
+        self._value = type_of(value)
         self._raw = dict[key, msgspec.Raw]
 
     def split(self, value: Any, what: str) -> Any:
@@ -161,7 +164,8 @@ class Record(Part):
     """A dataclass, by its fields."""
 
     def __init__(self, type_of: TypeOf, cls: type[Any]) -> None:
-        self._type_of, self._cls = type_of, cast("Any", cls)
+        self._type_of = type_of
+        self._cls = cast("Any", cls)
 
     @cached_property
     def fields(self) -> "list[tuple[dataclasses.Field[Any], PayloadType]]":

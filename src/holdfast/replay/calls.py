@@ -117,7 +117,8 @@ class WorkflowCalls:
         self.is_preview = False
         """Inputs are applied that no turn has committed, and none of the effects is kept. In contrast to a replay, the
         history does not have these inputs: what the code does with them is decided now, as in a turn."""
-        self.parent, self.depth = "", 0
+        self.parent = ""
+        self.depth = 0
         self._code = code
         self._payloads = dict(payloads or {})
         self._main: asyncio.Task[Any] | None = None
@@ -324,7 +325,8 @@ class WorkflowCalls:
         What it can change, in spite of what it is given, is found out: then nobody may use this run any more.
         """
         self._loop.check_evicted()
-        before, self._output = self._output, TurnOutput()
+        before = self._output
+        self._output = TurnOutput()
         loop = ReadOnlyLoop(what, self)
         turn = self._guarded()
         turn.begin()
@@ -336,7 +338,8 @@ class WorkflowCalls:
             return value, () if effects is None else effects.logs
         finally:
             turn.end()
-            output, self._output = self._output, before
+            output = self._output
+            self._output = before
             self.is_spoiled |= not is_untouched(self._loop, output)
             if self.is_spoiled:
                 loop.refuse()

@@ -120,7 +120,8 @@ class StartedChild:
             self.is_confirmed = True
         else:
             self.answer = answer
-        waiters, self._waiters = self._waiters, []
+        waiters = self._waiters
+        self._waiters = []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -152,8 +153,10 @@ class Children:
         resolve: Resolver,
     ) -> None:
         self.loop = loop
-        self.data_of, self.resolve = data_of, resolve
-        self._above, self._sink = above, sink
+        self.data_of = data_of
+        self.resolve = resolve
+        self._above = above
+        self._sink = sink
         self._open: dict[int, StartedChild] = {}
         self.started = 0
         """How many the code has started so far."""

@@ -367,7 +367,8 @@ class GuardedTurn:
     def end(self) -> None:
         """Guard it no longer."""
         if self._strict:
-            previous, self._previous_profile = self._previous_profile, None
+            previous = self._previous_profile
+            self._previous_profile = None
             if previous is None or callable(previous):  # else it is that of a profiler in C, and still there
                 sys.setprofile(previous)
         if self._outer is None:

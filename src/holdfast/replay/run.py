@@ -169,7 +169,8 @@ class WorkflowRun(WorkflowCalls):
     ) -> None:
         super().__init__(code, identity, payloads, limit or PayloadLimit())
         self._resolve = resolve
-        self._guarded, self._watch = guarded, watch or run_unwatched
+        self._guarded = guarded
+        self._watch = watch or run_unwatched
         self._loop = WorkflowLoop(self, watch=watch, watch_teardown=watch_teardown)
         self._new_deadline = new_deadline
         self._cancel_reason: str | None = None
@@ -222,7 +223,8 @@ class WorkflowRun(WorkflowCalls):
 
     def take_output(self) -> TurnOutput:
         """What was done since the last call."""
-        output, self._output = self._output, TurnOutput()
+        output = self._output
+        self._output = TurnOutput()
         self._length += len(output.events)
         return output
 
@@ -332,8 +334,10 @@ class WorkflowRun(WorkflowCalls):
 
     def _started(self, started: ev.Started) -> None:
         self._take_limit(started)
-        self._seed, self.version = started.seed, started.version
-        self.parent, self.depth = started.parent, started.depth
+        self._seed = started.seed
+        self.version = started.version
+        self.parent = started.parent
+        self.depth = started.depth
         if started.kept:
             self.shown.restore(started.kept)
         args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
@@ -387,7 +391,8 @@ class WorkflowRun(WorkflowCalls):
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
         """The main task is cancelled, once; what it makes of it is its own."""
         if self._cancel_reason is None:
-            self._cancel_reason, self._is_overdue = event.reason, event.by_deadline
+            self._cancel_reason = event.reason
+            self._is_overdue = event.by_deadline
             if self._main is not None and not self._main.done():
                 self._main.cancel(event.reason or None)
 
@@ -428,7 +433,8 @@ class WorkflowRun(WorkflowCalls):
 
     def _end(self, outcome: ExecutionEnding) -> None:
         if self.winds_up:
-            self.winds_up, self._output.ensure_effects().waits_changed = False, True
+            self.winds_up = False
+            self._output.ensure_effects().waits_changed = True
         self._output.outcome = outcome
         self._output.events.append(outcome)
 

@@ -32,7 +32,9 @@ class Streams:
         abandon: Callable[[int], None],
         data_of: "Callable[[Payload], bytes]",
     ) -> None:
-        self._loop, self._schedule, self._abandon = loop, schedule, abandon
+        self._loop = loop
+        self._schedule = schedule
+        self._abandon = abandon
         self.data_of = data_of
         self._open: dict[int, ActivityStream] = {}
 
@@ -105,9 +107,12 @@ class ActivityStream(AsyncIterator[Any]):
     )
 
     def __init__(self, streams: Streams, activity: "CallableActivity", encoded: bytes) -> None:
-        self._streams, self._activity, self._encoded = streams, activity, encoded
+        self._streams = streams
+        self._activity = activity
+        self._encoded = encoded
         self._number = NOT_SCHEDULED
-        self._read, self._decode = activity.signature.read_result, activity.signature.decode_result
+        self._read = activity.signature.read_result
+        self._decode = activity.signature.decode_result
         self.arrived: deque[Payload | StreamRestart | None] = deque()
         """Values; before those of another attempt a word of it; the end of the stream is None."""
         self._failure: BaseException | None = None
@@ -129,7 +134,8 @@ class ActivityStream(AsyncIterator[Any]):
             self._number = self._streams.schedule(self, self._activity, self._encoded)
         while not self.arrived:
             if self._failure is not None:
-                failure, self._failure = self._failure, None
+                failure = self._failure
+                self._failure = None
                 self._is_over = True
                 raise failure
             if self._is_over:
@@ -185,7 +191,8 @@ class ActivityStream(AsyncIterator[Any]):
         """What comes from here on is of another attempt."""
         stream = self._activity.options.stream
         if self._delivered and not (stream and stream.resumable):
-            delivered, self._delivered = self._delivered, 0
+            delivered = self._delivered
+            self._delivered = 0
             raise StreamRestarted(
                 f"{self._activity.name} begins again: {delivered} values of the attempt before were delivered",
                 delivered,

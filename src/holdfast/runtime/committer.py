@@ -190,7 +190,8 @@ class Committer:
 
     def _notify_waiting(self) -> None:
         """`drain` looks again."""
-        told, self._decided_signal = self._decided_signal, None
+        told = self._decided_signal
+        self._decided_signal = None
         if told is not None and not told.done():
             told.set_result(None)
 

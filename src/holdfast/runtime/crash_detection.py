@@ -76,7 +76,8 @@ class CrashMarker:
 
     def detach(self) -> None:
         """Speak no more, and let what was said last stand: this worker hangs in it."""
-        self._key, self.slot = None, [NOBODY]
+        self._key = None
+        self.slot = [NOBODY]
 
     def close(self) -> None:
         """Speak no more, and leave nothing behind."""

@@ -287,8 +287,11 @@ class QueryService:
         queries: Queries,
         key: Callable[[], WorkerKey],
     ) -> None:
-        self._store, self._workflows = store, tuple(registry.workflows)
-        self._committer, self.queries, self._key = committer, queries, key
+        self._store = store
+        self._workflows = tuple(registry.workflows)
+        self._committer = committer
+        self.queries = queries
+        self._key = key
         self._wake = asyncio.Event()
         self._wake.set()  # questions may have waited for this worker
 

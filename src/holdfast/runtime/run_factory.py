@@ -36,7 +36,8 @@ class RunFactory:
         limit: PayloadLimit | None = None,
         key: Callable[[], str] = str,
     ) -> None:
-        self.marker, self._key = words, key
+        self.marker = words
+        self._key = key
         self._is_stopped = False
         records.install()
         self._registry = registry

@@ -169,7 +169,9 @@ class _Series:
         self._unlogged += 1
         if self._logged_at_ms is not None and now_ms - self._logged_at_ms < PERIOD_MS:
             return 0
-        unlogged, self._unlogged, self._logged_at_ms = self._unlogged, 0, now_ms
+        unlogged = self._unlogged
+        self._unlogged = 0
+        self._logged_at_ms = now_ms
         return unlogged
 
 

@@ -221,7 +221,8 @@ class Watchdog:
         if guilty is not None:
             self.where = described(guilty)
         _raise_in_thread(NO_THREAD)  # whatever may be wrong with it comes out here, before the alarm is on
-        before, self.alarm = self.alarm, FIRING
+        before = self.alarm
+        self.alarm = FIRING
         if self.running == running:
             _raise_in_thread(self._watched_thread)
             self.alarm = FIRED

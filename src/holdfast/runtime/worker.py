@@ -75,15 +75,23 @@ class WorkerRuntime:
         halted: Callable[[StoreReplaced], None],
         trouble: RepeatedTrouble,
     ) -> None:
-        self._surroundings, self._providers = surroundings, surroundings.providers
-        self._store, self.registry, self.stopped = store, registry, asyncio.Event()
-        self._queues, self._tell_ended = queues, ended
-        self._lease_ms, self._loop_timeout_ms = lease_ms, loop_timeout_ms
-        self._tell_halted, self.halted = halted, asyncio.Event()
+        self._surroundings = surroundings
+        self._providers = surroundings.providers
+        self._store = store
+        self.registry = registry
+        self.stopped = asyncio.Event()
+        self._queues = queues
+        self._tell_ended = ended
+        self._lease_ms = lease_ms
+        self._loop_timeout_ms = loop_timeout_ms
+        self._tell_halted = halted
+        self.halted = asyncio.Event()
         self._trouble = trouble
         self.failure: StoreReplaced | None = None
         """Why it has halted, if it has."""
-        self._host, self._is_stopping, self._is_draining = this_process(), False, False
+        self._host = this_process()
+        self._is_stopping = False
+        self._is_draining = False
         self._lease: LeaseLike | None = None
         self._given_up: LeaseLike | None = None
         self._new_key = BackgroundTask(Duty.NEW_KEY, self._take_new_key)
@@ -107,7 +115,9 @@ class WorkerRuntime:
             work_is_waiting=self.poll,
         )
         self.raising = LocalEvents(self.committer, self.instances, lambda: self.claims.read_messages(self.instances))
-        self._janitor, self._net, self.questions = self._make_janitor(), self._make_net(), self._make_questions()
+        self._janitor = self._make_janitor()
+        self._net = self._make_net()
+        self.questions = self._make_questions()
         self._beginning: set[LiveInstance] = set()
         self._claiming = BackgroundTask(Duty.CLAIMS, lambda: self.claims.run(self.instances))
         self._tasks = self._make_tasks()

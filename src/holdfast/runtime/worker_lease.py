@@ -157,7 +157,8 @@ class LeaseThread:
         return False
 
     def _release_instances(self, watch: LoopWatch) -> None:
-        is_first, self._has_released = not self._has_released, True
+        is_first = not self._has_released
+        self._has_released = True
         moved = self._lose(watch, instances_only=True)
         if is_first:
             logger.warning(

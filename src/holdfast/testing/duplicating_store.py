@@ -39,7 +39,9 @@ class RedeliveringStore(SqliteStore):
 
     def begin_repeating(self, name_of: NameOf) -> None:
         """Nothing comes twice yet."""
-        self.repeated, self.violations, self.name_of = [], [], name_of
+        self.repeated = []
+        self.violations = []
+        self.name_of = name_of
 
     async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         named = [member for member in members if self.repeated and self._is_named(member)]

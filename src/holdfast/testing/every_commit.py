@@ -94,8 +94,10 @@ class _Lives:
     def __init__(
         self, make: Make, clock: SkippingClock, workflow: AnyWorkflow, args: tuple[Any, ...], folder: Path
     ) -> None:
-        self._make, self._clock = make, clock
-        self._workflow, self._args = workflow, args
+        self._make = make
+        self._clock = clock
+        self._workflow = workflow
+        self._args = args
         self._folder = folder
 
     async def live(self, name: str, point: FaultPoint | None, at: int) -> tuple[RunEnding, bool]:

@@ -126,7 +126,9 @@ def join_verdict(join: Join, *, undecided: int, taken: int, failed: int) -> Join
     return JoinVerdict.RUN if taken else JoinVerdict.SKIP
 
 
-_UNDECIDED_EDGE, _TAKEN_EDGE, _FAILED_EDGE = EdgeState.UNDECIDED, EdgeState.TAKEN, EdgeState.FAILED
+_UNDECIDED_EDGE = EdgeState.UNDECIDED
+_TAKEN_EDGE = EdgeState.TAKEN
+_FAILED_EDGE = EdgeState.FAILED
 _OF_ONE: Final = {
     state: join_verdict(
         Join.ALL, undecided=state is _UNDECIDED_EDGE, taken=state is _TAKEN_EDGE, failed=state is _FAILED_EDGE
@@ -141,7 +143,8 @@ class EdgeStates:
     __slots__ = ("_edges", "_failed", "_graph", "_taken", "_undecided", "settled", "states")
 
     def __init__(self, graph: Graph) -> None:
-        self._edges, self._graph = graph.edges, graph
+        self._edges = graph.edges
+        self._graph = graph
         self.states = [_UNDECIDED_EDGE] * len(graph.edges)
         self.settled: list[int] = []
         """Those that changed since somebody emptied this."""
@@ -198,7 +201,10 @@ class FailureRouting:
     __slots__ = ("_digits", "_edges", "_graph", "_positions", "caught", "now", "offered")
 
     def __init__(self, graph: Graph, edges: EdgeStates, digits: Sequence[int], positions: Mapping[str, int]) -> None:
-        self._graph, self._edges, self._digits, self._positions = graph, edges, digits, positions
+        self._graph = graph
+        self._edges = edges
+        self._digits = digits
+        self._positions = positions
         self.caught: set[str] = set()
         self.offered: set[str] = set()
         self.now: dict[str, FailureFate] = {}
@@ -287,9 +293,13 @@ _PENDING_BYTE: Final = Digit.PENDING.character.encode()
 _STARTED: Final = _CODE[Digit.STARTED]
 _OPEN: Final = frozenset(_CODE[digit] for digit in OPEN)
 _STARTED_TEXT: Final = Digit.STARTED.character
-_RUN, _SKIP = JoinVerdict.RUN, JoinVerdict.SKIP
+_RUN = JoinVerdict.RUN
+_SKIP = JoinVerdict.SKIP
 _DRAIN: Final = FailurePolicy.DRAIN
-_UNDECIDED, _TAKEN, _DEAD, _FAILED = EdgeState.UNDECIDED, EdgeState.TAKEN, EdgeState.DEAD, EdgeState.FAILED
+_UNDECIDED = EdgeState.UNDECIDED
+_TAKEN = EdgeState.TAKEN
+_DEAD = EdgeState.DEAD
+_FAILED = EdgeState.FAILED
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -482,7 +492,8 @@ class FlowScheduler:
             if state is not _UNDECIDED and (digits[positions[edges[at].target]] == _PENDING or at in self.lasting):
                 (taken if state is _TAKEN else dead if state is _DEAD else failed).append(at)
         changed, handled = self._changed, self.failures.now
-        self._changed, self._edges.settled = {}, []
+        self._changed = {}
+        self._edges.settled = []
         if not taken and not dead and not failed and not handled:
             return FlowAdvanced(digits=changed)  # so it is in a chain
         self.failures.now = {}
@@ -510,7 +521,9 @@ class FlowScheduler:
         ):
             for activity in activities:
                 self.failures.note(activity, how)
-        self._changed, self._edges.settled, self.failures.now = {}, [], {}
+        self._changed = {}
+        self._edges.settled = []
+        self.failures.now = {}
 
     # ------------------------------------------------------------ inside
 

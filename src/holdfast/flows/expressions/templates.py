@@ -45,7 +45,10 @@ class InstanceValues:
     __slots__ = ("_book", "_flow", "_id", "_input", "_payloads", "_seen")
 
     def __init__(self, flow: "CompiledFlow", instance_id: str, book: FlowState, payloads: Mapping[str, bytes]) -> None:
-        self._flow, self._id, self._book, self._payloads = flow, instance_id, book, payloads
+        self._flow = flow
+        self._id = instance_id
+        self._book = book
+        self._payloads = payloads
         self._input: Any = None
         self._seen: dict[str, tuple[Payload | None, Any]] = {}
 

@@ -204,7 +204,8 @@ async def leave_task_group(
     if error is not None and not was_cancelled:
         self._errors.append(error)
     if self._errors:
-        failures, self._errors = self._errors, None
+        failures = self._errors
+        self._errors = None
         raise BaseExceptionGroup("unhandled errors in a TaskGroup", failures) from None
 
 

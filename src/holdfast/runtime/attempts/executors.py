@@ -120,7 +120,9 @@ class ProcessPool:
 
     async def close(self) -> None:
         """End all children, and wait until they are gone."""
-        children, self._idle, self._ending = self._idle + self._ending, [], []
+        children = self._idle + self._ending
+        self._idle = []
+        self._ending = []
         for child in children:
             await child.end()
 

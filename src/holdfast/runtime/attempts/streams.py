@@ -59,8 +59,11 @@ class StreamSender:
         refused: Callable[[AttemptKey], None],
         now_ms: Callable[[], int],
     ) -> None:
-        self._running, self._encode = running, encode
-        self._respond, self._refused, self._now_ms = respond, refused, now_ms
+        self._running = running
+        self._encode = encode
+        self._respond = respond
+        self._refused = refused
+        self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
         self._options = decode_options(running.attempt.options)
         self._next_number = self._options.stream.delivered if self._options.stream else 0
@@ -172,10 +175,13 @@ class StreamSender:
         if not self._waiting or self._error is not None:
             self._is_idle = True
             return
-        values, self._waiting = self._waiting[:MAX_TOGETHER], self._waiting[MAX_TOGETHER:]
+        values = self._waiting[:MAX_TOGETHER]
+        self._waiting = self._waiting[MAX_TOGETHER:]
         attempt, now_ms = self._running.attempt, self._now_ms()
-        self._in_flight, self._bytes_in_flight = len(values), sum(map(len, values))
-        self._most, self._room = MAX_AHEAD - len(values), self._room - len(values)
+        self._in_flight = len(values)
+        self._bytes_in_flight = sum(map(len, values))
+        self._most = MAX_AHEAD - len(values)
+        self._room = self._room - len(values)
         self._ahead = min(self._most, self._room) - 1
         expires = self._options.expires_at_running_ms(
             scheduled_at_ms=attempt.scheduled_at_ms,
@@ -198,8 +204,10 @@ class StreamSender:
         self._respond(responses, self._decided)
 
     def _decided(self, outcome: Outcome) -> None:
-        count, self._in_flight = self._in_flight, 0
-        self._bytes, self._most = self._bytes - self._bytes_in_flight, MAX_AHEAD
+        count = self._in_flight
+        self._in_flight = 0
+        self._bytes = self._bytes - self._bytes_in_flight
+        self._most = MAX_AHEAD
         attempt = self._running.attempt
         match outcome:
             case Applied():

@@ -46,13 +46,18 @@ class Claimer:
         queues: tuple[str, ...],
         deadlines: Deadlines,
     ) -> None:
-        self._store, self._registry = store, registry
-        self._committer, self._runner = committer, runner
-        self._key, self._deadlines = key, deadlines
+        self._store = store
+        self._registry = registry
+        self._committer = committer
+        self._runner = runner
+        self._key = key
+        self._deadlines = deadlines
         self._queues = queues
-        self._names, self._workflows = tuple(registry.activities), tuple(registry.workflows)
+        self._names = tuple(registry.activities)
+        self._workflows = tuple(registry.workflows)
         self._missed: set[str] = set()
-        self._wake, self._is_closed = asyncio.Event(), False
+        self._wake = asyncio.Event()
+        self._is_closed = False
         self._taking = asyncio.Lock()
         self._last_row = self.looked_at_ms = 0
         self.has_backlog = False

@@ -72,7 +72,8 @@ class Maintenance:
 
         Everybody who works on a store sees the same lease end. They come one after the other, and the first does it.
         """
-        deadline_ms, self._next_deadline_ms = self._next_deadline_ms, None  # a round that fails is not repeated at once
+        deadline_ms = self._next_deadline_ms
+        self._next_deadline_ms = None  # a round that fails is not repeated at once
         if deadline_ms is None:
             return longest
         left_ms = max(0, deadline_ms - self._store.now_ms()) + self._random_number() * SPREAD_MS

@@ -113,7 +113,8 @@ class Reconciler:
         }
         unknown |= {row: self._unknown.get(row, over) for row in held.instances if row.number not in instances}
         lost = [row for row, over_at in unknown.items() if row in self._unknown and over_at <= self._settled]
-        self._unknown, self._settled = unknown, told
+        self._unknown = unknown
+        self._settled = told
         if lost:
             await self._let_go(owner, lost)
 

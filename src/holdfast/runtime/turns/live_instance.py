@@ -273,7 +273,8 @@ class LiveInstance:
 
     def run_waiting_queries(self) -> bool:
         """Its turn is on disk: answer the queries whose messages are applied. False if one of them spoiled it."""
-        asked, self.waiting_queries = self.waiting_queries or [], None
+        asked = self.waiting_queries or []
+        self.waiting_queries = None
         unapplied = min((message.row for message in self.queue if message.row), default=None)
         for row, ask in asked:
             if unapplied is not None and unapplied <= row:
@@ -285,7 +286,8 @@ class LiveInstance:
     def evict(self) -> None:
         """Tear the code down. What wanted to ride with a turn has to find another way, and is told so once."""
         self.run.evict()
-        asked, self.waiting_queries = self.waiting_queries or [], None
+        asked = self.waiting_queries or []
+        self.waiting_queries = None
         for _, ask in asked:
             ask(False)
         if self.queue and (riders := riders_in(self.queue)):
@@ -401,7 +403,8 @@ class LiveInstance:
 
     def send_alone(self) -> None:
         """The turn was taken: what it left to the store goes there now, each once."""
-        alone, self.leftover_events = self.leftover_events, ()
+        alone = self.leftover_events
+        self.leftover_events = ()
         for raised in alone:
             raised.store_alone()
 

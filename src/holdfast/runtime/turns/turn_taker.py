@@ -126,11 +126,19 @@ class TurnTaker:
         ended: Ended,
         work_is_waiting: Callable[[], None],
     ) -> None:
-        self._registry, self._store, self._runs = registry, store, runs
-        self._committer, self._runner, self._key = committer, runner, key
-        self._reserve, self._ended, self._work_is_waiting = reserve, ended, work_is_waiting
-        self._now_ms, self._told = store.now_ms, self._on_outcome  # methods, looked up once for all turns
-        self._live, self._size = LiveInstances(cache_size), cache_size
+        self._registry = registry
+        self._store = store
+        self._runs = runs
+        self._committer = committer
+        self._runner = runner
+        self._key = key
+        self._reserve = reserve
+        self._ended = ended
+        self._work_is_waiting = work_is_waiting
+        self._now_ms = store.now_ms
+        self._told = self._on_outcome  # methods, looked up once for all turns
+        self._live = LiveInstances(cache_size)
+        self._size = cache_size
         self._keeper = Keeper(committer, key, registry, ended=ended, work_is_waiting=work_is_waiting)
         self._due = TimerHeap(store.now_ms, self._timer_due)
         self._ready: list[LiveInstance] = []
@@ -285,7 +293,8 @@ class TurnTaker:
 
     def take_turns(self, told: Sequence[LiveInstance] = ()) -> None:
         """Take the turns of all instances to which something was answered, and of those that were told something."""
-        ready, self._ready = [*self._ready, *told], []
+        ready = [*self._ready, *told]
+        self._ready = []
         with LoopSwapBatch():
             for live in ready:
                 if self._live.get(live.number) is not live:

@@ -33,7 +33,8 @@ WORDS: Final[Mapping[str, bool]] = {
 }
 OWN: Final = ("schema", "notify", "poll_seconds")
 DEFAULT_POLL_SECONDS: Final = 0.2
-LEAST_POLL_SECONDS, MOST_POLL_SECONDS = 0.01, 60.0
+LEAST_POLL_SECONDS = 0.01
+MOST_POLL_SECONDS = 60.0
 SECRETS: Final = ("password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret")
 JDBC: Final = "ssl"
 """libpq knows this one in a URL only: `ssl=true`."""

@@ -225,7 +225,8 @@ class Outage:
     def succeeded(self) -> None:
         """A connection was made."""
         with self._lock:
-            is_over, self._is_on = self._is_on, False
+            is_over = self._is_on
+            self._is_on = False
             self.number += is_over
         if is_over:
             logger.warning("%s is reached again", self._address)
@@ -298,7 +299,8 @@ class ReconnectingConnection:
         self._drop()
 
     def _drop(self) -> None:
-        connection, self._connection = self._connection, None
+        connection = self._connection
+        self._connection = None
         if connection is not None:
             connection.close()
 

@@ -132,7 +132,8 @@ class ListenNotifier:
 
     def _release(self) -> None:
         self._keeper.close()
-        mouth, self._mouth = self._mouth, -1
+        mouth = self._mouth
+        self._mouth = -1
         os.close(mouth)
         os.close(self._ear)
 

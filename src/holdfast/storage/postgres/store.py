@@ -153,7 +153,8 @@ class PostgresStore(RelationalReads):
         writer, beater, readers = self._writer, self._beater, self._readers
         self._writer = self._beater = None
         self._readers = []
-        was_open, self._is_open = self._is_open, False
+        was_open = self._is_open
+        self._is_open = False
         self._was_closed |= was_open
         if self._generation != generation():
             _LEFT_TO_THE_PARENT.extend((writer, beater, readers))

@@ -118,7 +118,8 @@ class ServerClock:
     def read(self, server_ms: int, mark_ms: int) -> int:
         """The time of a transaction, from what the server said in it and the mark in the database."""
         with self._lock:
-            self._read_ms, self._read_at_ms = server_ms, self._elapsed_ms()
+            self._read_ms = server_ms
+            self._read_at_ms = self._elapsed_ms()
             now_ms = server_ms if self._given is None else self._given()
             said_ms = min(self._mark_ms, now_ms + MOST_AHEAD_MS)
             self._committed_ms = max(self._committed_ms, now_ms, mark_ms, said_ms)

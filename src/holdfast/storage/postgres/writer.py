@@ -131,7 +131,8 @@ class PostgresWriter:
                 self._has_function &= not isinstance(error, psycopg.errors.UndefinedFunction)
                 self._part -= 1  # the server has refused it, so its number is free
                 connection.execute("ROLLBACK")
-        part, self._part = self._part, self._part + 1
+        part = self._part
+        self._part = self._part + 1
         transaction = self._begin(connection, commit_id, part, members, is_whole)
         if transaction is None:
             return [Rejected(reason="a commit of this id was made before") for _ in members]
@@ -145,7 +146,8 @@ class PostgresWriter:
         self, connection: PostgresConnection, commit_id: CommitId, members: Sequence[Member]
     ) -> list[Outcome]:
         """The same in one round trip, if everything goes as it nearly always does."""
-        part, self._part = self._part, self._part + 1
+        part = self._part
+        self._part = self._part + 1
         sql, named, now_ms = self._sql, lock_set_of(members), self._clock.now_ms()
         asked: list[BoundStatement] = [
             BEGIN,

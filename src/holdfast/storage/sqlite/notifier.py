@@ -51,7 +51,8 @@ class SocketNotifier:
             own.close()
             os.close(descriptor)
             raise
-        self._descriptor, self._socket = descriptor, own
+        self._descriptor = descriptor
+        self._socket = own
         asyncio.get_running_loop().add_reader(own.fileno(), self._read)
 
     def _reopen(self) -> None:

@@ -151,10 +151,14 @@ class SqliteStore(RelationalReads):
             self._writer = self._reader = self._beater = self._files = self._temporary = None
             return
         self._was_closed = True
-        writer, self._writer = self._writer, None
-        reader, self._reader = self._reader, None
-        beater, self._beater = self._beater, None
-        files, self._files = self._files, None
+        writer = self._writer
+        self._writer = None
+        reader = self._reader
+        self._reader = None
+        beater = self._beater
+        self._beater = None
+        files = self._files
+        self._files = None
         try:
             if reader is not None:
                 reader.close()

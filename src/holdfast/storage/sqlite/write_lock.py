@@ -55,7 +55,9 @@ class LockWaitMonitor:
     def begin(self, waiter: int, lock: Path) -> None:
         """`waiter` waits for the lock on a file from now on."""
         if self._pid != os.getpid():  # the first wait, or the first after a fork, which leaves threads behind
-            self._pid, self._waits, self._somebody_waits = os.getpid(), {}, threading.Event()
+            self._pid = os.getpid()
+            self._waits = {}
+            self._somebody_waits = threading.Event()
             BackgroundThread(Duty.LOCK_WAITS, self._run, is_stopped=lambda: False).start()
         self._waits[waiter] = LockWait(lock, self._tick)
         self._somebody_waits.set()

@@ -35,7 +35,8 @@ from holdfast.storage.records import AttemptKey, CommitId, Fence, InstanceId, In
 RUNNING_LEDGER = 889_000_000_000_000
 FIRST_TIME_MS = 1_000_000
 HERE = Registration(host=b"{}", queues="default", build="")
-ANNA, BERT = WorkerKey("anna"), WorkerKey("bert")
+ANNA = WorkerKey("anna")
+BERT = WorkerKey("bert")
 
 
 class ManualClock:

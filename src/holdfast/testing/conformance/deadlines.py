@@ -10,7 +10,8 @@ from holdfast.testing.conformance.bench import ANNA, Bench, Rules, applied, chec
 from holdfast.testing.conformance.children import new_child, with_children
 from holdfast.testing.conformance.messages import cancel, claimable
 
-LIMIT_MS, GRACE_MS = 1_000, 500
+LIMIT_MS = 1_000
+GRACE_MS = 500
 LIMIT = Deadline(LIMIT_MS, GRACE_MS)
 
 

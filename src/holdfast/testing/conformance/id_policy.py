@@ -21,7 +21,8 @@ from holdfast.testing.conformance.bench import (
     turn,
 )
 
-REUSE, TERMINATE = IdPolicy.REUSE, IdPolicy.TERMINATE_EXISTING
+REUSE = IdPolicy.REUSE
+TERMINATE = IdPolicy.TERMINATE_EXISTING
 
 
 async def begun(bench: Bench, member: Start) -> StartedInstance:

@@ -148,8 +148,10 @@ class OptimisticTransaction:
 
     def _flush(self, *more: BoundStatement) -> list[list[Row]]:
         """One round trip: what goes before, what is queued, and what is asked."""
-        asked, self._asked = self._asked, []
-        queued, self._queued = self._queued, []
+        asked = self._asked
+        self._asked = []
+        queued = self._queued
+        self._queued = []
         calls = list(self._calls(queued))
         answers = run_pipelined(self._connection, *asked, *(call for call, _ in calls), *more)
         for (_, change), rows in zip(calls, answers[len(asked) :], strict=False):
