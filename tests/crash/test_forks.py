@@ -58,7 +58,7 @@ def test_W5_a_body_that_forks_has_one_result_and_the_child_ends(tmp_path: Path) 
 TEARING = """
 import asyncio, sys
 import holdfast as hf
-from holdfast.runtime.surroundings import Surroundings
+from holdfast.runtime.platform import Platform
 
 @hf.workflow
 async def swallows() -> None:
@@ -77,7 +77,7 @@ async def spins_at_the_end() -> None:
             pass
 
 async def main() -> None:
-    world = Surroundings(turn_limit_ms=200)
+    world = Platform(turn_limit_ms=200)
     async with hf.Engine(sys.argv[1], workflows=[swallows, spins_at_the_end], surroundings=world) as engine:
         await engine.start(sys.argv[2], id="it")
 

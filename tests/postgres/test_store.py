@@ -201,7 +201,7 @@ def test_G5_a_group_reads_what_is_committed_whatever_the_role_prefers(postgres: 
     levels: list[Any] = []
 
     def noted(transaction: Any, members: Sequence[Member]) -> list[Outcome]:
-        levels.extend(transaction.rows("SHOW transaction_isolation"))
+        levels.extend(transaction.fetch("SHOW transaction_isolation"))
         return apply_members(transaction, members)
 
     async def case(store: PostgresStore) -> None:

@@ -134,7 +134,12 @@ class Stage:
         return await self.engine.start(what, *args, id=options.pop("id", "it"), **options)
 
     async def run(self, what: str | hf.Workflow[..., Any] = "f", *args: Any, **options: Any) -> Any:
-        return await (await self.start(what, *args, **options)).result()
+        """The result. It may have been read from the store before the process that wrote it recorded the key."""
+        try:
+            return await (await self.start(what, *args, **options)).result()
+        finally:
+            if self.engine.worker is not None:
+                await self.engine.worker.committer.drain()
 
     async def failure(self, what: str | hf.Workflow[..., Any] = "f", *args: Any, **options: Any) -> BaseException:
         """Run what is to fail, and give why."""

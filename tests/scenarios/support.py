@@ -55,7 +55,7 @@ def together(coroutine: Coroutine[Any, Any, T], seconds: float = BOUND_SECONDS) 
 
 def engine_of(store: str | Path, *definitions: Definition, **options: Any) -> hf.Engine:
     """An engine that knows these workflows and activities, and nothing else."""
-    known = ("fault_hook", "judge_same_host", "providers", "turn_limit_ms")
+    known = ("fault_hook", "detect_local_deaths", "providers", "turn_limit_ms")
     world = {name: options.pop(name) for name in known if name in options}
     if world:
         options["surroundings"] = Platform(**world)

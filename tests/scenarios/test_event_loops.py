@@ -37,10 +37,10 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 INTERNAL = {
     "abandon",
-    "begin_work",
+    "start_worker",
     "deliver_event",
     "end_from_outside",
-    "end_work",
+    "stop_worker",
     "request_cancel",
     "result_of",
     "wait_for_end",

@@ -185,18 +185,18 @@ def test_W8_what_a_janitor_that_died_half_way_left_behind_goes_on(
 
     async def scenario() -> None:
         path = tmp_path / "shop.db"
-        first = engine_of(path, double, naps, judge_same_host=False)
+        first = engine_of(path, double, naps, detect_local_deaths=False)
         await first.__aenter__()
         for number in range(4):
             await first.start(naps, 3, id=f"i{number}")
         assert first.worker is not None
         key = first.worker.key
         await die(first)
-        async with engine_of(path, judge_same_host=False) as janitor:
+        async with engine_of(path, detect_local_deaths=False) as janitor:
             assert janitor.worker is not None
             await janitor.worker.committer.commit(MarkWorkerLost(key=key, at_deadline=False, limit=1))
         assert rows(path, "SELECT count(*) > 0 FROM instances WHERE owner = ?", key) == [(1,)]
-        async with engine_of(path, double, naps, judge_same_host=False) as second:
+        async with engine_of(path, double, naps, detect_local_deaths=False) as second:
             for number in range(4):
                 assert await second.get(f"i{number}").result(timeout=10) == 6
         check_tables(path)
@@ -208,8 +208,8 @@ def test_W8_what_a_janitor_that_died_half_way_left_behind_goes_on(
 def test_W10_a_clean_stop_hands_everything_over_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "shop.db"
-        async with engine_of(path, double, naps, lease=300, judge_same_host=False) as second:
-            async with engine_of(path, double, naps, lease=300, judge_same_host=False) as first:
+        async with engine_of(path, double, naps, lease=300, detect_local_deaths=False) as second:
+            async with engine_of(path, double, naps, lease=300, detect_local_deaths=False) as first:
                 handles = [await first.start(naps, 20, id=f"i{number}") for number in range(10)]
                 await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE state = 'COMPLETED'"))
             for handle in handles:

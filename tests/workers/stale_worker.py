@@ -42,8 +42,8 @@ class Ghost(app.Here):
 
     def __init__(self, client: hf.Client) -> None:
         store: Any = client.store
-        self._commit, self._heartbeat, self._held_by = store.commit, store.heartbeat, store.held_by
-        store.commit, store.heartbeat, store.held_by = self.commit, self.heartbeat, self.held_by
+        self._commit, self._heartbeat, self._rows_owned_by = store.commit, store.heartbeat, store.rows_owned_by
+        store.commit, store.heartbeat, store.rows_owned_by = self.commit, self.heartbeat, self.rows_owned_by
         self._under_way = 0
         self._between_beats = threading.Lock()
         self._is_ghost = False
@@ -68,12 +68,12 @@ class Ghost(app.Here):
                 self._heard(type(member).__name__, outcome)
         return outcomes
 
-    async def held_by(self, owner: WorkerKey) -> OwnedRows:
+    async def rows_owned_by(self, owner: WorkerKey) -> OwnedRows:
         if self._is_ghost:
             await asyncio.to_thread(self._all_heard.wait, LONGEST_SECONDS)
         self._under_way += 1
         try:
-            held: OwnedRows = await self._held_by(owner)
+            held: OwnedRows = await self._rows_owned_by(owner)
         finally:
             self._under_way -= 1
         return held

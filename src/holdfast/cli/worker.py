@@ -45,7 +45,7 @@ class WorkerRequest:
     loop_timeout_seconds: float | None
     drain_seconds: float
     path: StoreName
-    judge_same_host: bool
+    detect_local_deaths: bool
     payload_limit: int
 
 
@@ -133,7 +133,7 @@ async def _work(wish: WorkerRequest, early: EarlySignals) -> int:
 
 
 async def _serve(wish: WorkerRequest, signals: Signals) -> None:
-    world = Platform(detect_local_deaths=wish.judge_same_host)
+    world = Platform(detect_local_deaths=wish.detect_local_deaths)
     connecting = connect(wish.path, modules=wish.modules, payload_limit=wish.payload_limit, surroundings=world)
     async with connecting as client:
         working = Worker(

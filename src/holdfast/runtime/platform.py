@@ -5,7 +5,7 @@ else runs as it is.
 
 Clock, randomness and ids: the only module that makes them. Everything else takes them as parameters.
 
-A simulation passes its own `Providers`, and the same seed gives the same run.
+A simulation passes its own `ClockAndIds`, and the same seed gives the same run.
 
 Named points at which a test may stop the world: before and after every commit.
 

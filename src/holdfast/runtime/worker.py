@@ -102,9 +102,19 @@ class WorkerRuntime:
             store, registry, self.committer, self.runner, self.key_now, queues=queues, deadlines=deadlines
         )
         self.runs = RunFactory(registry, surroundings, words, payload_limit, self.key_now)
-        self.instances = TurnTaker(
-            registry,
-            store,
+        self.instances = self._make_turn_taker(cache_size)
+        self.raising = LocalEvents(self.committer, self.instances, lambda: self.claims.read_messages(self.instances))
+        self._janitor = self._make_janitor()
+        self._net = self._make_net()
+        self.questions = self._make_questions()
+        self._beginning: set[LiveInstance] = set()
+        self._claiming = BackgroundTask(Duty.CLAIMS, lambda: self.claims.run(self.instances))
+        self._tasks = self._make_tasks()
+
+    def _make_turn_taker(self, cache_size: int) -> TurnTaker:
+        return TurnTaker(
+            self.registry,
+            self._store,
             self.committer,
             self.runner,
             self.key_now,
@@ -114,13 +124,6 @@ class WorkerRuntime:
             ended=self._instance_ended,
             work_is_waiting=self.poll,
         )
-        self.raising = LocalEvents(self.committer, self.instances, lambda: self.claims.read_messages(self.instances))
-        self._janitor = self._make_janitor()
-        self._net = self._make_net()
-        self.questions = self._make_questions()
-        self._beginning: set[LiveInstance] = set()
-        self._claiming = BackgroundTask(Duty.CLAIMS, lambda: self.claims.run(self.instances))
-        self._tasks = self._make_tasks()
 
     def _make_runner(self, slots: int, limit: PayloadLimit) -> AttemptRunner:
         return AttemptRunner(
@@ -180,7 +183,7 @@ class WorkerRuntime:
             self._host,
             self._providers.random_number,
             self.runs.marker,
-            judge_same_host=self._surroundings.detect_local_deaths,
+            detect_local_deaths=self._surroundings.detect_local_deaths,
             expired=self.runner.disown,
         )
 

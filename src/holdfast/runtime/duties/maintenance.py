@@ -53,7 +53,7 @@ class Maintenance:
         random_number: Callable[[], float],
         words: CrashMarker,
         *,
-        judge_same_host: bool = True,
+        detect_local_deaths: bool = True,
         expired: Callable[[AttemptKey], None] = lambda _: None,
     ) -> None:
         self._store = store
@@ -61,7 +61,7 @@ class Maintenance:
         self._host = host
         self._random_number = random_number
         self._words = words
-        self._judge_same_host = judge_same_host
+        self._detect_local_deaths = detect_local_deaths
         self._expired = expired
         self._rounds = 0
         self._next_deadline_ms: int | None = None
@@ -153,7 +153,7 @@ class Maintenance:
                 return True
 
     def _is_dead_here(self, host: bytes) -> bool:
-        identity = decode_identity(host) if self._judge_same_host else None
+        identity = decode_identity(host) if self._detect_local_deaths else None
         return identity is not None and is_dead(identity, self._host)
 
     async def _expire(self, attempt: AttemptRecord) -> bool:
