@@ -3,12 +3,14 @@
 import asyncio
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
 from holdfast.client.embedded_worker import EmbeddedWorker
+from holdfast.runtime.turns import turn_taker
 from holdfast.storage.records import InstanceNumber
 
 runs: list[int] = []
@@ -155,4 +157,32 @@ def test_G12_a_failed_first_turn_is_forgotten_when_another_worker_has_claimed_th
                 await other.result(timeout=10)
             await until(lambda: instances.first_failures == ())
 
+    together(scenario())
+
+
+left: list[str] = []
+
+
+@hf.workflow
+async def notes_its_teardown() -> None:
+    try:
+        await hf.event("sent")
+    finally:
+        left.append("evicted")
+
+
+def test_a_start_that_ends_with_an_error_of_the_engine_leaves_no_code_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build_turn(*_args: Any, **_options: Any) -> None:
+        raise RuntimeError("it cannot be built")
+
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", notes_its_teardown) as engine:
+            monkeypatch.setattr(turn_taker, "build_turn", build_turn)
+            with pytest.raises(RuntimeError, match="it cannot be built"):
+                await engine.start(notes_its_teardown)
+            assert left == ["evicted"]
+
+    left.clear()
     together(scenario())

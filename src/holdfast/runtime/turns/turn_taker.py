@@ -178,18 +178,26 @@ class TurnTaker:
         live = LiveInstance.new(start, started.time_ms, run)
         done: list[Message] = []
         try:
+            built = self._take_first(live, start, started, done)
+        except BaseException:
+            run.evict()
+            raise
+        if isinstance(built, str):
+            run.evict()
+            return built
+        return live, built, msgspec.structs.replace(start, first=built.turn, mail_taken=len(done) > 1)
+
+    def _take_first(self, live: LiveInstance, start: Start, started: Started, done: list[Message]) -> BuiltTurn | str:
+        try:
             live.apply(Message(started), done, has_more=start.mail is not None)
             misfit = None if start.mail is None else live.apply_sent(start.mail, done)
             if misfit is None:
-                run.end()
+                live.run.end()
         except HoldfastError as error:
-            live.run.evict()
             return f"{type(error).__name__}: {error}"
         if misfit is not None:
-            live.run.evict()
             raise misfit
-        built = self._build(live, done, live.run.take_output())
-        return live, built, msgspec.structs.replace(start, first=built.turn, mail_taken=len(done) > 1)
+        return self._build(live, done, live.run.take_output())
 
     def on_start_outcome(self, live: LiveInstance, built: BuiltTurn, outcome: Outcome) -> None:
         """The start of an instance was decided: go on with it, or forget it."""
