@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -217,3 +218,35 @@ def test_a_flow_reads_large_bytes_as_base64(tmp_path: Path) -> None:
 
     assert together(scenario()) == IMAGE
     assert audit(tmp_path / "shop.db") == []
+
+
+@dataclass
+class Counted:
+    number: int
+
+    def __post_init__(self) -> None:
+        made.append(self.number)
+
+
+made: list[int] = []
+
+
+@hf.activity(process=True)
+def count_in_process(count: int) -> list[Counted]:
+    return [Counted(number) for number in range(count)]
+
+
+@hf.workflow
+async def counts(count: int) -> int:
+    return len(await count_in_process(count))
+
+
+def test_G13_the_size_of_a_result_from_a_process_is_checked_without_the_code_of_its_type(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with engine_of(tmp_path / "shop.db", counts, count_in_process, payload_limit=LIMIT) as engine:
+            with pytest.raises(hf.WorkflowFailed, match="and payload_limit is 20,000"):
+                await engine.run(counts, LIMIT)
+            assert made == []
+
+    made.clear()
+    together(scenario())

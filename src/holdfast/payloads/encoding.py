@@ -88,6 +88,11 @@ def quick_encoder(kind: "PayloadType", encode: Callable[[Any], bytes]) -> Callab
     return quick
 
 
+def reads_bytes(kind: "PayloadType") -> bool:
+    """Whether `kind` reads a JSON string as bytes."""
+    return isinstance(kind, _Typed) and kind.reads_bytes
+
+
 class PayloadType(Protocol):
     """One annotation, ready for use. Hot paths keep it; others use `encode` and `decode`."""
 
@@ -154,6 +159,13 @@ class _Typed:
     def read(self) -> Callable[[bytes | msgspec.Raw], Any]:
         """See `PayloadType`."""
         return self._decode_json
+
+    @property
+    def reads_bytes(self) -> bool:
+        """Whether a JSON string is read as bytes. msgspec refuses unions with two types that are strings in JSON."""
+        node = self._node.type if isinstance(self._node, inspect.Metadata) else self._node
+        members = node.types if isinstance(node, inspect.UnionType) else (node,)
+        return any(isinstance(each, inspect.BytesType | inspect.ByteArrayType) for each in members)
 
     def encode(self, value: Any, what: str = "value") -> bytes:
         """See `PayloadType`."""

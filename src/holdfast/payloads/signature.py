@@ -39,6 +39,7 @@ from holdfast.payloads.encoding import (
     decoder_of_fields,
     payload_type,
     quick_encoder,
+    reads_bytes,
     text_of,
 )
 from holdfast.payloads.pydantic_models import is_field
@@ -246,6 +247,10 @@ class Signature:
             return read(data)
         except Exception:  # noqa: BLE001 - whatever it was, it is said again in the words of a payload
             return self._result.decode(bytes(data), self._what)
+
+    def decode_bytes(self, data: bytes) -> bytes | bytearray | None:
+        """The result if it is `bytes`; None otherwise, and then `data` is not decoded: it may be large."""
+        return self.decode_result(data) if reads_bytes(self._result) and data[:1] == b'"' else None
 
 
 def _plain_function(function: Callable[..., Any]) -> FunctionType:

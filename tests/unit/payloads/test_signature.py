@@ -323,3 +323,26 @@ def test_keys_that_no_annotation_allows_are_refused_with_another_remedy() -> Non
         Signature(make_bare()).encode_arguments(({(1, 2): "x"},))
     with pytest.raises(ArgumentError, match="found a key of type int; annotate the dict with its key type"):
         Signature(make_bare()).encode_arguments(({1: "x"},))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "data", "value"),
+    [
+        (bytes, b'"AAE="', b"\0\1"),
+        (bytearray, b'"AAE="', b"\0\1"),
+        (bytes | None, b'"AAE="', b"\0\1"),
+        (bytes | None, b"null", None),
+        (Annotated[bytes, msgspec.Meta(max_length=9)], b'"AAE="', b"\0\1"),
+        (Annotated[bytes | None, msgspec.Meta(description="an image")], b'"AAE="', b"\0\1"),
+        (str, b'"AAE="', None),
+        (Any, b'"AAE="', None),
+        (list[bytes], b'["AAE="]', None),
+        (Order, b'{"card":"42","cents":7}', None),
+        (Order | Point, b'{"$type":"Point","value":{"x":1}}', None),
+    ],
+)
+def test_only_a_result_that_is_bytes_is_decoded_for_its_size(annotation: Any, data: bytes, value: Any) -> None:
+    def function() -> Any: ...
+
+    function.__annotations__["return"] = annotation
+    assert Signature.of(function).decode_bytes(data) == value

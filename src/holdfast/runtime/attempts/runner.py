@@ -337,7 +337,7 @@ class AttemptRunner:
             data = await self._processes.run(activity, running.attempt.input, running)
             if len(data) <= self._limit.quiet_bytes:
                 return data
-            return limited_result(activity.signature, self._limit, data, activity.signature.decode_result(data))
+            return limited_result(activity.signature, self._limit, data, activity.signature.decode_bytes(data))
         args, kwargs = activity.signature.decode_arguments(running.attempt.input)
         if activity.yields:
             return await self._stream(activity, running, args, kwargs)
