@@ -50,6 +50,7 @@ REPRESENTATIVE: Final = frozenset(
         "test_leases",
         "test_lost_replies",
         "test_messages_at_the_end",
+        "test_nested_unions",
         "test_processes",
         "test_queries_reflect_messages",
         "test_reading_trouble",

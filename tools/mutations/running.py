@@ -28,7 +28,41 @@ PAYLOAD_LIMIT: Final = "tests/scenarios/test_payload_limit.py"
 PLACES: Final = "tests/unit/replay/loop/test_loop_swap.py"
 RELEASE_BEFORE: Final = "tests/unit/replay/test_histories_of_the_release_before.py"
 
+NESTED_UNIONS: Final = "tests/unit/payloads/test_nested_unions.py"
+
 RUNTIME: Final = (
+    in_python(
+        "an event whose value user code cannot read ends the workflow",
+        "G6",
+        "payloads/nested_unions",
+        "except Exception as error:",
+        "except ArithmeticError as error:",
+        NESTED_UNIONS,
+    ),
+    in_python(
+        "a value that contains itself is encoded until the stack overflows",
+        "G12",
+        "payloads/nested_unions",
+        "if problem := find_endless(value, place):",
+        "if problem := None:",
+        NESTED_UNIONS,
+    ),
+    in_python(
+        "a start that ends with an error leaves its coroutines suspended",
+        "G12",
+        "runtime/turns/turn_taker",
+        "            run.evict()\n            raise",
+        "            raise",
+        "tests/scenarios/test_starts_run_code_once.py",
+    ),
+    in_python(
+        "a result from a process is decoded for its size",
+        "G13",
+        "payloads/signature",
+        "if reads_bytes(self._result) and data[:1]",
+        "if data[:1]",
+        "tests/unit/payloads/test_signature.py",
+    ),
     in_python(
         "a result may be larger than the limit",
         "G13",

@@ -12,6 +12,7 @@ annotated type.
 import datetime as dt
 import decimal
 import math
+import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -26,6 +27,7 @@ from holdfast.payloads.pydantic_models import is_model_type
 _LONGEST_KEY_SHOWN: Final = 60
 _TOO_LARGE_INTEGER: Final = 10**MAX_INTEGER_DIGITS
 _NOTHING: Final = object()
+_PATH_AT_THE_END: Final = re.compile(r"(?<= - at `)\$(?=[^`]*`$)|(?<= - at `key` in `)\$(?=[^`]*`$)")
 _KINDS_THAT_ARE_NO_KEYS: Final = (bool, type(None), tuple, frozenset)
 
 
@@ -51,12 +53,18 @@ class ValuePath(NamedTuple):
         return ValuePath(f"{self.path}[{index}]", (*self.around, id(container)))
 
     def member(self, container: object, key: object) -> "ValuePath":
-        if isinstance(key, str):
-            text = shorten(key, _LONGEST_KEY_SHOWN)
-            step = f".{text}" if text.isidentifier() else f"[{text!r}]"
-        else:
-            step = f"[<{type(key).__qualname__}>]"
-        return ValuePath(self.path + step, (*self.around, id(container)))
+        return ValuePath(self.path + step_of(key), (*self.around, id(container)))
+
+
+ROOT: Final = ValuePath()
+
+
+def step_of(key: object) -> str:
+    """The step of a path to what a dict or an object has under `key`."""
+    if isinstance(key, str):
+        text = shorten(key, _LONGEST_KEY_SHOWN)
+        return f".{text}" if text.isidentifier() else f"[{text!r}]"
+    return f"[<{type(key).__qualname__}>]"
 
 
 _Check = Callable[[Any, Any, ValuePath], Mismatch | None]
@@ -67,16 +75,38 @@ _ADVICE_AWAIT: Final = "is an `await` missing?"
 _ADVICE_PLAIN: Final = "without an annotation only JSON types come back as they were: annotate it, or convert it"
 
 
-def find_problem(value: object, node: inspect.Type, place: ValuePath | None = None) -> Mismatch | None:
+def find_problem(value: object, node: inspect.Type, place: ValuePath = ROOT) -> Mismatch | None:
     """The first misfit of `value` to the type that `node` describes, or None."""
-    here = place or ValuePath()
-    if id(value) in here.around:
-        return Mismatch(here.path, describe(node), f"{name_of(value)} that contains itself", "break the cycle")
-    if len(here.around) > MAX_DEPTH:
-        return Mismatch(here.path, f"at most {MAX_DEPTH} levels", "a deeper one", "flatten the value")
+    if problem := find_endless(value, place):
+        return problem
     if check := _CHECKS.get(type(node)):
-        return check(value, node, here)
+        return check(value, node, place)
     return None
+
+
+def find_endless(value: object, place: ValuePath) -> Mismatch | None:
+    """The misfit of a `value` that contains itself, or that is deeper than `MAX_DEPTH`."""
+    if id(value) in place.around:
+        name = name_of(value)
+        return Mismatch(place.path, f"another {name}", f"{name} that contains itself", "break the cycle")
+    if len(place.around) > MAX_DEPTH:
+        return Mismatch(place.path, f"at most {MAX_DEPTH} levels", "a deeper one", "flatten the value")
+    return None
+
+
+def reason_of(error: Exception, data: bytes | None = None, path: str = "$") -> str:
+    """What msgspec or user code raised about the value at `path`. The path that msgspec gives begins there."""
+    if data is not None and not data:
+        return "it is empty; None is stored as null, and an absent value is not stored at all"
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8 (byte {error.start})"
+    text = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__qualname__}: {error}"
+    is_invalid = isinstance(error, msgspec.ValidationError)
+    if is_invalid and (found := _PATH_AT_THE_END.search(text)):
+        return f"{text[: found.start()]}{path}{text[found.end() :]}"
+    return f"{text} - at `{path}`" if is_invalid or path != "$" else text
 
 
 def name_of(value: object) -> str:

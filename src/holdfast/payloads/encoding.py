@@ -18,6 +18,7 @@ nothing or `str` is annotated, or an `OrderedDict` for a `dict`. It comes back a
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Any, Final, Protocol, Union, cast, get_args, get_origin
 
@@ -26,9 +27,9 @@ from msgspec import inspect
 from msgspec.structs import astuple
 
 from holdfast.errors import AnnotationError, PayloadError
-from holdfast.payloads.diagnosis import describe, find_problem, name_of
+from holdfast.payloads.diagnosis import ROOT, ValuePath, describe, find_problem, name_of, reason_of
 from holdfast.payloads.limits import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
-from holdfast.payloads.nested_unions import Record, part_of
+from holdfast.payloads.nested_unions import Choices, Record, part_of
 from holdfast.payloads.pydantic_models import (
     are_constraints_ignored,
     decode_unknown,
@@ -96,11 +97,14 @@ def reads_bytes(kind: "PayloadType") -> bool:
 class PayloadType(Protocol):
     """One annotation, ready for use. Hot paths keep it; others use `encode` and `decode`."""
 
-    def encode(self, value: Any, what: str = "value") -> bytes:
-        """JSON that decodes to a value equal to `value`; `what` names it in the message of a refusal."""
+    def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
+        """JSON that decodes to a value equal to `value`; `what` names it in the message of a refusal.
+
+        `place` is where `value` is in that which `what` names.
+        """
         ...
 
-    def decode(self, data: bytes, what: str = "payload") -> Any:
+    def decode(self, data: bytes, what: str = "payload", path: str = "$", choices: Choices | None = None) -> Any:
         """The value, of the annotated type; JSON of another type is a `PayloadError` with field and path."""
         ...
 
@@ -167,7 +171,7 @@ class _Typed:
         members = node.types if isinstance(node, inspect.UnionType) else (node,)
         return any(isinstance(each, inspect.BytesType | inspect.ByteArrayType) for each in members)
 
-    def encode(self, value: Any, what: str = "value") -> bytes:
+    def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
         """See `PayloadType`."""
         try:
             data = _encode_json(value)
@@ -176,38 +180,40 @@ class _Typed:
             ):
                 return data
         except Exception:  # noqa: BLE001  the walk finds out what it was, whatever user code has raised
-            return self._encode_in_doubt(value, what)
-        return self._encode_in_doubt(value, what)
+            return self._encode_in_doubt(value, what, place)
+        return self._encode_in_doubt(value, what, place)
 
-    def _encode_in_doubt(self, value: Any, what: str) -> bytes:
+    def _encode_in_doubt(self, value: Any, what: str, place: ValuePath) -> bytes:
         if self._unconstrained is not None and are_constraints_ignored():
-            return self._unconstrained.encode(value, what)
-        if problem := find_problem(value, self._node):
+            return self._unconstrained.encode(value, what, place)
+        if problem := find_problem(value, self._node, place):
             raise PayloadError(f"{what} cannot be stored as JSON: {problem}")
         try:
             data = _encode_json(value)
             self._decode_json(data)
         except Exception as error:
-            raise PayloadError(f"{what} cannot be stored as JSON: {name_of(value)}: {_reason(error)}") from error
+            reason = reason_of(error, path=place.path)
+            raise PayloadError(f"{what} cannot be stored as JSON: {name_of(value)}: {reason}") from error
         if not is_within_bounds(data):
             raise PayloadError(f"{what} cannot be stored as JSON: {name_of(value)} is nested too deep or has a NUL")
         return data
 
-    def decode(self, data: bytes, what: str = "payload") -> Any:
+    def decode(self, data: bytes, what: str = "payload", path: str = "$", choices: Choices | None = None) -> Any:
         """See `PayloadType`."""
         try:
             return self._decode_json(data)
         except Exception as error:  # user code runs in here too: __post_init__, validators
             if self._unconstrained is not None and are_constraints_ignored():
-                return self._unconstrained.decode(data, what)
-            raise PayloadError(f"{what} cannot be read: {_reason(error, data)}") from error
+                return self._unconstrained.decode(data, what, path, choices)
+            raise PayloadError(f"{what} cannot be read: {reason_of(error, data, path)}") from error
 
 
 class _Tagged:
     """A union that JSON alone cannot tell apart: the type's name is written beside the value.
 
-    ``{"$type": "Approved", "value": {...}}``. Reading also takes the bare value, for senders by hand, if
-    exactly one member can be read from it.
+    ``{"$type": "Approved", "value": {...}}``. Reading also takes the bare value, for senders by hand, if exactly one
+    member can be read from it. Each member is tried, and each of them tries the unions inside of the value: `Choices`
+    keeps this from being exponential in the depth of a recursive type.
     """
 
     __slots__ = ("_members", "_text")
@@ -221,19 +227,19 @@ class _Tagged:
                 raise AnnotationError(f"`{self._text}`: two members of the union have the name {name}; rename one")
             self._members[name] = (member, payload_type(member))
 
-    def encode(self, value: Any, what: str = "value") -> bytes:
+    def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
         """See `PayloadType`."""
         nearest: PayloadError | None = None
         for name, (annotation, member) in self._members.items():
             try:
-                inner = member.encode(value, what)
+                inner = member.encode(value, what, place)
             except PayloadError as error:
                 if annotation is type(value):
                     nearest = error
             else:
                 return b'{"$type":%b,"value":%b}' % (_encode_json(name), inner)
         raise nearest or PayloadError(
-            f"{what} cannot be stored as JSON: at `$`: expected {self._text}, found {name_of(value)}; "
+            f"{what} cannot be stored as JSON: at `{place.path}`: expected {self._text}, found {name_of(value)}; "
             "change the value or the annotation"
         )
 
@@ -242,22 +248,26 @@ class _Tagged:
         """See `PayloadType`."""
         return lambda data: self.decode(bytes(data))
 
-    def decode(self, data: bytes, what: str = "payload") -> Any:
+    def decode(self, data: bytes, what: str = "payload", path: str = "$", choices: Choices | None = None) -> Any:
         """See `PayloadType`."""
         tagged = _read_tag(data)
         if tagged is not None and tagged.type in self._members:
-            return self._members[tagged.type][1].decode(bytes(tagged.value), what)
-        values: list[Any] = []
-        for _annotation, member in self._members.values():
-            try:
-                values.append(member.decode(data, what))
-            except PayloadError:
-                continue
-        if len(values) == 1:
-            return values[0]
-        fitting = "no member" if not values else f"{len(values)} members"
+            return self._members[tagged.type][1].decode(bytes(tagged.value), what, path, choices)
+        choices = {} if choices is None else choices
+        fitting = choices.get((id(self), data))
+        if fitting is None:
+            values: dict[str, Any] = {}
+            for name, (_annotation, member) in self._members.items():
+                with suppress(PayloadError):
+                    values[name] = member.decode(data, what, path, choices)
+            fitting = choices[id(self), data] = list(values)
+            if len(values) == 1:
+                return values.popitem()[1]
+        elif len(fitting) == 1:
+            return self._members[fitting[0]][1].decode(data, what, path, choices)
+        fits = f"{len(fitting)} members" if fitting else "no member"
         raise PayloadError(
-            f"{what} cannot be read: {fitting} of `{self._text}` can be read from it; "
+            f"{what} cannot be read: {fits} of `{self._text}` can be read from it - at `{path}`; "
             'send {"$type": <name>, "value": ...} with one of the names ' + ", ".join(self._members)
         )
 
@@ -378,17 +388,3 @@ def _refused_key(node: inspect.Type) -> inspect.Type | None:
         return None
     keys = node.key_type.types if isinstance(node.key_type, inspect.UnionType) else (node.key_type,)
     return next((key for key in keys if isinstance(key, _NO_KEYS)), None)
-
-
-def _reason(error: Exception, data: bytes | None = None) -> str:
-    """What msgspec or user code said, with the path at the end in every case."""
-    if data is not None and not data:
-        return "it is empty; None is stored as null, and an absent value is not stored at all"
-    if isinstance(error, RecursionError):
-        return "it is nested too deep"
-    if isinstance(error, UnicodeDecodeError):
-        return f"it is not UTF-8 (byte {error.start})"
-    text = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__qualname__}: {error}"
-    if isinstance(error, msgspec.ValidationError) and " - at `" not in text:
-        return f"{text} - at `$`"
-    return text

@@ -11,19 +11,20 @@ import dataclasses
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import cached_property
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from holdfast.errors import PayloadError
-from holdfast.payloads.diagnosis import name_of
+from holdfast.payloads.diagnosis import ROOT, ValuePath, find_endless, name_of, reason_of, step_of
 from holdfast.payloads.limits import is_within_bounds
 
 if TYPE_CHECKING:
     from holdfast.payloads.encoding import PayloadType
 
 
-T = TypeVar("T")
+Choices = dict[tuple[int, bytes], list[str]]
+"""For the id of a union and a value without `$type`: the names of the members that can be read from the value."""
 TypeOf = Callable[[Any], "PayloadType"]
 _SEQUENCES: Final = (list, tuple)
 _SETS: Final = (set, frozenset)
@@ -65,19 +66,38 @@ def part_of(annotation: Any, type_of: TypeOf) -> "Part | None":
 class Part:
     """A `PayloadType` that is made of others."""
 
-    def encode(self, value: Any, what: str = "value") -> bytes:
+    def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
         """See `PayloadType`."""
-        data = _encode_json(self.split(value, what))
+        if place.around:
+            return self._encode(value, what, place)
+        try:
+            return self._encode(value, what, place)
+        except RecursionError as error:  # no PayloadError before: a union would try its other members at each level
+            raise PayloadError(f"{what} cannot be stored as JSON: {error}") from error
+
+    def _encode(self, value: Any, what: str, place: ValuePath) -> bytes:
+        if problem := find_endless(value, place):
+            raise RecursionError(str(problem))
+        data = _encode_json(self.split(value, what, place))
         if not is_within_bounds(data):
             raise PayloadError(f"{what} cannot be stored as JSON: {name_of(value)} is nested too deep")
         return data
 
-    def split(self, value: Any, what: str) -> Any:
+    def split(self, value: Any, what: str, place: ValuePath) -> Any:
         """`value` as JSON writes it, with the data of its parts."""
         raise NotImplementedError
 
-    def decode(self, data: bytes, what: str = "payload") -> Any:
+    def decode(self, data: bytes, what: str = "payload", path: str = "$", choices: Choices | None = None) -> Any:
         """See `PayloadType`."""
+        try:
+            return self.join(data, what, path, choices)
+        except PayloadError:
+            raise
+        except Exception as error:  # user code runs in here: __post_init__, __hash__, default_factory
+            raise PayloadError(f"{what} cannot be read: {reason_of(error, data, path)}") from error
+
+    def join(self, data: bytes, what: str, path: str, choices: Choices | None) -> Any:
+        """The value that `data` holds. It may raise anything."""
         raise NotImplementedError
 
     @property
@@ -92,13 +112,13 @@ class _OrNone(Part):
     def __init__(self, other: "PayloadType") -> None:
         self._other = other
 
-    def encode(self, value: Any, what: str = "value") -> bytes:
+    def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
         """See `PayloadType`."""
-        return _NULL if value is None else self._other.encode(value, what)
+        return _NULL if value is None else self._other.encode(value, what, place)
 
-    def decode(self, data: bytes, what: str = "payload") -> Any:
-        """See `PayloadType`."""
-        return None if data.strip() == _NULL else self._other.decode(data, what)
+    def join(self, data: bytes, what: str, path: str, choices: Choices | None) -> Any:
+        """See `Part`."""
+        return None if data.strip() == _NULL else self._other.decode(data, what, path, choices)
 
 
 class _Items(Part):
@@ -109,15 +129,17 @@ class _Items(Part):
         self._taken = taken
         self._item = item
 
-    def split(self, value: Any, what: str) -> Any:
+    def split(self, value: Any, what: str, place: ValuePath) -> Any:
         """See `Part`."""
-        _require(type(value) in self._taken, self._made.__name__, value, what)
-        return [_encoded(self._item, each, what, f"[{index}]") for index, each in enumerate(value)]
+        _require(type(value) in self._taken, self._made.__name__, value, what, place)
+        encode = self._item.encode
+        return [msgspec.Raw(encode(each, what, place.item(value, index))) for index, each in enumerate(value)]
 
-    def decode(self, data: bytes, what: str = "payload") -> Any:
-        """See `PayloadType`."""
-        items = _read(data, list[msgspec.Raw], what)
-        return self._made(_decoded(self._item, each, what, f"[{index}]") for index, each in enumerate(items))
+    def join(self, data: bytes, what: str, path: str, choices: Choices | None) -> Any:
+        """See `Part`."""
+        items = enumerate(_read(data, list[msgspec.Raw]))
+        decode = self._item.decode
+        return self._made([decode(bytes(each), what, f"{path}[{index}]", choices) for index, each in items])
 
 
 class _Tuple(Part):
@@ -127,17 +149,17 @@ class _Tuple(Part):
         self._items = [type_of(each) for each in items]
         self._raw = tuple[(msgspec.Raw,) * len(items)]  # type: ignore[misc]  # as long as the annotation
 
-    def split(self, value: Any, what: str) -> Any:
+    def split(self, value: Any, what: str, place: ValuePath) -> Any:
         """See `Part`."""
         fits = type(value) in _SEQUENCES and len(value) == len(self._items)
-        _require(fits, f"a tuple of length {len(self._items)}", value, what)
+        _require(fits, f"a tuple of length {len(self._items)}", value, what, place)
         pairs = enumerate(zip(self._items, value, strict=True))
-        return [_encoded(item, each, what, f"[{index}]") for index, (item, each) in pairs]
+        return [msgspec.Raw(item.encode(each, what, place.item(value, index))) for index, (item, each) in pairs]
 
-    def decode(self, data: bytes, what: str = "payload") -> Any:
-        """See `PayloadType`."""
-        pairs = enumerate(zip(self._items, _read(data, self._raw, what), strict=True))
-        return tuple(_decoded(item, each, what, f"[{index}]") for index, (item, each) in pairs)
+    def join(self, data: bytes, what: str, path: str, choices: Choices | None) -> Any:
+        """See `Part`."""
+        pairs = enumerate(zip(self._items, _read(data, self._raw), strict=True))
+        return tuple([item.decode(bytes(each), what, f"{path}[{index}]", choices) for index, (item, each) in pairs])
 
 
 class _Map(Part):
@@ -148,16 +170,18 @@ class _Map(Part):
         self._value = type_of(value)
         self._raw = dict[key, msgspec.Raw]
 
-    def split(self, value: Any, what: str) -> Any:
+    def split(self, value: Any, what: str, place: ValuePath) -> Any:
         """See `Part`."""
-        _require(type(value) is dict, "dict", value, what)
-        self._keys.encode(dict.fromkeys(value), what)
-        return {key: _encoded(self._value, each, what, f"[{key!r}]") for key, each in value.items()}
+        _require(type(value) is dict, "dict", value, what, place)
+        self._keys.encode(dict.fromkeys(value), what, place)
+        encode = self._value.encode
+        return {key: msgspec.Raw(encode(each, what, place.member(value, key))) for key, each in value.items()}
 
-    def decode(self, data: bytes, what: str = "payload") -> Any:
-        """See `PayloadType`."""
-        items = _read(data, self._raw, what).items()
-        return {key: _decoded(self._value, each, what, f"[{key!r}]") for key, each in items}
+    def join(self, data: bytes, what: str, path: str, choices: Choices | None) -> Any:
+        """See `Part`."""
+        items = _read(data, self._raw).items()
+        decode = self._value.decode
+        return {key: decode(bytes(each), what, path + step_of(key), choices) for key, each in items}
 
 
 class Record(Part):
@@ -173,72 +197,48 @@ class Record(Part):
         hints = get_type_hints(self._cls, include_extras=True)
         return [(each, self._type_of(hints[each.name])) for each in dataclasses.fields(self._cls)]
 
-    def split(self, value: Any, what: str) -> Any:
+    def split(self, value: Any, what: str, place: ValuePath) -> Any:
         """See `Part`."""
-        _require(type(value) is self._cls, self._cls.__name__, value, what)
+        _require(type(value) is self._cls, self._cls.__name__, value, what, place)
         return {
-            each.name: _encoded(kind, getattr(value, each.name, dataclasses.MISSING), what, f".{each.name}")
+            each.name: msgspec.Raw(
+                kind.encode(getattr(value, each.name, dataclasses.MISSING), what, place.member(value, each.name))
+            )
             for each, kind in self.fields
         }
 
-    def encode(self, value: Any, what: str = "value") -> bytes:
-        """See `PayloadType`."""
-        data = super().encode(value, what)
+    def _encode(self, value: Any, what: str, place: ValuePath) -> bytes:
+        data = super()._encode(value, what, place)
         if hasattr(self._cls, "__post_init__"):
-            self.decode(data, what)  # what it refuses must not be stored
+            self.decode(data, what, place.path)  # what it refuses must not be stored
         return data
 
-    def decode(self, data: bytes, what: str = "payload") -> Any:
-        """See `PayloadType`."""
-        stored = _read(data, dict[str, msgspec.Raw], what)
+    def join(self, data: bytes, what: str, path: str, choices: Choices | None) -> Any:
+        """See `Part`."""
+        stored = _read(data, dict[str, msgspec.Raw])
         made = self._cls.__new__(self._cls)
         for each, kind in self.fields:
             if each.name in stored:
-                value = _decoded(kind, stored[each.name], what, f".{each.name}")
+                value = kind.decode(bytes(stored[each.name]), what, f"{path}.{each.name}", choices)
             elif each.default is not dataclasses.MISSING:
                 value = each.default
             elif each.default_factory is not dataclasses.MISSING:
                 value = each.default_factory()
             else:
-                raise PayloadError(f"{what} cannot be read: Object missing required field `{each.name}` - at `$`")
+                raise msgspec.ValidationError(f"Object missing required field `{each.name}`")
             object.__setattr__(made, each.name, value)
-        try:
-            getattr(made, "__post_init__", _nothing)()
-        except Exception as error:  # user code
-            raise PayloadError(f"{what} cannot be read: {type(error).__qualname__}: {error} - at `$`") from error
+        if hasattr(made, "__post_init__"):
+            made.__post_init__()
         return made
 
 
-def _nothing() -> None: ...
-
-
-def _require(fits: bool, expected: str, value: Any, what: str) -> None:
+def _require(fits: bool, expected: str, value: Any, what: str, place: ValuePath) -> None:
     if not fits:
         raise PayloadError(
-            f"{what} cannot be stored as JSON: at `$`: expected {expected}, found {name_of(value)}; "
+            f"{what} cannot be stored as JSON: at `{place.path}`: expected {expected}, found {name_of(value)}; "
             "change the value or the annotation"
         )
 
 
-def _read(data: bytes, annotation: Any, what: str) -> Any:
-    try:
-        return msgspec.json.decode(data, type=annotation)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        path = "" if " - at `" in str(error) else " - at `$`"
-        raise PayloadError(f"{what} cannot be read: {error}{path}") from error
-
-
-def _encoded(kind: "PayloadType", value: Any, what: str, place: str) -> msgspec.Raw:
-    return msgspec.Raw(_at(place, kind.encode, value, what))
-
-
-def _decoded(kind: "PayloadType", raw: msgspec.Raw, what: str, place: str) -> Any:
-    return _at(place, kind.decode, bytes(raw), what)
-
-
-def _at(place: str, do: Callable[[Any, str], T], value: Any, what: str) -> T:
-    """The result of `do`; a refusal names the path from the whole value."""
-    try:
-        return do(value, what)
-    except PayloadError as error:
-        raise PayloadError(str(error).replace("`$", f"`${place}", 1)) from cast("Any", error).__cause__
+def _read(data: bytes, annotation: Any) -> Any:
+    return msgspec.json.decode(data, type=annotation)

@@ -190,7 +190,7 @@ class Signature:
                 continue
             found += 1
             try:
-                value = entry.kind.decode(raw, entry.what)
+                value = entry.kind.decode(bytes(raw), entry.what)
             except PayloadError as error:
                 raise ArgumentError(str(error)) from error
             if not entry.keyword_only and len(args) == found - 1 and not kwargs and self._is_next(entry, args):

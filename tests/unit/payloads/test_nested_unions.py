@@ -124,7 +124,7 @@ def test_senders_may_leave_out_fields_with_defaults_and_names_where_one_member_f
         (list[Cash | Card], (Cash(1), Cash("x")), r"at `\$\[1\]\.cents`: expected int, found str"),  # type: ignore[arg-type]
         (list[Cash | Card], {Cash(1)}, r"at `\$`: expected list, found set"),
         (tuple[int, Cash | Card], (7,), r"at `\$`: expected a tuple of length 2, found tuple"),
-        (dict[str, Cash | Card], {"a": 7}, r"at `\$\['a'\]`: expected"),
+        (dict[str, Cash | Card], {"a": 7}, r"at `\$\.a`: expected"),
         (dict[str, Cash | Card], {7: Cash(1)}, r"expected a key: str, found int"),
         (Order, Cash(1), r"at `\$`: expected Order, found Cash"),
         (Order, Order(Cash(1), [Card(2), 7]), r"at `\$\.more\[1\]`"),  # type: ignore[list-item]
@@ -146,7 +146,7 @@ def test_a_value_that_does_not_fit_is_refused_with_its_path(annotation: Any, val
         (dict[int, Cash | Card], b'{"a": 7}', "Expected `int`"),
         (Order, b"{}", r"missing required field `paid` - at `\$`"),
         (list[Order], b"[{}]", r"missing required field `paid` - at `\$\[0\]`"),
-        (Positive, b'{"amount": {"$type": "Cash", "value": {"cents": 0}}}', "ValueError: not positive"),
+        (Positive, b'{"amount": {"$type": "Cash", "value": {"cents": 0}}}', "not positive"),
     ],
 )
 def test_json_that_does_not_fit_is_refused_with_its_path(annotation: Any, data: bytes, said: str) -> None:
@@ -163,12 +163,186 @@ def test_what_its_own_class_would_refuse_is_not_stored() -> None:
     assert decode(encode(Positive(Cash(1)), Positive), Positive) == Positive(Cash(1))
 
 
-def test_a_tree_that_is_too_deep_is_refused() -> None:
+def tree_of(depth: int) -> Tree:
     tree = Tree([])
-    for _ in range(40):
+    for _ in range(depth):
         tree = Tree([tree])
-    with pytest.raises(PayloadError, match="nested too deep"):
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("depth", "said"),
+    [(25, "nested too deep"), (40, "expected at most 64 levels"), (5_000, "expected at most 64 levels")],
+)
+@pytest.mark.parametrize("annotation", [Tree, Tree | Leaf, list[Tree | Leaf]])
+def test_a_tree_that_is_too_deep_is_refused(annotation: Any, depth: int, said: str) -> None:
+    tree = tree_of(depth)
+    with pytest.raises(PayloadError, match=f"^the result cannot be stored as JSON: .*{said}"):
+        encode([tree] if annotation == list[Tree | Leaf] else tree, annotation, what="the result")
+
+
+def test_a_tree_as_deep_as_the_limit_is_stored() -> None:
+    tree = tree_of(20)
+    assert decode(encode(tree, Tree), Tree) == tree
+
+
+@dataclass
+class Ring:
+    inside: "list[Ring] | tuple[Ring, ...] | dict[str, Ring] | None" = None
+
+
+def test_a_value_that_contains_itself_is_refused_without_trying_all_members_at_each_level() -> None:
+    tree = Tree([])
+    tree.children.append(tree)
+    with pytest.raises(
+        PayloadError, match=r"at `\$\.children\[0\]`: .*found Tree that contains itself; break the cycle"
+    ):
         encode(tree, Tree)
+    ring = Ring()
+    ring.inside = [Ring({"a": ring})]
+    with pytest.raises(PayloadError, match="contains itself"):
+        encode(ring, Ring)
+    deep = Ring()
+    for _ in range(1_000):
+        deep = Ring([deep])
+    with pytest.raises(PayloadError, match="expected at most 64 levels"):
+        encode(deep, Ring)
+
+
+@dataclass
+class Cheque:
+    cents: int
+    bank: str
+
+
+def test_a_stored_value_of_one_type_is_read_as_a_union_if_the_other_members_do_not_fit() -> None:
+    stored = encode([Cash(1)], list[Cash])
+    assert decode(stored, list[Cash | Cheque]) == [Cash(1)]
+    with pytest.raises(PayloadError, match=r"2 members of .* - at `\$\[0\]`"):
+        decode(stored, list[Cash | Card])
+    with pytest.raises(PayloadError, match="missing required field"):
+        decode(encode([Cash(1)], list[Cash | Cheque]), list[Cash])
+
+
+@dataclass
+class First:
+    inside: "First | Second | None" = None
+
+
+@dataclass
+class Second:
+    inside: "First | Second | None" = None
+    number: int = 0
+
+
+@dataclass
+class Third:
+    inside: "Third | Fourth | None"
+
+
+@dataclass
+class Fourth:
+    inside: "Third | Fourth | None"
+    number: int
+
+
+def test_the_time_to_read_values_without_names_is_not_exponential_in_their_depth() -> None:
+    depth = 60
+    with pytest.raises(PayloadError, match="no member"):
+        decode(b'{"inside":' * depth + b"null" + b"}" * depth, First | Second)
+    value = decode(b'{"inside":' * depth + b"null" + b"}" * depth, Third | Fourth)
+    for _ in range(depth):
+        assert type(value) is Third
+        value = value.inside
+    assert value is None
+
+
+@dataclass(frozen=True)
+class Unhashable:
+    numbers: list[int]
+
+
+@dataclass(frozen=True)
+class UnhashableToo:
+    numbers: list[int]
+
+
+def raise_error() -> int:
+    raise LookupError("no default `$here`")
+
+
+@dataclass
+class WithoutDefault:
+    paid: Cash | Card
+    number: int = field(default_factory=raise_error)
+
+
+UNHASHABLE = b'{"$type": "Unhashable", "value": {"numbers": [1]}}'
+NO_DEFAULT = b'{"paid": {"$type": "Cash", "value": {"cents": 1}}}'
+ENDED_BY_USER_CODE: list[Any] = [
+    (set[Unhashable | UnhashableToo], b"[%b]" % UNHASHABLE, "unhashable type"),
+    (frozenset[Unhashable | UnhashableToo], b"[%b]" % UNHASHABLE, "unhashable type"),
+    (set[Unhashable | UnhashableToo] | None, b"[%b]" % UNHASHABLE, "unhashable type"),
+    (WithoutDefault, NO_DEFAULT, "LookupError: no default"),
+    (WithoutDefault | Order, b'{"$type": "WithoutDefault", "value": %b}' % NO_DEFAULT, "LookupError: no default"),
+    (list[WithoutDefault], b"[%b]" % NO_DEFAULT, r"LookupError: no default `\$here` - at `\$\[0\]`"),
+    (tuple[int, WithoutDefault], b"[7, %b]" % NO_DEFAULT, r"LookupError: no default `\$here` - at `\$\[1\]`"),
+    (dict[str, WithoutDefault], b'{"a": %b}' % NO_DEFAULT, r"LookupError: no default `\$here` - at `\$\.a`"),
+    (dict[str, Cash | Card], b'{"a": \xff}', "malformed|UTF-8"),
+    (Order, b"", "it is empty"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "data", "said"), ENDED_BY_USER_CODE)
+def test_whatever_is_raised_while_a_value_is_read_is_a_payload_error(annotation: Any, data: bytes, said: str) -> None:
+    with pytest.raises(PayloadError, match=f"^event '`[$]x`' cannot be read: .*({said})"):
+        decode(data, annotation, what="event '`$x`'")
+
+
+@dataclass
+class Priced:
+    dollars: int
+
+    def __post_init__(self) -> None:
+        if self.dollars < 5:
+            raise ValueError("less than `$5` - at `$`, or so")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "data", "said"),
+    [
+        (
+            list[Priced | Cash],
+            b'[{"$type": "Priced", "value": {"dollars": 1}}]',
+            "less than `$5` - at `$`, or so - at `$[0]`",
+        ),
+        (
+            list[Priced | Cash],
+            b'[{"$type": "Priced", "value": {"dollars": ""}}]',
+            "Expected `int`, got `str` - at `$[0].dollars`",
+        ),
+        (
+            list[dict[int, int] | dict[str, Cash]],
+            b'[{"$type": "dict[int, int]", "value": {"a": 1}}]',
+            "Expected `int`, got `str` - at `key` in `$[0]`",
+        ),
+    ],
+)
+def test_the_path_is_that_of_the_value_whatever_the_texts_of_the_user_contain(
+    annotation: Any, data: bytes, said: str
+) -> None:
+    with pytest.raises(PayloadError) as refused:
+        decode(data, annotation, what="event '`$x`'")
+    assert str(refused.value) == f"event '`$x`' cannot be read: {said}"
+
+
+def test_the_path_of_a_value_that_cannot_be_stored_is_not_put_into_its_name() -> None:
+    with pytest.raises(PayloadError, match=r"^event '`\$x`' cannot be stored as JSON: at `\$\[0\]`: expected"):
+        encode([7], list[Cash | Card], what="event '`$x`'")
+    cheap = Priced(5)
+    cheap.dollars = 1
+    with pytest.raises(PayloadError, match=r"Priced: less than `\$5` - at `\$`, or so - at `\$\[0\]`$"):
+        encode([cheap], list[Priced | Cash])
 
 
 def test_a_dataclass_with_a_field_that_cannot_be_stored_is_refused_each_time() -> None:

@@ -325,6 +325,17 @@ def test_keys_that_no_annotation_allows_are_refused_with_another_remedy() -> Non
         Signature(make_bare()).encode_arguments(({1: "x"},))
 
 
+def test_arguments_with_unions_inside_come_back_typed_also_without_names() -> None:
+    def function(either: Order | Point, several: list[Order | Point] | None = None) -> None: ...
+
+    signature = Signature.of(function)
+    data = b'{"either":{"x":1},"several":[{"card":"42","cents":7}]}'
+    assert signature.decode_arguments(data) == ((Point(1), [Order("42", 7)]), {})
+    assert signature.decode_arguments(b'{"either":{"x":1},"several":null}') == ((Point(1), None), {})
+    with pytest.raises(ArgumentError, match="argument `either` cannot be read: no member"):
+        signature.decode_arguments(b'{"either":{"y":1}}')
+
+
 @pytest.mark.parametrize(
     ("annotation", "data", "value"),
     [
