@@ -19,8 +19,9 @@ nothing or `str` is annotated, or an `OrderedDict` for a `dict`. It comes back a
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Final, Protocol, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Protocol, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -47,11 +48,6 @@ UNRESOLVED_HINT: Final = (
 )
 
 _TYPES_HINT: Final = "use a dataclass, a msgspec struct, a pydantic model or a standard type"
-_UNION_HINT: Final = (
-    "JSON does not show which member of the union a value is. Use msgspec structs with tag=True; or put the union into "
-    "a parameter, a result, a list, a tuple, a dict or a field of a dataclass, where it is stored with the name of its "
-    "member"
-)
 _NO_KEYS: Final = (
     inspect.BoolType,
     inspect.NoneType,
@@ -314,7 +310,7 @@ def _build(annotation: Any) -> PayloadType:
     except Exception as error:
         if isinstance(error, TypeError) and (nested := _nested(annotation, error)):
             return nested
-        hint = _UNION_HINT if "union" in str(error) else _TYPES_HINT
+        hint = _union_hint(annotation) if "union" in str(error) else _TYPES_HINT
         raise AnnotationError(f"`{text_of(annotation)}` cannot be stored as JSON: {error}; {hint}") from error
     nodes = list(_nodes_of(node))
     if unknown := next(filter(_is_unknown, nodes), None):
@@ -347,6 +343,25 @@ def _nested(annotation: Any, error: TypeError) -> PayloadType | None:
     if part is None and get_origin(annotation) in (Union, UnionType):
         return _Tagged(annotation)
     return part
+
+
+def _union_hint(annotation: Any) -> str:
+    """What to write instead of a type with a union that `part_of` does not know."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        advice = f"write `{text_of(get_args(annotation)[0])}` without Annotated"
+    elif is_dataclass(origin):
+        advice = (
+            f"write a dataclass that is not generic, with the union in its field, instead of {text_of(origin)}[...]"
+        )
+    else:
+        advice = (
+            f"use a dataclass that is not generic, a list, a tuple, a set or a dict instead of {text_of(annotation)}"
+        )
+    return (
+        f"JSON does not show which member of the union a value is: {advice}, so that the name of the member is stored; "
+        "or make all members of the union msgspec structs with tag=True"
+    )
 
 
 def decoder_of_fields(fields: Sequence[tuple[str, Any]]) -> Callable[[bytes], tuple[Any, ...]] | None:

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypedDict, TypeVar
 
+import msgspec
 import pytest
 from pydantic import BaseModel
 
@@ -343,6 +344,54 @@ def test_the_path_of_a_value_that_cannot_be_stored_is_not_put_into_its_name() ->
     cheap.dollars = 1
     with pytest.raises(PayloadError, match=r"Priced: less than `\$5` - at `\$`, or so - at `\$\[0\]`$"):
         encode([cheap], list[Priced | Cash])
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class Box(Generic[T]):
+    content: T
+
+
+class Row(NamedTuple):
+    paid: Cash | Card
+
+
+class Entry(TypedDict):
+    paid: Cash | Card
+
+
+class Packed(msgspec.Struct):
+    paid: Cash | Card
+
+
+@dataclass
+class Documented:
+    paid: Annotated[Cash | Card, "how it was paid"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "advice"),
+    [
+        (Annotated[Cash | Card, "how"], r"write `\S+Cash \| \S+Card` without Annotated"),
+        (Annotated[list[Cash | Card], "how"], r"write `list\[\S+Cash \| \S+Card\]` without Annotated"),
+        (list[Annotated[Cash | Card, "how"]], r"write `\S+Cash \| \S+Card` without Annotated"),
+        (Documented, r"write `\S+Cash \| \S+Card` without Annotated"),
+        (
+            Box[Cash | Card],
+            r"write a dataclass that is not generic, with the union in its field, instead of Box\[...\]",
+        ),
+        (Row, "use a dataclass that is not generic, a list, a tuple, a set or a dict instead of Row"),
+        (Entry, "use a dataclass that is not generic, a list, a tuple, a set or a dict instead of Entry"),
+        (Packed, "use a dataclass that is not generic, a list, a tuple, a set or a dict instead of Packed"),
+    ],
+)
+def test_a_union_in_a_type_that_cannot_name_its_members_is_refused_with_what_to_write(
+    annotation: Any, advice: str
+) -> None:
+    with pytest.raises(AnnotationError, match=advice):
+        payload_type(annotation)
 
 
 def test_a_dataclass_with_a_field_that_cannot_be_stored_is_refused_each_time() -> None:
