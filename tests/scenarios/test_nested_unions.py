@@ -110,7 +110,7 @@ def test_G6_an_event_that_user_code_cannot_read_is_set_aside(
                 assert await client.get("it").raise_event("sent", wrong) is True
                 await until(lambda: any(isinstance(event, EventSetAside) for event in history_of(store, 1)))
                 described = await handle.describe()
-                assert (described.status, described.waiting_for) == (InstanceState.RUNNING, ["event sent"])
+                assert (described.state, described.waiting_for) == (InstanceState.RUNNING, ["event sent"])
                 assert [each.reason for each in described.set_aside] == [f"event 'sent' cannot be read: {reason}"]
                 await client.get("it").raise_event("sent", right)
             assert await handle.result() == 0
@@ -133,7 +133,7 @@ def test_G6_a_sender_in_the_same_process_is_refused_if_user_code_cannot_read_its
             handle = await engine.start(workflow, id="it")
             with pytest.raises(hf.PayloadError, match=f"event 'sent' cannot be read: {reason}"):
                 await handle.raise_event("sent", wrong)
-            assert (await handle.describe()).status is InstanceState.RUNNING
+            assert (await handle.describe()).state is InstanceState.RUNNING
             await handle.raise_event("sent", right)
             assert await handle.result() == 0
         assert audit(store) == []
