@@ -1,6 +1,7 @@
 """Writes the parts of the documentation that the code's own tables say. A test keeps them in step."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +13,7 @@ from holdfast.core.collation import LEGAL_MOVES, MEANING, WORD, Digit
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_TABLE, INSTANCE_TABLE
 from holdfast.flows.flow import Flow
+from tools.citations import Citation, citations, rules
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
 NOTE = "<!-- Written by `make docs` from the tables in the code. Do not edit. -->\n"
@@ -109,6 +111,35 @@ def _branches(error: type[BaseException], depth: int) -> list[str]:
     return lines
 
 
+def rules_index() -> str:
+    """Every rule with the modules and the tests that cite it."""
+    cited: dict[str, list[Citation]] = {rule: [] for rule in rules()}
+    for citation in citations():
+        cited.get(citation.rule, []).append(citation)
+    lines = [
+        NOTE.replace("from the tables in the code", "from the citations in code and tests"),
+        "# Index of the rules",
+        "",
+        "The modules and tests that cite each rule of [the rules](../rules.md). The number after a test module is the",
+        "number of its tests whose names have the rule.",
+    ]
+    for rule, title in rules().items():
+        tests = Counter(each.path for each in cited[rule] if each.test and _is_test(each.path))
+        modules = sorted(
+            {each.path for each in cited[rule] if each.path.startswith("src/") and not _is_test(each.path)}
+        )
+        lines += ["", f"## {rule} {title}", ""]
+        lines += [f"- `{module.removeprefix('src/holdfast/')}`" for module in modules]
+        lines += [f"- `{test.removeprefix('src/holdfast/')}` ({count})" for test, count in sorted(tests.items())]
+        if lines[-1] == "":
+            lines.append("No module and no test cites this rule yet.")
+    return "\n".join([*lines, ""])
+
+
+def _is_test(path: str) -> bool:
+    return path.startswith(("tests/", "src/holdfast/testing/conformance/"))
+
+
 State = TypeVar("State", bound=StrEnum)
 Event = TypeVar("Event", bound=StrEnum)
 
@@ -129,7 +160,12 @@ def _table(table: Mapping[State, Mapping[Event, State]]) -> str:
     return "\n".join(rows)
 
 
-PAGES: dict[str, Callable[[], str]] = {"lifecycle.md": lifecycle, "digits.md": digits, "errors.md": error_tree}
+PAGES: dict[str, Callable[[], str]] = {
+    "lifecycle.md": lifecycle,
+    "digits.md": digits,
+    "errors.md": error_tree,
+    "rules-index.md": rules_index,
+}
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide"
 WAITING = "5636366"

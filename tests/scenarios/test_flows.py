@@ -155,7 +155,7 @@ output: "h.output"
 
 @CACHES
 @played
-async def test_K4_a_failure_above_a_leaf_skips_it_and_fails_the_flow(cache_size: int) -> None:
+async def test_K4_A4_a_failure_above_a_leaf_skips_it_and_fails_the_flow(cache_size: int) -> None:
     text = """
 activities:
   start: {trigger: true}

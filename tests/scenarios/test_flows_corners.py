@@ -158,7 +158,7 @@ async def test_G12_an_instance_whose_name_is_of_another_kind_now_says_so(
 
 
 @played
-async def test_C3_a_start_that_names_a_flow_is_not_run_by_code_of_that_name(tmp_path: Path) -> None:
+async def test_G12_a_start_that_names_a_flow_is_not_run_by_code_of_that_name(tmp_path: Path) -> None:
     store, known = tmp_path / "f.db", flow(WAITING)
     async with await hf.connect(store, flows=[known]) as client:
         await client.start(known, id="it")
@@ -169,7 +169,7 @@ async def test_C3_a_start_that_names_a_flow_is_not_run_by_code_of_that_name(tmp_
 
 
 @played
-async def test_C3_a_flow_whose_input_was_refused_is_asked_like_any_other_and_shows_no_code_of_ours(
+async def test_G11_a_flow_whose_input_was_refused_is_asked_like_any_other_and_shows_no_code_of_ours(
     tmp_path: Path,
 ) -> None:
     store = tmp_path / "f.db"

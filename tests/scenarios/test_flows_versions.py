@@ -172,7 +172,7 @@ output: "start.input.name"
     ],
 )
 @played
-async def test_C3_a_bad_input_is_refused_where_the_flow_is_known_and_fails_it_elsewhere(
+async def test_C1_a_bad_input_is_refused_where_the_flow_is_known_and_fails_it_elsewhere(
     given: Any, why: str, tmp_path: Path
 ) -> None:
     store = tmp_path / "f.db"
@@ -218,7 +218,7 @@ activities:
 
 @CACHES
 @played
-async def test_G13_retries_are_those_of_the_node(cache_size: int) -> None:
+async def test_G13_A4_retries_are_those_of_the_node(cache_size: int) -> None:
     text = """
 activities:
   start: {trigger: true}

@@ -78,6 +78,38 @@ def test_a_large_result_reaches_a_live_instance_of_another_worker(tmp_path: Path
     together(scenario())
 
 
+def test_L1_L3_L4_L6_the_ledger_of_an_attempt_from_its_seed_to_its_close(tmp_path: Path) -> None:
+    """Each participant is absent while the next value is read, so that each value is stored."""
+    path, go_on = tmp_path / "shop.db", asyncio.Event()
+
+    @hf.activity
+    async def held() -> int:
+        await go_on.wait()
+        return 1
+
+    @hf.workflow
+    async def call() -> int:
+        return await held()
+
+    async def reads(state: str, ledger: int) -> None:
+        await until(lambda: rows(path, "SELECT state, ledger FROM attempts") == [(state, ledger)])
+
+    async def scenario() -> None:
+        async with engine_of(path, call) as owner:
+            await owner.start(call, id="it")
+            await reads("READY", 999_000_000_000_000)
+        async with engine_of(path, held):
+            await reads("RUNNING", 889_000_000_000_000)
+            go_on.set()
+            await reads("COMPLETED", 889_000_001_000_000)
+        async with engine_of(path, call) as owner:
+            assert await owner.get("it").result() == 1
+            await reads("COMPLETED", 888_000_001_000_001)
+        check_tables(path)
+
+    together(scenario())
+
+
 def test_L11_a_message_that_is_read_twice_is_applied_once(tmp_path: Path) -> None:
     """A worker that wakes one instance reads the messages of its others again."""
 

@@ -102,7 +102,7 @@ class DutyRules(Rules):
 
         self._on_both(case)
 
-    def test_C1_two_janitors_end_an_attempt_at_its_deadline_once(self) -> None:
+    def test_C5_two_janitors_end_an_attempt_at_its_deadline_once(self) -> None:
         async def case(both: Both) -> None:
             here = both[0]
             record = await here.started("a", activities=0)

@@ -38,7 +38,7 @@ ENTERED_LEDGER = 899_000_000_000_000
 class WorkerRules(Rules):
     """W1-W7, W10, A10."""
 
-    def test_W1_W3_W4_W5_heartbeats_are_judged_by_state_and_token(self) -> None:
+    def test_W1_W2_W3_W4_W5_heartbeats_are_judged_by_state_and_token(self) -> None:
         async def case(bench: Bench) -> None:
             key = WorkerKey("carl")
             check(bench.store.heartbeat(Heartbeat(key, 1), HERE) == WorkerInactive(), "unknown, with a token")
@@ -49,6 +49,7 @@ class WorkerRules(Rules):
             check(bench.store.heartbeat(Heartbeat(key, 1, 60_000), HERE) == TokenMismatch(2), "a token counts once")
             check(applied(await bench.one(MarkWorkerLost(key=key, at_deadline=False, limit=EVERYTHING))))
             check(bench.store.heartbeat(Heartbeat(key, 2, 5_000), HERE) == WorkerInactive())
+            check(bench.store.heartbeat(Heartbeat(key, 7, 5_000), HERE) == WorkerInactive(), "the state comes first")
 
         self.on_bench(case)
 
