@@ -1,7 +1,7 @@
 """The rules of `docs/rules.md` and the places that cite them.
 
-A citation is a rule number as a word of its own (`L9`), a range (`W1-W6` cites every rule from the first to the last), or
-a part of the name of a test (`test_L14_A8_an_answer`).
+A citation is a rule number as a word of its own (`L9`), a range (`W1-W6` cites each rule from the first to the last),
+or a part of the name of a test (`test_L14_A8_an_answer`).
 """
 
 import ast

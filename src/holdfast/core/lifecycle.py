@@ -136,6 +136,7 @@ INSTANCE_TABLE: Final[Mapping[InstanceState, Mapping[InstanceEvent, InstanceStat
     {
         _I.REQUESTED: {
             _V.START: _I.RUNNING,
+            _V.BLOCK: _I.BLOCKED,
             _V.CANCEL: _I.CANCELLED,
             _V.TERMINATE: _I.TERMINATED,
         },

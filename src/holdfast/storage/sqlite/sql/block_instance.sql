@@ -1,4 +1,4 @@
--- Guarded by the fence. A second try of the same one is applied, too: whoever blocks it logs it, also if a reply was lost. Parked: history and inbox stay, nobody claims it but another build (G12). REQUESTED passes through RUNNING (A9).
+-- Guarded by the fence. A second try of the same one is applied, too: whoever blocks it logs it, also if a reply was lost. Parked: history and inbox stay, nobody claims it but another build (G12).
 UPDATE instances SET state = 'BLOCKED', blocked = ?1, owner = NULL, claimable_at_ms = NULL,
     blocked_by = CASE
         WHEN EXISTS (SELECT 1 FROM json_each(blocked_by) WHERE value = ?2) THEN blocked_by
