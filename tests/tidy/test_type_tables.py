@@ -1,0 +1,148 @@
+"""Tables that are keyed by type, and `match` statements with a default, cover every member of their union.
+
+A new history event, member of a commit or action of a flow fails here until each place has decided about it.
+"""
+
+import ast
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from tools.citations import ROOT
+
+from holdfast.audit.attempts import ENDED
+from holdfast.audit.flows import POSSIBLE
+from holdfast.audit.histories import _READERS  # pyright: ignore[reportPrivateUsage]
+from holdfast.cli.history import _SAID as SHOWN  # pyright: ignore[reportPrivateUsage]
+from holdfast.cli.steps import _STATES  # pyright: ignore[reportPrivateUsage]
+from holdfast.core import history as ev
+from holdfast.core.flow.definition import Action
+from holdfast.core.flow.scheduler import MOVE_OF, NodeOutcome
+from holdfast.core.flow.state import _HOW as FLOW_STATE  # pyright: ignore[reportPrivateUsage]
+from holdfast.core.steps import _BEGINS, _ENDS  # pyright: ignore[reportPrivateUsage]
+from holdfast.flows.run import _HOW as FLOW_RUN  # pyright: ignore[reportPrivateUsage]
+from holdfast.replay.run import _APPLY, _IDENTITY  # pyright: ignore[reportPrivateUsage]
+from holdfast.replay.run import _SAID as NAMED  # pyright: ignore[reportPrivateUsage]
+from holdfast.storage.large_payloads import _PAYLOAD_FIELD  # pyright: ignore[reportPrivateUsage]
+from holdfast.storage.members.member import Member
+from holdfast.storage.relational.apply.dispatch import APPLY_BY_TYPE
+
+EVENTS = set(get_args(ev.HistoryEvent))
+INPUTS = set(get_args(ev.Input))
+COMMANDS = set(get_args(ev.Command))
+FLOW_COMMANDS = set(get_args(ev.FlowCommand))
+EXTERNAL_ENDS = set(get_args(ev.ExternalEnd))
+CODE_ENDS = {ev.ExecutionCompleted, ev.ExecutionFailed, ev.ExecutionCancelled, ev.ContinuedAsNew}
+UPDATES = {ev.UpdateAccepted, ev.UpdateHandlerCompleted, ev.UpdateHandlerFailed}
+MEMBERS = set(get_args(Member))
+STEP_BEGINS = {ev.ActivityScheduled, ev.TimerStarted, ev.EventAwaited, ev.ChildScheduled}
+STEP_ENDS = {
+    ev.ActivityCompleted,
+    ev.ActivityFailed,
+    ev.ActivityCancelled,
+    ev.TimerFired,
+    ev.TimerCancelled,
+    ev.EventWaitEnded,
+    *ev.CHILD_ENDS,
+}
+WITH_PAYLOAD = {
+    event
+    for event in EVENTS
+    if any(ev.Payload in (field.type, *get_args(field.type)) for field in msgspec.structs.fields(event))
+}
+MADE_BY_THE_STORE = {ev.DeadlinePassed}
+"""Its failure is made by the store and is always short."""
+
+TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
+    "the store applies every member": (APPLY_BY_TYPE, MEMBERS, set()),
+    "a run of code applies every input": (_APPLY, INPUTS, set()),
+    "a run of a flow decides about every input": (FLOW_RUN, INPUTS, set()),
+    "a mismatch names every event that is not an input": (NAMED, COMMANDS | EXTERNAL_ENDS, set()),
+    "replay compares every command of code but the ends": (_IDENTITY, COMMANDS, FLOW_COMMANDS | CODE_ENDS),
+    "a flow's state reads every event that a flow has": (
+        FLOW_STATE,
+        EVENTS,
+        # A flow has no streams and no update handlers, records no side effects, and its ends change no node.
+        {ev.ActivityYielded, ev.SideEffectRecorded, ev.EventSetAside} | UPDATES | CODE_ENDS | EXTERNAL_ENDS,
+    ),
+    "verify reads every event, flows and updates in modules of their own": (
+        _READERS,
+        EVENTS,
+        # Nothing else in the store is compared with these three.
+        FLOW_COMMANDS | UPDATES | {ev.ChildCancelRequested, ev.EventRaised, ev.SideEffectRecorded},
+    ),
+    "large payloads of every event are stored apart": (_PAYLOAD_FIELD, WITH_PAYLOAD, MADE_BY_THE_STORE),
+    "a step has a begin": (_BEGINS, STEP_BEGINS, set()),
+    "a step has an end": (_ENDS, STEP_ENDS, set()),
+    "an ended step is shown, cancelled by default": (
+        _STATES,
+        STEP_ENDS | {ev.EventReceived},
+        {ev.ActivityCancelled, ev.TimerCancelled, ev.EventWaitEnded, ev.ChildStopped},
+    ),
+    "flow events are shown in words, the others by their fields": (SHOWN, FLOW_COMMANDS, set()),
+    "an activity that ended has an attempt in this state": (
+        ENDED,
+        {ev.ActivityCompleted, ev.ActivityFailed},
+        set(),
+    ),
+    "a node of every action has possible digits": (POSSIBLE, set(Action.__subclasses__()), set()),
+    "every outcome of a node moves its digit": (MOVE_OF, set(get_args(NodeOutcome)), set()),
+}
+"""For each table its keys, the union, and the members that the table leaves out on purpose."""
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_a_table_covers_its_union(what: str) -> None:
+    table, union, left_out = TABLES[what]
+    assert _named(table) == _named(union - left_out)
+    assert left_out <= union
+
+
+def test_every_event_is_an_input_a_command_or_an_external_end() -> None:
+    assert EVENTS == INPUTS | COMMANDS | EXTERNAL_ENDS
+    assert set(ev.INPUTS) == INPUTS
+    assert set(ev.FROM_OUTSIDE) == EXTERNAL_ENDS
+    assert STEP_BEGINS | STEP_ENDS <= EVENTS
+
+
+def _named(types: Collection[Any]) -> list[str]:
+    return sorted(each.__name__ for each in types)
+
+
+# ---------------------------------------------------------------- match statements with a default
+
+MEMBER_DEFAULTS: Mapping[str, str] = {
+    "is_for_others": "AskQuery AnswerQuery Block CloseChildren Completion Deliver Expire MarkWorkerLost "
+    "OpenNextAttempt Release ReleaseUnknown SaveFlow SetDeadline StreamValues Terminate",
+    "actor_of": "AnswerQuery Block ClaimAttempts ClaimInstances ClaimQueries HeartbeatAttempt Release ReleaseUnknown "
+    "SetDeadline StreamValues",
+    "_note": "AnswerQuery AskQuery ClaimAttempts ClaimInstances ClaimQueries DeleteQueries HeartbeatAttempt SaveFlow",
+    "_is_likely": "AnswerQuery AskQuery Block ClaimAttempts ClaimInstances ClaimQueries CloseChildren DeleteQueries "
+    "Expire MarkWorkerLost ReleaseUnknown SaveFlow SetDeadline StreamValues Terminate",
+}
+"""Functions that match on a member of a commit, with the members that take the default branch."""
+
+
+def matches(function: str) -> Iterator[set[str]]:
+    """The classes that the `match` statements of the functions with this name have cases for."""
+    for path in sorted((ROOT / "src" / "holdfast").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name == function:
+                yield from (_classes(each) for each in ast.walk(node) if isinstance(each, ast.Match))
+
+
+def _classes(match: ast.Match) -> set[str]:
+    return {ast.unparse(each.cls).split(".")[-1] for each in ast.walk(match) if isinstance(each, ast.MatchClass)}
+
+
+@pytest.mark.parametrize("function", MEMBER_DEFAULTS)
+def test_a_match_on_members_has_decided_about_each(function: str) -> None:
+    known = {each.__name__ for each in MEMBERS}
+    (cases,) = [cases for cases in matches(function) if len(cases & known) > 1]
+    assert sorted(known - cases) == sorted(MEMBER_DEFAULTS[function].split())
+
+
+def test_the_payload_of_every_event_is_found() -> None:
+    (cases,) = [cases for cases in matches("payload_of") if len(cases) > 1]
+    assert sorted(cases) == _named(WITH_PAYLOAD)
