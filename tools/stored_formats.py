@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 import msgspec
 from tests.postgres.places import begin_run, end_run
@@ -162,10 +162,13 @@ def postgres_tables(url: str, schema: str, connection: Any) -> Columns:
 def _text(value: Any, indent: str = "") -> str:
     """JSON with one line for each list that has a name of its own, and for each item of the longest lists."""
     if isinstance(value, dict):
-        parts = [f"{indent} {json.dumps(key)}: {_text(each, indent + ' ')}" for key, each in value.items()]
+        named = cast("Names", value)
+        parts = [f"{indent} {json.dumps(key)}: {_text(each, indent + ' ')}" for key, each in named.items()]
         return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
     if isinstance(value, list) and len(json.dumps(value)) > LONGEST_LINE:
-        return "[\n" + ",\n".join(f"{indent} {json.dumps(each)}" for each in value) + f"\n{indent}]"
+        items: list[Any] = value
+        parts = [f"{indent} {json.dumps(each)}" for each in items]
+        return "[\n" + ",\n".join(parts) + f"\n{indent}]"
     return json.dumps(value)
 
 
