@@ -166,8 +166,7 @@ def _text(value: Any, indent: str = "") -> str:
         parts = [f"{indent} {json.dumps(key)}: {_text(each, indent + ' ')}" for key, each in named.items()]
         return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
     if isinstance(value, list) and len(json.dumps(value)) > LONGEST_LINE:
-        items: list[Any] = value
-        parts = [f"{indent} {json.dumps(each)}" for each in items]
+        parts = [f"{indent} {json.dumps(each)}" for each in cast("Iterable[Any]", value)]
         return "[\n" + ",\n".join(parts) + f"\n{indent}]"
     return json.dumps(value)
 

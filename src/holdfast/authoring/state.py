@@ -11,7 +11,6 @@ from holdfast.payloads.encoding import decode, encode
 from holdfast.replay.state import WorkflowState
 
 T = TypeVar("T")
-MISSING: Final[Any] = object()
 STATUS_KEY: Final = ""
 MAX_KEYS: Final = 1_000
 MAX_KEY_CHARACTERS: Final = 200

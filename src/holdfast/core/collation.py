@@ -31,10 +31,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Final, NewType, TypeVar
+from typing import Final, NewType
 
-from holdfast.core.checks import parse_enum
-from holdfast.errors import CollationError, IllegalMove, MalformedKey, UnknownActivity
+from holdfast.errors import CollationError, MalformedKey, UnknownActivity
 
 WORD: Final = 15
 """K1: a key is padded to a multiple of this many digits."""
@@ -181,12 +180,6 @@ class CollationKey:
     unpadded: str
 
     @classmethod
-    def for_activities(cls, ids: Iterable[str]) -> "CollationKey":
-        """The key of a flow nothing of which has happened yet: all pending."""
-        roster = ActivityOrder.of(ids)
-        return cls(roster, Digit.PENDING.character * len(roster.activities))
-
-    @classmethod
     def parse(cls, text: str, ids: Iterable[str]) -> "CollationKey":
         """Read a key as it is stored or shown, with or without its padding."""
         roster = ActivityOrder.of(ids)
@@ -201,34 +194,6 @@ class CollationKey:
         if padding.strip("0"):
             raise MalformedKey(f"{text!r} has {count} activities, so 0 must follow its first {count} digits")
         return cls(roster, digits)
-
-    def move(self, activity: str, move: Move | str) -> "CollationKey":
-        """The key after `move` of `activity`; on a digit that does not allow it, an `IllegalMove` (K2)."""
-        move = parse_enum(Move, move, "move of an activity")
-        position = self.roster.position(activity)
-        digit = Digit(int(self.unpadded[position]))
-        after = LEGAL_MOVES.get((digit, move))
-        if after is None:
-            raise IllegalMove(
-                f"{activity!r} is {MEANING[digit]} ({int(digit)}), so it cannot {str(move).replace('_', ' ')}"
-            )
-        return self._with(position, after)
-
-    def reset(self, activities: Iterable[str]) -> "CollationKey":
-        """K8: take finished activities back to pending for the next dimension of a cycle."""
-        key = self
-        for activity in activities:
-            digit = key.digit(activity)
-            if digit not in FINISHED and digit is not Digit.PENDING:
-                raise IllegalMove(
-                    f"{activity!r} is {MEANING[digit]} ({int(digit)}), so a cycle cannot run it again yet"
-                )
-            key = key._with(key.roster.position(activity), Digit.PENDING)
-        return key
-
-    def digit(self, activity: str) -> Digit:
-        """The status of one activity."""
-        return Digit(int(self.unpadded[self.roster.position(activity)]))
 
     @property
     def digits(self) -> Mapping[str, Digit]:
@@ -247,10 +212,6 @@ class CollationKey:
 
     def __str__(self) -> str:
         return padded(self.unpadded)
-
-    def _with(self, position: int, digit: Digit) -> "CollationKey":
-        text = self.unpadded
-        return CollationKey(self.roster, f"{text[:position]}{int(digit)}{text[position + 1 :]}")
 
 
 OPENS: Final = Digit.AWAIT_OPENS.character
@@ -344,21 +305,15 @@ def _read_composite(text: str, start: int, depth: int) -> tuple[Composite, int]:
 
 
 Dimension = NewType("Dimension", str)
-Value = TypeVar("Value")
 
 FIRST: Final = Dimension("0/0")
 _LEVEL: Final = re.compile(r"(\d+)/(\d+)", re.ASCII)
 
 
-def next_round(dimension: Dimension) -> Dimension:
-    """The dimension of the next time round a cycle."""
-    outer, item, rounds = _split(dimension)
-    return Dimension(f"{outer}{item}/{rounds + 1}")
-
-
 def item_dimension(dimension: Dimension, item: int) -> Dimension:
     """The dimension of one item of a fan-out that runs in `dimension`."""
-    _split(dimension)
+    if not all(_LEVEL.fullmatch(level) for level in dimension.split(":")):
+        raise CollationError(f"{dimension!r} is no dimension; it looks like 0/2 or 0/2:5/0")
     if item < 0:
         raise CollationError(f"items count from 0, not {item}")
     return Dimension(f"{dimension}:{item}/0")
@@ -369,27 +324,3 @@ def shown_place(node: str, dimension: str) -> str:
     rounds, *items = dimension.split(":")
     index = "".join(f"[{item.partition('/')[0]}]" for item in items)
     return f"{node}{index}" if rounds in ("", FIRST) else f"{node}{index} {rounds}"
-
-
-def nearest(outputs: Mapping[Dimension, Value], dimension: Dimension) -> Value | None:
-    """What is read from `dimension`: its own output, else the latest earlier round's, else that of the level outside.
-
-    None if the activity has not run where it could be seen from here. Items of a fan-out never see each other.
-    """
-    outer, item, rounds = _split(dimension)
-    for earlier in range(rounds, -1, -1):
-        candidate = Dimension(f"{outer}{item}/{earlier}")
-        if candidate in outputs:
-            return outputs[candidate]
-    return nearest(outputs, Dimension(outer.removesuffix(":"))) if outer else None
-
-
-def _split(dimension: Dimension) -> tuple[str, int, int]:
-    """The levels outside, with their colon, and the last level's item and round."""
-    *outside, last = dimension.split(":")
-    levels = [_LEVEL.fullmatch(level) for level in (*outside, last)]
-    innermost = levels[-1]
-    if innermost is None or not all(levels):
-        raise CollationError(f"{dimension!r} is no dimension; it looks like 0/2 or 0/2:5/0")
-    outer = "".join(f"{level}:" for level in outside)
-    return outer, int(innermost[1]), int(innermost[2])

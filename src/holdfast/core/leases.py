@@ -1,4 +1,4 @@
-"""The store's side of worker liveness: a lease as a pure state machine (W1-W6, W8).
+"""The store's side of worker liveness: a lease as a pure state machine (W1-W6).
 
 Time comes in as an argument and is the store's; clocks of workers never count. Every function gives the record to
 keep and what to answer; a refusal gives the record unchanged. A dead worker stays as a tombstone: its key is never
@@ -23,7 +23,6 @@ from typing import Final, NewType, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.core.checks import parse_enum
 from holdfast.core.lifecycle import AttemptEvent, AttemptState
 from holdfast.errors import LeaseError
 
@@ -34,15 +33,11 @@ DEFAULT_LEASE_MS: Final = 60_000
 """W1: what a heartbeat that names no lease gets."""
 WORKER_LEASE_MS: Final = 8_000
 """W1: what Holdfast's own workers ask for."""
-WORKER_BEAT_MS: Final = 2_000
-"""W1: how often they beat."""
 LOOP_TIMEOUT_MS: Final = 300_000
 """W1: after so long without a run of its event loop, a worker gives up its lease."""
 SHORTEST_LOOP_TIMEOUT_MS: Final = 1_000
 SHORTEST_LEASE_MS: Final = 1_000
 LONGEST_LEASE_MS: Final = 3_600_000
-VERIFICATION_MS: Final = 120_000
-"""W8: when an attempt that was handed out is looked after."""
 FIRST_TOKEN: Final = 1
 
 
@@ -154,44 +149,6 @@ LOSS_EVENT: Final[Mapping[AttemptState, AttemptEvent]] = MappingProxyType(
     }
 )
 """W6: what the loss of its worker does to an attempt. Whatever is not here has no worker to lose."""
-
-
-class Verification(Enum):
-    """W8: what to do about an attempt that was handed out a while ago."""
-
-    NOTHING = "nothing"
-    RESCHEDULE = "reschedule"
-    ASK_AGAIN = "ask again"
-
-
-class WorkerUnknown(Enum):
-    """The worker's record could not be read: that says nothing about the worker."""
-
-    LOOK_UP_FAILED = "look-up failed"
-
-
-def verify(state: AttemptState | str, attempt: AttemptId, worker: WorkerRecord | WorkerUnknown | None) -> Verification:
-    """W8: an attempt is fine unless it is in somebody's hands and no living worker says that it has it.
-
-    A worker of None was not found. One that is LOOK_UP_FAILED has to be asked for again.
-    """
-    if parse_enum(AttemptState, state, "state of an attempt") not in LOSS_EVENT:
-        return Verification.NOTHING
-    if isinstance(worker, WorkerUnknown):
-        return Verification.ASK_AGAIN
-    if worker is not None and worker.state == WorkerState.ACTIVE and attempt in worker.bound:
-        return Verification.NOTHING
-    return Verification.RESCHEDULE
-
-
-def store_time_ms(mark_ms: int, wall_ms: int) -> int:
-    """W9: the store's time, from its high-water mark and a wall clock that may have been set back."""
-    return max(mark_ms, wall_ms)
-
-
-def verification_delay_ms(beat_ms: int, configured_ms: int = VERIFICATION_MS) -> int:
-    """W8: always longer than two heartbeats, so that a binding had the time to be told."""
-    return max(configured_ms, 2 * beat_ms + 1)
 
 
 Attempts = frozenset[AttemptId]

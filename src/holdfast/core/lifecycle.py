@@ -257,8 +257,3 @@ def _final_disagreement(state: AttemptState, digits: ledger.LedgerReading, shown
     if digits.leg2_closed and digits.unapplied_responses:
         return f"{shown}: closed, but responses are still to be applied"
     return None
-
-
-def agrees(state: AttemptState | str, value: int, *, owned: bool, unapplied: int) -> bool:
-    """A8 as a predicate. `disagreement` says why not."""
-    return disagreement(state, value, owned=owned, unapplied=unapplied) is None

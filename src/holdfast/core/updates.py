@@ -33,7 +33,6 @@ STATE_OF: Final = {
     ReplyKind.REJECTED: UpdateState.REJECTED,
     ReplyKind.UNKNOWN: UpdateState.UNKNOWN,
 }
-KIND_OF: Final = {state: kind for kind, state in STATE_OF.items()}
 
 
 def decide_update(

@@ -322,9 +322,6 @@ def _item_type(annotation: Any) -> Any:
     return arguments[0] if arguments else Any
 
 
-HASH_BYTES: Final = 32
-
-
 def _whole_if_possible(text: str) -> int | float:
     number = float(text)
     if not math.isfinite(number):

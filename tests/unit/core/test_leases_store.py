@@ -1,4 +1,4 @@
-"""The store's side of a lease: every case of heartbeat, expiry and verification (W1-W6, W8)."""
+"""The store's side of a lease: every case of heartbeat and expiry (W1-W6)."""
 
 import itertools
 
@@ -9,25 +9,19 @@ from holdfast.core.leases import (
     LONGEST_LEASE_MS,
     LOSS_EVENT,
     SHORTEST_LEASE_MS,
-    WORKER_BEAT_MS,
     WORKER_LEASE_MS,
     AttemptId,
     Heartbeat,
     Renewed,
     TokenMismatch,
-    Verification,
     WorkerInactive,
     WorkerKey,
     WorkerRecord,
     WorkerState,
-    WorkerUnknown,
     deactivate,
     expire,
     granted_lease_ms,
     judge_heartbeat,
-    store_time_ms,
-    verification_delay_ms,
-    verify,
 )
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, next_state
 from holdfast.errors import LeaseError
@@ -51,7 +45,7 @@ def test_W1_the_first_heartbeat_of_an_unknown_key_registers_it() -> None:
 
 def test_W1_a_heartbeat_without_a_lease_gets_sixty_seconds_and_ours_ask_for_eight() -> None:
     assert granted_lease_ms(None) == DEFAULT_LEASE_MS == 60_000
-    assert (WORKER_LEASE_MS, WORKER_BEAT_MS) == (8_000, 2_000)
+    assert WORKER_LEASE_MS == 8_000
     assert granted_lease_ms(WORKER_LEASE_MS) == WORKER_LEASE_MS
 
 
@@ -115,11 +109,6 @@ def test_W2_a_dead_or_mistaken_worker_is_told_so_whatever_lease_it_asks_for() ->
     assert judge_heartbeat(active(1), Heartbeat(K, True), now_ms=0) == (active(1), TokenMismatch(1))
 
 
-def test_W9_the_stores_clock_never_goes_back() -> None:
-    assert store_time_ms(mark_ms=100, wall_ms=90) == 100
-    assert store_time_ms(mark_ms=100, wall_ms=101) == 101
-
-
 def test_W6_expiry_acts_only_on_an_active_worker_at_or_after_its_deadline() -> None:
     assert expire(active(), now_ms=9_999) == (active(), False)
     dead, expired = expire(active(3, A), now_ms=10_000)
@@ -150,22 +139,3 @@ def test_W6_the_loss_of_a_worker_releases_claims_and_ends_what_ran() -> None:
 def test_W10_a_worker_that_leaves_is_dead_at_once_and_never_comes_back() -> None:
     assert DEAD.state is WorkerState.INACTIVE
     assert judge_heartbeat(DEAD, Heartbeat(K, 3), now_ms=0) == (DEAD, WorkerInactive())
-
-
-HANDED_OUT = {"QUEUED", "PREPARING", "RUNNING", "CANCELLED_RUNNING"}
-
-
-@pytest.mark.parametrize("state", list(AttemptState))
-def test_W8_every_case_of_the_verification(state: AttemptState) -> None:
-    bound, unbound, dead, missing = active(1, A), active(1, B), DEAD, None
-    for worker in (bound, unbound, dead, missing):
-        fine = state not in HANDED_OUT or worker is bound
-        assert verify(state, A, worker) is (Verification.NOTHING if fine else Verification.RESCHEDULE)
-        assert verify(str(state), A, worker) is verify(state, A, worker)
-    failed = verify(state, A, WorkerUnknown.LOOK_UP_FAILED)
-    assert failed is (Verification.ASK_AGAIN if state in HANDED_OUT else Verification.NOTHING)
-
-
-def test_W8_verification_comes_after_two_minutes_and_always_after_two_heartbeats() -> None:
-    assert verification_delay_ms(WORKER_BEAT_MS) == 120_000
-    assert verification_delay_ms(60_000) == 120_001

@@ -15,7 +15,6 @@ from holdfast.core.lifecycle import (
     AttemptState,
     InstanceEvent,
     InstanceState,
-    agrees,
     disagreement,
     next_attempt_state,
     next_instance_state,
@@ -158,7 +157,6 @@ def test_A9_final_instances_have_no_way_out() -> None:
 )
 def test_A8_states_and_ledgers_that_belong_together(state: str, value: int, owned: bool, unapplied: int) -> None:
     assert disagreement(AttemptState(state), value, owned=owned, unapplied=unapplied) is None
-    assert agrees(state, value, owned=owned, unapplied=unapplied)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +182,6 @@ def test_A8_states_and_ledgers_that_belong_together(state: str, value: int, owne
 )
 def test_A8_what_contradicts_is_named(state: str, value: int, owned: bool, unapplied: int, reason: str) -> None:
     assert reason in (disagreement(AttemptState(state), value, owned=owned, unapplied=unapplied) or "")
-    assert not agrees(state, value, owned=owned, unapplied=unapplied)
 
 
 class AttemptThroughItsLife(RuleBasedStateMachine):

@@ -76,7 +76,7 @@ task, and the hooks of async generators if they were not ours."""
 
 
 def swap_in(loop: asyncio.AbstractEventLoop) -> SwappedOut:
-    """Make `loop`, which is a `Holder` of its generators, the running loop. The answer is for `give_place_back`."""
+    """Make `loop`, which has a method `hold_generator`, the running loop. The answer is for `give_place_back`."""
     thread = get_ident()
     here, hooks = _here.get(thread), None
     outer_loop = None if here is not None else _outside.get(thread)
@@ -133,14 +133,6 @@ def _set_hooks() -> "Hooks | None":
         return None
     sys.set_asyncgen_hooks(_hold, _leave_unfinished)
     return hooks.firstiter, hooks.finalizer
-
-
-class Holder(Protocol):
-    """A loop that can take the place of another."""
-
-    def hold_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """An async generator takes its first step on this loop."""
-        ...
 
 
 def _hold(generator: AsyncGenerator[Any, Any]) -> None:
