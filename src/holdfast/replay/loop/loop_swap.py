@@ -12,7 +12,7 @@ import sys
 from asyncio import _get_running_loop, _set_running_loop, tasks
 from collections.abc import AsyncGenerator, Callable
 from threading import get_ident
-from typing import Any, Final, ParamSpec, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Final, ParamSpec, TypeVar, TypeVarTuple
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
