@@ -1,12 +1,12 @@
-"""Stores that are named by a path or a URL, and what those who open them need besides the contract."""
+"""Stores: what a path or a URL names, and objects that implement the `Store` protocol."""
 
 import sys
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from holdfast.errors import InvalidOption, StoreError, UsageError
 from holdfast.runtime.platform import ClockAndIds, Platform, SystemClockAndIds
-from holdfast.storage.contract import OpenableStore
+from holdfast.storage.contract import RAW_TABLES, OpenableStore, Store, StoreDefaults
 from holdfast.storage.relational.raw_tables import RawTables
 from holdfast.storage.sqlite.connection import SqliteTables
 
@@ -34,17 +34,24 @@ def not_a_store(url: str) -> str:
 
 
 DURABILITIES: Final = ("full", "relaxed")
+_A_STORE: Final = (
+    "a store is the path of a file, a postgresql:// URL, or an object that implements holdfast.storage.contract.Store"
+)
 
 
-def open_store(store: str | Path | OpenableStore, durability: str, surroundings: Platform) -> OpenableStore:
-    """The store that a path or URL names."""
+REQUIRED: Final = tuple(name for name in vars(Store) if not name.startswith("_"))
+"""The methods that an object must have to be a store."""
+OPTIONAL: Final = tuple(name for name in vars(OpenableStore) if not name.startswith("_"))
+"""What an engine uses besides. A store that leaves one out gets that of `StoreDefaults`."""
+
+
+def open_store(store: str | Path | Store, durability: str, surroundings: Platform) -> OpenableStore:
+    """The store that a path or URL names, or `store` itself if it is one. It is not open yet."""
     check_platform()
     if durability not in DURABILITIES:
         raise InvalidOption(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
-    from holdfast.storage.relational.reads import RelationalReads  # noqa: PLC0415 - imported when a store is opened
-
-    if isinstance(store, RelationalReads):
-        return cast("OpenableStore", store)
+    if not isinstance(store, str | Path):
+        return _complete(store)
     providers = surroundings.providers
     if is_address(store):
         return _on_a_server(str(store), durability, providers)
@@ -54,6 +61,28 @@ def open_store(store: str | Path | OpenableStore, durability: str, surroundings:
     from holdfast.storage.sqlite.store import SqliteStore  # noqa: PLC0415 - imported after the platform is checked
 
     return SqliteStore(path, clock=providers.now_ms, elapsed_ms=providers.elapsed_precise_ms, durability=durability)
+
+
+def _complete(store: object) -> OpenableStore:
+    """An object that implements `Store`, with defaults for the optional part that it leaves out."""
+    missing = [name for name in REQUIRED if not callable(getattr(store, name, None))]
+    if isinstance(store, type) or len(missing) == len(REQUIRED):
+        raise InvalidOption(f"{_A_STORE}, not {store!r}")
+    if missing:
+        raise InvalidOption(f"{_A_STORE}; {type(store).__name__} lacks the methods {', '.join(missing)}")
+    is_complete = all(hasattr(store, name) for name in OPTIONAL)
+    return cast("OpenableStore", store if is_complete else _WithDefaults(store))
+
+
+class _WithDefaults:
+    """A store, with the parts of `StoreDefaults` that it leaves out."""
+
+    def __init__(self, store: object) -> None:
+        self._store = store
+        self._defaults = StoreDefaults()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store if hasattr(self._store, name) else self._defaults, name)
 
 
 def _on_a_server(url: str, durability: str, providers: ClockAndIds) -> OpenableStore:
@@ -70,17 +99,30 @@ def _on_a_server(url: str, durability: str, providers: ClockAndIds) -> OpenableS
 def checked_path(store: object) -> str | Path:
     """`store`, if it can be the path of a file."""
     if not isinstance(store, str | Path) or store == "" or "\0" in str(store):
-        raise InvalidOption(f"a store is the path of a file or a postgresql:// URL, not {store!r}")
+        raise InvalidOption(f"{_A_STORE}, not {store!r}")
     return store
 
 
-def open_tables(store: str | Path) -> RawTables:
-    """The tables of the store that a path or URL names."""
+def open_tables(store: str | Path | Store) -> RawTables:
+    """The tables of a store, for `verify`. An object that implements `Store` has to declare that it has them."""
+    if not isinstance(store, str | Path):
+        return _tables_of(store)
     if not is_address(store):
         return SqliteTables(Path(store))
     from holdfast.storage.postgres.store import PostgresTables  # noqa: PLC0415 - it needs a library of its own
 
     return PostgresTables(str(store))
+
+
+def capabilities_of(store: object) -> frozenset[str]:
+    """The optional features that a store declares; none where it declares nothing."""
+    return frozenset(getattr(store, "capabilities", ()))
+
+
+def _tables_of(store: object) -> RawTables:
+    if RAW_TABLES not in capabilities_of(store):
+        raise InvalidOption(f"{type(store).__name__} cannot be verified: it does not declare {RAW_TABLES!r}")
+    return cast("Any", store).open_tables()  # type: ignore[no-any-return]  # the capability says so
 
 
 def display_name(store: str | Path) -> str:

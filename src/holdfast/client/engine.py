@@ -17,7 +17,7 @@ from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
-from holdfast.storage.contract import OpenableStore
+from holdfast.storage.contract import Store
 
 logger = logging.getLogger("holdfast")
 
@@ -25,18 +25,19 @@ logger = logging.getLogger("holdfast")
 class Engine(Client):
     """Runs workflows in this process: ``async with Engine("shop.db", modules=[shop]) as engine: ...``
 
-    `store` is a path, or a URL (``postgresql://``); ``:memory:`` keeps everything in a private temporary file.
+    `store` is a path, a URL (``postgresql://``), or an object that implements `holdfast.storage.contract.Store`, which
+    the engine opens and closes; ``:memory:`` keeps everything in a private temporary file.
     It serves `queues`, else `default` and those of the activities that it has.
     It gives up its lease when its event loop has not run for `loop_timeout` seconds.
-    `durability="relaxed"` does not wait for the disk: after a power cut the newest steps may be gone, though never
-    inconsistent. `payload_limit` is the largest argument list, result or event in bytes (32 MiB).
+    `durability="relaxed"`, for a path or a URL, does not wait for the disk: after a power cut the newest steps may be
+    gone, though never inconsistent. `payload_limit` is the largest argument list, result or event in bytes (32 MiB).
     """
 
     _usage: ClassVar[str] = "`async with hf.Engine(...) as engine:`"
 
     def __init__(
         self,
-        store: str | Path | OpenableStore,
+        store: str | Path | Store,
         *,
         modules: Iterable[ModuleType] = (),
         workflows: Iterable[AnyWorkflow] = (),
@@ -147,7 +148,7 @@ class Connecting(Coroutine[Any, Any, Client]):
 
 
 def connect(
-    store: str | Path,
+    store: str | Path | Store,
     *,
     modules: Iterable[ModuleType] = (),
     workflows: Iterable[AnyWorkflow] = (),
@@ -156,7 +157,7 @@ def connect(
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
     surroundings: Platform | None = None,
 ) -> Connecting:
-    """A client without a worker. Workers may be other processes, now or later.
+    """A client without a worker. Workers may be other processes, now or later. `store` is what `Engine` takes.
 
     ``async with hf.connect("shop.db") as client:`` closes the client at the end of the block.
     ``client = await hf.connect("shop.db")`` leaves that to ``await client.close()``.

@@ -1,21 +1,39 @@
 """What a store must do: a few verbs around groups of guarded changes, and the records they carry.
 
-`Store.commit` writes a *group* of members in one transaction. Members are isolated: each is conditional on its own
-guard (owner, fence, turn, state, digits), so that a stale member changes nothing and the others go on. A member that
-was applied is on disk when the call returns. Each group has an id that is stored with it, so that an unknown outcome
-is settled by asking `Store.was_committed`, never by applying twice.
+`Store` is what every store implements. `OpenableStore` is what an engine uses besides; `StoreDefaults` has a default
+for each part of that. The conformance kit (`holdfast.testing.conformance`) checks a store.
 
-All times are the store's own, in milliseconds. A store's clock never goes back (W9).
+`Store.commit` writes a *group* of members. They are applied in order, and each is conditional on its own guard (owner,
+fence, turn, state, digits), so that a stale member changes nothing and the others go on. A member that was applied is
+on disk when the call returns. Each group has an id that is stored with it, so that an unknown outcome is settled by
+asking `Store.was_committed`, never by applying twice. What holds for every member:
 
-What is kept for a while only, for those who may still ask for it. Any worker removes it, a piece at a time (C1).
+- A member in the name of a worker (`members.member.actor_of`) that is not ACTIVE is `Rejected` (W6, W7).
+- A guard that does not hold is `Rejected`, and the member changes nothing. A `Turn` is the exception: of a rejected one
+  the completions are applied as if they had come without it (G5). Its `entries` are not.
+- A member that is wrong in itself (it opens an attempt that is there, it consumes a message that is not) is `Failed`.
+  It changes nothing, and the other members of the group are applied.
+- A group of an id that is stored is `Rejected` as a whole. The id is stored with the first member that is not `Failed`.
+- All times are the store's own, in milliseconds, and the time is the same for all members of a group. A store's clock
+  never goes back, for any process that opens the store (W9). A message is stamped when it enters an inbox (G10).
+- An input above `payloads.limits.INLINE_LIMIT_BYTES` and a large payload of an event are stored once for an instance,
+  under a reference, by the functions of `storage.large_payloads`. `ClaimAttempts` returns inputs in place; the reads
+  return references.
+- A message in an inbox makes its instance claimable, except for an event for which the code does not wait
+  (`Turn.waits`).
+
+Records of old commits and of dead workers are kept for a limited time. Any worker removes them, a piece at a time (C1).
 """
 
+import os
+import tempfile
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from holdfast.core.leases import Heartbeat, HeartbeatReply, WorkerKey
 from holdfast.core.lifecycle import InstanceState
+from holdfast.errors import StoreError
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome, PendingQueries
 from holdfast.storage.members.workers import Registration
@@ -46,15 +64,16 @@ class Store(Protocol):
         ...
 
     async def open(self) -> None:
-        """Connect, check the schema and migrate it if it is older."""
+        """Connect, check the schema and migrate it if it is older. `StoreError` for a store that was closed."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything. Closing twice is fine."""
+        """Release all connections and files. A second call does nothing. Later calls of other methods raise
+        `ClientClosed`."""
         ...
 
     async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        """Write a group in one transaction; several may be handed in at once. Outcomes are in the order of members."""
+        """Write a group; several calls may run at once. Outcomes are in the order of members."""
         ...
 
     async def was_committed(self, commit_id: CommitId) -> bool:
@@ -231,15 +250,23 @@ class Store(Protocol):
 
 
 class Notifier(Protocol):
-    """Wakes the others who use the store, and is woken by them."""
+    """Notifies other processes that use the store, and is notified by them."""
 
-    def open(self) -> None: ...
-    def close(self) -> None: ...
-    def notify(self) -> None: ...
+    def open(self) -> None:
+        """Begin to listen. Called in the event loop of the client."""
+        ...
+
+    def close(self) -> None:
+        """Listen no more."""
+        ...
+
+    def notify(self) -> None:
+        """A group was committed that may have something for other processes."""
+        ...
 
 
 class OpenableStore(Store, Protocol):
-    """A store that programs open by its name."""
+    """What an engine or a client uses besides `Store`. A store may leave it out: see `StoreDefaults`."""
 
     @property
     def companion_path(self) -> Path:
@@ -252,7 +279,8 @@ class OpenableStore(Store, Protocol):
         ...
 
     def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
-        """Make the notifier of one process. It calls `heard` when another process has notified."""
+        """Make the notifier of one client. It calls `heard`, in the event loop in which it was opened, when another
+        one has notified."""
         ...
 
     async def check_files(self) -> None:
@@ -263,6 +291,55 @@ class OpenableStore(Store, Protocol):
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
         ...
 
+
+class NullNotifier:
+    """The notifier of a store that cannot notify other processes: they poll, about once a second."""
+
+    def open(self) -> None:
+        """There is nothing to listen to."""
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+    def notify(self) -> None:
+        """Nobody is reached."""
+
+
+class StoreDefaults:
+    """The defaults of what a store may leave out. A store may derive from it; an engine uses it for one that does not.
+
+    They fit a store whose data is not in files of this machine.
+    """
+
+    capabilities: frozenset[str] = frozenset()
+    """The optional features that the store has, by the constants of this module (`RAW_TABLES`). A store leaves a name
+    out that it does not know, so that one written for this release works with later ones."""
+
+    @property
+    def companion_path(self) -> Path:
+        """A path that no other store object has. No file is made there."""
+        return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-{id(self):x}"
+
+    @property
+    def crash_marker_folder(self) -> Path:
+        """One folder for all stores of a user: the file in it has the key of a worker, which is unique."""
+        return Path(tempfile.gettempdir()) / f"holdfast-{os.getuid()}-turns"
+
+    def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
+        """A notifier that reaches nobody."""
+        del name, heard
+        return NullNotifier()
+
+    async def check_files(self) -> None:
+        """There are no files."""
+
+    def open_for_reading(self) -> None:
+        """Only a store that commands open by its name can be opened so."""
+        raise StoreError(f"{type(self).__name__} cannot be opened for reading only")
+
+
+RAW_TABLES: Final = "raw_tables"
+"""The capability of a store that has a method `open_tables()`, which gives its tables to `verify`."""
 
 COMMITS_KEPT_MS: Final = 3_600_000
 """How long the ids of commits are kept for those who do not know whether theirs went through."""

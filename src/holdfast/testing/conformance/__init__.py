@@ -9,6 +9,9 @@ Derive from `StoreConformance`, say how a store is made, and let pytest collect 
 
         def make_another(self, clock):
             return MyStore(self.place, clock=clock)
+
+Each test has a new store and a clock that the test moves. A store whose data only one store object can have returns
+None from `make_another`; the tests with two stores are skipped then.
 """
 
 from holdfast.testing.conformance.attempts import AttemptRules, InputRules

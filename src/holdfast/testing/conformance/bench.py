@@ -192,7 +192,7 @@ class Rules(ABC):
     @abstractmethod
     def make_another(self, clock: Callable[[], int]) -> Store | None:
         """Another store on the data of the last one that was made, as another process opens it; the first one may be
-        open or closed. None where there can be no other: what is in memory."""
+        open or closed. None where only one store object can have the data."""
 
     def on_bench(self, case: Callable[[Bench], Awaitable[None]]) -> None:
         """Run a case on a new store in which two workers are registered."""

@@ -242,7 +242,7 @@ class DutyRules(Rules):
     async def _opened(self, bench: Bench) -> AsyncGenerator[Bench]:
         store = self.make_another(bench.clock)
         if store is None:
-            raise SkipTest("what is in memory has no other store")
+            raise SkipTest("make_another returns None: only one store object can have the data")
         await store.open()
         try:
             yield Bench(store, bench.clock, first_id=OTHERS_IDS)

@@ -1,0 +1,478 @@
+"""A store in memory: plain dictionaries, no SQL and no file. It shows what the contract asks of a store.
+
+Stores that are made with the same `MemoryTables` share their data, as processes that open one database do.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from tests.stores import memory_attempts as attempts
+from tests.stores import memory_endings as endings
+from tests.stores import memory_instances as instances
+from tests.stores.memory_tables import Commit, Instance, MemoryTables, Worker, as_record, instance_record
+
+from holdfast.core.history import EventSetAside
+from holdfast.core.leases import (
+    Heartbeat,
+    HeartbeatReply,
+    Renewed,
+    WorkerKey,
+    WorkerRecord,
+    WorkerState,
+    judge_heartbeat,
+)
+from holdfast.core.lifecycle import AttemptState, InstanceState
+from holdfast.errors import ClientClosed, StoreError
+from holdfast.storage.contract import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS, Notifier, StoreDefaults
+from holdfast.storage.large_payloads import read_stored, references_in
+from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.instances import (
+    Block,
+    ClaimInstances,
+    CloseChildren,
+    Expire,
+    Release,
+    SaveFlow,
+    SetDeadline,
+    Start,
+    Terminate,
+)
+from holdfast.storage.members.member import Member, actor_of
+from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
+from holdfast.storage.members.outcomes import Failed, Outcome, PendingQueries, Rejected
+from holdfast.storage.members.turns import StreamValues, Turn
+from holdfast.storage.members.workers import MarkWorkerLost, Registration, ReleaseUnknown
+from holdfast.storage.records import (
+    AttemptRecord,
+    CommitId,
+    DeadlineRecord,
+    HistoryRow,
+    InboxRow,
+    InstanceId,
+    InstanceNumber,
+    InstanceRecord,
+    LoadedInstance,
+    OwnedAttempt,
+    OwnedInstance,
+    OwnedRows,
+    ParentAndChildren,
+    QueueRow,
+    TimerRow,
+    UpdateRow,
+    WorkerLoad,
+    WorkerRow,
+)
+
+SET_ASIDE: Final = f'"{EventSetAside.__struct_config__.tag}"'.encode()
+
+APPLY_BY_TYPE: Final[Mapping[type[Member], Callable[[MemoryTables, Any], Outcome]]] = {
+    Start: instances.apply_start,
+    Turn: instances.apply_turn,
+    Terminate: endings.apply_terminate,
+    Completion: attempts.apply_completion,
+    OpenNextAttempt: attempts.apply_open_next_attempt,
+    ClaimInstances: instances.apply_claim_instances,
+    ClaimAttempts: attempts.apply_claim_attempts,
+    Release: instances.apply_release,
+    Block: instances.apply_block,
+    HeartbeatAttempt: attempts.apply_heartbeat_attempt,
+    MarkWorkerLost: attempts.apply_mark_worker_lost,
+    ReleaseUnknown: attempts.apply_release_unknown,
+    Deliver: instances.apply_deliver,
+    StreamValues: attempts.apply_stream_values,
+    SetDeadline: endings.apply_set_deadline,
+    Expire: endings.apply_expire,
+    CloseChildren: endings.apply_close_children,
+    SaveFlow: instances.apply_save_flow,
+    AskQuery: instances.apply_ask_query,
+    ClaimQueries: instances.apply_claim_queries,
+    AnswerQuery: instances.apply_answer_query,
+    DeleteQueries: instances.apply_delete_queries,
+}
+
+
+class MemoryStore(StoreDefaults):
+    """Implements `Store`. What is about files it leaves to `StoreDefaults`."""
+
+    def __init__(self, clock: Callable[[], int], tables: MemoryTables | None = None) -> None:
+        self._clock = clock
+        self._data = MemoryTables() if tables is None else tables
+        self._is_open = self._is_closed = False
+
+    async def open(self) -> None:
+        if self._is_closed:
+            raise StoreError("the store in memory was closed and cannot be opened again; make another one")
+        self._is_open = True
+
+    async def close(self) -> None:
+        self._is_closed = True
+
+    @property
+    def tables(self) -> MemoryTables:
+        """The tables, for a store that is open."""
+        if self._is_closed:
+            raise ClientClosed("the store in memory was closed during this call")
+        if not self._is_open:
+            raise StoreError("the store in memory is not open")
+        return self._data
+
+    def now_ms(self) -> int:
+        return max(self._data.now_ms, self._clock())
+
+    def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
+        return MemoryNotifier(self._data, name, heard)
+
+    # ------------------------------------------------------------ groups and heartbeats
+
+    async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        return self.commit_apart(commit_id, members)
+
+    def commit_apart(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
+        """Apply members in order. Each is applied as a whole or not at all."""
+        tables = self.tables
+        with tables.lock:
+            if commit_id in tables.commits:
+                return [Rejected(reason="a commit of this id was made before") for _ in members]
+            tables.advance_clock(self._clock())
+            outcomes = [_apply(tables, member) for member in members]
+            if not all(isinstance(outcome, Failed) for outcome in outcomes):
+                tables.commits.put(commit_id, Commit(at_ms=tables.now_ms))
+            tables.keep_changes()
+            return outcomes
+
+    async def was_committed(self, commit_id: CommitId) -> bool:
+        return commit_id in self.tables.commits
+
+    async def prune(self) -> bool:
+        tables = self.tables
+        with tables.lock:
+            now_ms = tables.advance_clock(self._clock())
+            tables.commits.remove_all(
+                key for key, commit in tables.commits.items() if commit.at_ms < now_ms - COMMITS_KEPT_MS
+            )
+            tables.workers.remove_all(
+                key
+                for key, worker in tables.workers.items()
+                if worker.state == WorkerState.INACTIVE
+                and worker.deadline_ms < now_ms - TOMBSTONES_KEPT_MS
+                and not tables.owned_instances(key)
+                and not tables.owned_attempts(key)
+            )
+            tables.keep_changes()
+        return False
+
+    def heartbeat(self, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
+        tables = self.tables
+        with tables.lock:
+            now_ms = tables.advance_clock(self._clock())
+            known = tables.workers.get(beat.key)
+            record = None
+            if known is not None:
+                record = WorkerRecord(known.key, WorkerState(known.state), known.token, known.deadline_ms)
+            _, reply = judge_heartbeat(record, beat, now_ms=now_ms)
+            if isinstance(reply, Renewed):
+                self._renew(beat.key, reply, registration)
+            tables.keep_changes()
+            return reply
+
+    def _renew(self, key: WorkerKey, lease: Renewed, registration: Registration) -> None:
+        tables = self.tables
+        known = tables.workers.get(key)
+        if known is None:
+            known = Worker(
+                key=key,
+                state=WorkerState.ACTIVE,
+                token=lease.token,
+                deadline_ms=lease.deadline_ms,
+                lease_ms=lease.lease_ms,
+                host=registration.host,
+                queues=registration.queues,
+                build=registration.build,
+                registered_at_ms=tables.now_ms,
+                slots=registration.slots,
+                workflows=registration.workflows,
+                activities=registration.activities,
+            )
+        renewed = msgspec.structs.replace(
+            known,
+            token=lease.token,
+            deadline_ms=lease.deadline_ms,
+            lease_ms=lease.lease_ms,
+            abandoned=registration.abandoned,
+        )
+        tables.workers.put(key, renewed)
+
+    # ------------------------------------------------------------ reads of one instance
+
+    async def find_instance(self, instance_id: InstanceId) -> InstanceRecord | None:
+        found = self.tables.current(instance_id)
+        return None if found is None else instance_record(found)
+
+    async def read_instance(self, number: InstanceNumber) -> InstanceRecord | None:
+        found = self.tables.instances.get(number)
+        return None if found is None else instance_record(found)
+
+    async def count_earlier(self, instance_id: InstanceId) -> int:
+        rows = self.tables.instances.values()
+        return sum(row.id == instance_id and row.superseded_at_ms is not None for row in rows)
+
+    async def load(self, number: InstanceNumber, execution: int) -> LoadedInstance:
+        history, inbox = await self.read_history(number, execution), self.tables.inbox_of(number)
+        named = references_in([*(row.events for row in history), *(row.event for row in inbox)])
+        return LoadedInstance(
+            history=history,
+            inbox=inbox,
+            timers=_timers(self.tables, number, execution),
+            attempts=await self.read_attempts(number, execution),
+            payloads=await self.read_payloads(number, named),
+        )
+
+    async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
+        rows = [row for key, row in self.tables.history.items() if key[:2] == (number, execution)]
+        return sorted(rows, key=lambda row: row.turn)
+
+    async def read_set_aside(
+        self, number: InstanceNumber, *, first: int, before: int, limit: int
+    ) -> list[tuple[int, bytes]]:
+        found = sorted(
+            (execution, turn, row.events)
+            for (owner, execution, turn), row in self.tables.history.items()
+            if owner == number and first <= execution < before and SET_ASIDE in row.events
+        )
+        return [(execution, events) for execution, _, events in found[-limit:]]
+
+    async def read_attempts(self, number: InstanceNumber, execution: int) -> list[AttemptRecord]:
+        rows = [row for row in self.tables.attempts_of(number) if row.key.execution == execution]
+        return sorted(rows, key=lambda row: (row.key.activity, row.key.dimension, row.key.attempt))
+
+    async def read_payloads(
+        self, number: InstanceNumber, references: Collection[str] | None = None
+    ) -> dict[str, bytes]:
+        return {
+            reference: read_stored(reference, row.data)
+            for (owner, reference), row in self.tables.payloads.items()
+            if owner == number and (references is None or reference in references)
+        }
+
+    async def read_key(self, number: InstanceNumber) -> str | None:
+        found = self.tables.instances.get(number)
+        return None if found is None else found.key
+
+    async def read_flow(self, digest: str) -> bytes | None:
+        found = self.tables.flows.get(digest)
+        return None if found is None else found.definition
+
+    async def read_state_values(self, number: InstanceNumber) -> dict[str, bytes]:
+        return {
+            key: row.data for (owner, key), row in sorted(self.tables.state_values.items(), key=_key) if owner == number
+        }
+
+    async def peek_inbox(self, number: InstanceNumber, limit: int) -> list[InboxRow]:
+        return self.tables.inbox_of(number)[:limit]
+
+    async def read_updates(self, number: InstanceNumber, limit: int) -> list[UpdateRow]:
+        rows = [
+            UpdateRow(id=key, state=row.state, answer=row.answer)
+            for (owner, key), row in sorted(self.tables.updates.items(), key=_key)
+            if owner == number
+        ]
+        return rows[:limit]
+
+    async def read_update(self, number: InstanceNumber, update_id: str) -> UpdateRow | None:
+        found = self.tables.updates.get((number, update_id))
+        return None if found is None else UpdateRow(id=update_id, state=found.state, answer=found.answer)
+
+    async def read_latest(self, number: InstanceNumber) -> tuple[InstanceRecord, bytes | None] | None:
+        found = self.tables.instances.get(number)
+        if found is None:
+            return None
+        history = await self.read_history(number, found.execution)
+        return self._listed(found), history[-1].events if history else None
+
+    async def read_deadline(self, number: InstanceNumber) -> DeadlineRecord | None:
+        found = self.tables.instances.get(number)
+        return None if found is None else found.deadline
+
+    async def read_family(self, number: InstanceNumber) -> ParentAndChildren:
+        found = self.tables.instances.get(number)
+        children: dict[InstanceState, int] = {}
+        for row in self.tables.instances.values():
+            if row.parent is not None and row.parent.number == number:
+                children[row.state] = children.get(row.state, 0) + 1
+        return ParentAndChildren(parent=None if found is None else found.parent, children=children)
+
+    # ------------------------------------------------------------ reads of the whole store
+
+    async def list_instances(
+        self,
+        *,
+        before: int,
+        limit: int,
+        state: InstanceState | None = None,
+        workflow: str | None = None,
+        parent: InstanceNumber | None = None,
+    ) -> list[InstanceRecord]:
+        found = [
+            self._listed(row)
+            for row in sorted(self.tables.instances.values(), key=lambda row: -row.number)
+            if row.number < before
+            and state in (None, row.state)
+            and workflow in (None, row.workflow)
+            and (parent is None or (row.parent is not None and row.parent.number == parent))
+        ]
+        return found[:limit]
+
+    def _listed(self, row: Instance) -> InstanceRecord:
+        status = self.tables.state_values.get((row.number, ""))
+        return instance_record(
+            row,
+            custom_status=None if status is None else status.data,
+            parent_id=None if row.parent is None else row.parent.id,
+        )
+
+    async def pending_queries(self) -> PendingQueries:
+        now_ms, questions = self.now_ms(), self.tables.questions.values()
+        ends = [row.expires_at_ms for row in questions]
+        ends += [row.expires_at_ms for row in self.tables.updates.values() if row.expires_at_ms is not None]
+        return PendingQueries(
+            has_questions=any(row.taken_by is None and row.expires_at_ms > now_ms for row in questions),
+            has_expired=any(at_ms <= now_ms for at_ms in ends),
+        )
+
+    async def read_query_reply(self, question_id: str) -> bytes | None:
+        found = self.tables.questions.get(question_id)
+        return None if found is None else found.answer
+
+    async def read_inbox_of(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
+        owned = {row.number for row in self.tables.owned_instances(owner)}
+        rows = (message.row for message in self.tables.inbox.values())
+        return [row for row in rows if row.number in owned and row.row > after_row]
+
+    async def rows_owned_by(self, owner: WorkerKey) -> OwnedRows:
+        held = self.tables.owned_attempts(owner)
+        return OwnedRows(
+            attempts=[OwnedAttempt(key=row.key, state=row.state, ledger=row.ledger) for row in held],
+            instances=[OwnedInstance(number=row.number, fence=row.fence) for row in self.tables.owned_instances(owner)],
+        )
+
+    async def dead_owners(self) -> list[WorkerKey]:
+        return [load.key for load in await self.worker_loads() if not self.tables.is_active(load.key)]
+
+    async def workers(self) -> list[WorkerRow]:
+        rows = sorted(self.tables.workers.values(), key=lambda row: row.registered_at_ms)
+        return [as_record(WorkerRow, row) for row in rows]
+
+    async def worker_loads(self) -> list[WorkerLoad]:
+        owners = {row.owner for row in self.tables.instances.values() if row.owner is not None}
+        owners |= {row.owner for row in self.tables.attempts.values() if row.owner is not None}
+        held = [(key, self.tables.owned_attempts(key), self.tables.owned_instances(key)) for key in sorted(owners)]
+        return [
+            WorkerLoad(key=key, attempts=len(attempts), instances=len(instances))
+            for key, attempts, instances in held
+            if attempts or instances
+        ]
+
+    async def queues(self) -> list[QueueRow]:
+        now_ms, rows = self.now_ms(), self.tables.attempts.values()
+        ready = [row for row in rows if row.state is AttemptState.READY]
+        running = [row.queue for row in rows if row.owner is not None and row.closed_at_ms is None]
+        found = []
+        for queue in sorted({*(row.queue for row in ready), *running}):
+            since = [row.available_at_ms for row in ready if row.queue == queue]
+            waiting = [at_ms for at_ms in since if at_ms <= now_ms]
+            found.append(
+                QueueRow(
+                    queue=queue,
+                    ready=len(waiting),
+                    later=len(since) - len(waiting),
+                    running=running.count(queue),
+                    oldest_at_ms=min(waiting, default=None),
+                )
+            )
+        return found
+
+    async def expired_attempts(self, limit: int) -> list[AttemptRecord]:
+        now_ms, tables = self.now_ms(), self.tables
+        rows = [(row.expires_at_ms, row) for row in tables.attempts.values() if row.expires_at_ms is not None]
+        late = sorted((pair for pair in rows if pair[0] <= now_ms), key=lambda pair: pair[0])
+        return [attempts.with_instance(tables, row) for _, row in late[:limit]]
+
+    async def expired_instances(self, limit: int) -> list[InstanceNumber]:
+        now_ms = self.now_ms()
+        late = sorted((at_ms, row.number) for at_ms, row in _open_deadlines(self.tables) if at_ms <= now_ms)
+        return [number for _, number in late[:limit]]
+
+    async def next_due_ms(
+        self, *, workflows: Sequence[str], queues: Sequence[str], names: Sequence[str], after_ms: int = -1
+    ) -> int | None:
+        times: list[int | None] = [at_ms for at_ms, _ in _open_deadlines(self.tables)]
+        for instance in self.tables.instances.values():
+            if instance.workflow in workflows:
+                times.append(instance.claimable_at_ms)
+        for attempt in self.tables.attempts.values():
+            times.append(attempt.expires_at_ms)
+            if attempt.state is AttemptState.READY and attempt.queue in queues and attempt.name in names:
+                times.append(attempt.available_at_ms)
+        return min((at_ms for at_ms in times if at_ms is not None and at_ms > after_ms), default=None)
+
+    async def has_blocked(self, workflows: Sequence[str], build: str) -> bool:
+        rows = (row for row in self.tables.instances.values() if row.state is InstanceState.BLOCKED)
+        return any(row.workflow in workflows and build not in row.blocked_by for row in rows)
+
+    async def open_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
+        return list(self.tables.closings)[:limit]
+
+
+class MemoryNotifier:
+    """Wakes the other clients and workers that use the same tables, each in its own event loop."""
+
+    def __init__(self, tables: MemoryTables, name: str, heard: Callable[[], None]) -> None:
+        self._listeners = tables.listeners
+        self._name = name
+        self._heard = heard
+
+    def open(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._heard)
+
+        self._listeners[self._name] = wake
+
+    def close(self) -> None:
+        self._listeners.pop(self._name, None)
+
+    def notify(self) -> None:
+        for name, wake in list(self._listeners.items()):
+            if name != self._name:
+                wake()
+
+
+def _apply(tables: MemoryTables, member: Member) -> Outcome:
+    """Apply one member. What a worker sends that is not active is rejected (W6, W7)."""
+    actor = actor_of(member)
+    if actor is not None and not tables.is_active(actor):
+        return Rejected(reason=f"worker {actor} is not active")
+    try:
+        with tables.undone_on_error():
+            return APPLY_BY_TYPE[type(member)](tables, member)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told to the member that caused it
+        return Failed(error=error)
+
+
+def _timers(tables: MemoryTables, number: InstanceNumber, execution: int) -> list[TimerRow]:
+    rows = [row for key, row in tables.timers.items() if key[:2] == (number, execution)]
+    return sorted(rows, key=lambda row: row.timer)
+
+
+def _open_deadlines(tables: MemoryTables) -> Iterable[tuple[int, Instance]]:
+    for row in tables.instances.values():
+        if row.deadline is not None and row.is_open:
+            yield row.deadline.expires_at_ms, row
+
+
+def _key(item: tuple[Any, Any]) -> Any:
+    return item[0]

@@ -1,0 +1,295 @@
+"""The end of instances, requests to end, and deadlines, applied to the tables in memory (A9, C1, C5, G11)."""
+
+from collections import deque
+from typing import NamedTuple
+
+import msgspec
+from tests.stores.memory_attempts import (
+    cancel_attempts,
+    exit_all_responses,
+    write_payloads,
+)
+from tests.stores.memory_tables import (
+    Closing,
+    Instance,
+    MemoryTables,
+    instance_record,
+)
+
+from holdfast.core import deadlines
+from holdfast.core.admission import (
+    DeliveryVerdict,
+    EventVerdict,
+    MessageKind,
+    decide_delivery,
+    stamp_ms,
+)
+from holdfast.core.children import ParentClose, ParentEnd, child_reply, decide_close
+from holdfast.core.deadlines import Deadline, DeadlineVerdict
+from holdfast.core.history import (
+    CancelRequested,
+    ChildAnswer,
+    DeadlinePassed,
+    EventReceived,
+    ExternalEnd,
+    HistoryEvent,
+    InstanceCancelled,
+    InstanceTerminated,
+    Payload,
+    Started,
+    UpdateAccepted,
+    decode_event,
+    encode_event,
+    encode_events,
+)
+from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
+from holdfast.core.updates import UpdateState
+from holdfast.errors import DeadlineExceeded
+from holdfast.payloads.failures import Failure, qualified_name
+from holdfast.storage.large_payloads import offload
+from holdfast.storage.members.instances import (
+    CloseChildren,
+    Expire,
+    SetDeadline,
+    Terminate,
+)
+from holdfast.storage.members.outcomes import (
+    Applied,
+    EndedInstance,
+    Expired,
+    Outcome,
+    Rejected,
+    TerminatedInstance,
+)
+from holdfast.storage.records import DeadlineRecord, HistoryRow, InstanceNumber, LargePayload
+
+MOST_CHILDREN_PER_COMMIT = 500
+PARENT_ENDED = "its parent ended"
+Ended = tuple[EndedInstance, ...]
+
+
+def put_message(
+    tables: MemoryTables, found: Instance, event: EventReceived | CancelRequested | UpdateAccepted, name: str | None
+) -> None:
+    payloads: list[LargePayload] = []
+    stored = offload(event, payloads)
+    write_payloads(tables, found.number, payloads)
+    stored = msgspec.structs.replace(stored, time_ms=stamp_ms(stored.time_ms, tables.now_ms))
+    tables.put_in_inbox(found.number, found.execution, encode_event(stored), name)
+
+
+def decoded(event: bytes) -> HistoryEvent | None:
+    """An event; None if it cannot be decoded: whoever takes it in reports that (G12)."""
+    try:
+        return decode_event(event)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def clear_timers(tables: MemoryTables, number: InstanceNumber) -> None:
+    tables.timers.remove_all(key for key in tables.timers if key[0] == number)
+
+
+def settle(tables: MemoryTables, number: InstanceNumber) -> None:
+    """Nothing of a closed instance is left that waits (A9, C5)."""
+    exit_all_responses(tables, number)
+    tables.inbox.remove_all(row.row for row in tables.inbox_of(number))
+    tables.updates.remove_all(
+        key for key, row in tables.updates.items() if key[0] == number and row.state is UpdateState.ASKED
+    )
+    clear_timers(tables, number)
+    cancel_attempts(tables, number)
+
+
+def end_from_outside(tables: MemoryTables, found: Instance, ended: ExternalEnd, state: InstanceState) -> None:
+    """Close an instance without asking its code: the end is the last event of its history. Its parent is told."""
+    number, now_ms = found.number, tables.now_ms
+    unread = [] if found.turn else [decoded(row.event) for row in tables.inbox_of(number)]
+    begun = [event for event in unread if isinstance(event, Started)][:1]
+    if isinstance(ended, DeadlinePassed):
+        outcome = ended.failure
+    else:
+        outcome = Payload(msgspec.Raw(msgspec.json.encode(ended.reason or None)))
+    tables.instances.change(
+        number,
+        state=state,
+        outcome=msgspec.json.encode(outcome),
+        turn=found.turn + 1,
+        stamp_ms=max(found.stamp_ms, now_ms),
+        closed_at_ms=now_ms,
+        owner=None,
+        claimable_at_ms=None,
+        blocked=None,
+    )
+    row = HistoryRow(turn=found.turn, events=encode_events([*begun, ended]))
+    tables.history.insert((number, found.execution, found.turn), row)
+    settle(tables, number)
+    answer_parent(tables, tables.instances[number])
+    how = ParentEnd.CANCELLED if isinstance(ended, InstanceCancelled) else ParentEnd.TERMINATED
+    note_closing(tables, number, found.execution, how)
+
+
+def terminate(tables: MemoryTables, found: Instance, reason: str) -> Ended:
+    _terminate_alone(tables, found, reason)
+    return close_children(tables, found.number, found.execution)[0]
+
+
+def _terminate_alone(tables: MemoryTables, found: Instance, reason: str) -> None:
+    ended = InstanceTerminated(time_ms=stamp_ms(found.stamp_ms, tables.now_ms), reason=reason)
+    end_from_outside(tables, found, ended, next_state(found.state, InstanceEvent.TERMINATE))
+
+
+def apply_terminate(tables: MemoryTables, member: Terminate) -> Outcome:
+    """A9: TERMINATED in one commit, unless it is closed already."""
+    found = tables.current(member.id) if member.number is None else tables.instances.get(member.number)
+    if found is None:
+        return Rejected(reason=f"no instance has the id {member.id!r}")
+    was_open = found.state not in INSTANCE_FINAL
+    ended = terminate(tables, found, member.reason) if was_open else ()
+    return TerminatedInstance(instance=instance_record(found), was_open=was_open, ended=ended)
+
+
+class CancelResult(NamedTuple):
+    """What became of a request to end, and whether the instance has ended by it already."""
+
+    verdict: EventVerdict
+    is_ended: bool = False
+
+
+def cancel(tables: MemoryTables, found: Instance, event: CancelRequested) -> CancelResult:
+    """A9: the code is asked to end. Where none has run, or none can, the instance ends at once."""
+    if found.state in INSTANCE_FINAL:
+        return CancelResult(EventVerdict.CLOSED)
+    if found.state is InstanceState.CANCEL_REQUESTED:
+        return CancelResult(EventVerdict.DUPLICATE)
+    if found.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
+        ended = InstanceCancelled(time_ms=stamp_ms(found.stamp_ms, tables.now_ms), reason=event.reason)
+        end_from_outside(tables, found, ended, next_state(found.state, InstanceEvent.CANCEL))
+        return CancelResult(EventVerdict.DELIVER, is_ended=True)
+    ask_to_end(tables, found, event)
+    return CancelResult(EventVerdict.DELIVER)
+
+
+def ask_to_end(tables: MemoryTables, found: Instance, event: CancelRequested) -> None:
+    tables.instances.change(found.number, state=next_state(found.state, InstanceEvent.REQUEST_CANCEL))
+    put_message(tables, found, event, name=None)
+    tables.wake(found.number)
+
+
+def tell_parent(tables: MemoryTables, parent: InstanceNumber, execution: int, answer: ChildAnswer) -> None:
+    tables.put_in_inbox(parent, execution, encode_event(answer))
+    tables.wake(parent)
+
+
+def answer_parent(tables: MemoryTables, child: Instance) -> None:
+    """Tell the parent of the end of its child, if the execution that started it is still the active one (G4)."""
+    link = child.parent
+    parent = None if link is None else tables.instances.get(link.number)
+    if link is None or parent is None:
+        return
+    verdict = decide_delivery(
+        MessageKind.CHILD_RESULT,
+        state=parent.state,
+        loop_is_active=parent.owner is not None,
+        addressed_to=link.execution,
+        execution=parent.execution,
+    )
+    if verdict is DeliveryVerdict.DROP:
+        return
+    payload = msgspec.json.decode(child.outcome or b"", type=Payload)
+    large = tables.payloads.get((child.number, payload.reference))
+    if large is not None:
+        tables.payloads.put((parent.number, payload.reference), large)
+    answer = child_reply(link.child, child.state, payload, time_ms=tables.now_ms)
+    tell_parent(tables, parent.number, parent.execution, answer)
+
+
+def note_closing(tables: MemoryTables, number: InstanceNumber, execution: int, how: ParentEnd) -> None:
+    """An execution has ended: its children are to be told, if it has any. The first note counts."""
+    if (number, execution) not in tables.closings and _children_to_close(tables, number, execution):
+        tables.closings.put((number, execution), Closing(how=how))
+
+
+def _children_to_close(tables: MemoryTables, number: InstanceNumber, execution: int) -> list[Instance]:
+    return [
+        row
+        for row in tables.instances.values()
+        if row.is_child_of(number, execution) and row.is_open and row.parent_close is not ParentClose.ABANDON
+    ]
+
+
+def close_children(
+    tables: MemoryTables, number: InstanceNumber, execution: int, limit: int = MOST_CHILDREN_PER_COMMIT
+) -> tuple[Ended, int]:
+    """Tell at most `limit` children of an execution that has ended, and theirs. Who ended, and how many were told."""
+    ended: list[EndedInstance] = []
+    families = deque([(number, execution)])
+    done = 0
+    while families and done < limit:
+        family = families.popleft()
+        closing = tables.closings.get(family)
+        if closing is None:
+            continue
+        for child in _children_to_close(tables, *family):
+            action = decide_close(child.parent_close, closing.how, child.state)
+            if action is ParentClose.ABANDON or done >= limit:
+                continue
+            done += 1
+            if action is ParentClose.TERMINATE:
+                _terminate_alone(tables, child, PARENT_ENDED)
+            elif not cancel(tables, child, CancelRequested(time_ms=0, reason=PARENT_ENDED)).is_ended:
+                continue
+            ended.append(EndedInstance(child.id, child.number))
+            families.append((child.number, child.execution))
+        if done < limit:
+            tables.closings.remove(family)
+    return tuple(ended), done
+
+
+def apply_close_children(tables: MemoryTables, member: CloseChildren) -> Outcome:
+    ended, changed = close_children(tables, member.number, member.execution, member.limit)
+    return Applied(changed=changed, ended=ended)
+
+
+def set_deadline(tables: MemoryTables, number: InstanceNumber, deadline: Deadline) -> bool:
+    row = tables.instances.get(number)
+    if row is None or row.has_deadline_rule or not row.is_open:
+        return False
+    record = None
+    if deadline.limit_ms is not None:
+        at_ms = row.created_at_ms + deadline.limit_ms
+        record = DeadlineRecord(at_ms=at_ms, grace_ms=deadline.grace_ms, expires_at_ms=at_ms)
+    tables.instances.change(number, has_deadline_rule=True, deadline=record)
+    return True
+
+
+def apply_set_deadline(tables: MemoryTables, member: SetDeadline) -> Outcome:
+    if set_deadline(tables, member.number, member.deadline):
+        return Applied()
+    return Rejected(reason=f"instance {member.number} knows its deadline already, or has ended")
+
+
+def apply_expire(tables: MemoryTables, member: Expire) -> Outcome:
+    """Ask the code to end, or end the instance without it."""
+    found = tables.instances.get(member.number)
+    deadline = None if found is None else found.deadline
+    if found is None or deadline is None or deadline.expires_at_ms > tables.now_ms:
+        return Rejected(reason=f"the deadline of instance {member.number} has not come")
+    is_over, limit_ms = deadline.is_in_grace, deadline.at_ms - found.created_at_ms
+    verdict = deadlines.at_deadline(found.state, grace_ms=deadline.grace_ms, is_grace_over=is_over)
+    ended: Ended = ()
+    if verdict is DeadlineVerdict.NOTHING:
+        return Rejected(reason=f"instance {member.number} has ended")
+    if verdict is DeadlineVerdict.END:
+        why = deadlines.why_ended(found.state, limit_ms=limit_ms, grace_ms=deadline.grace_ms, is_grace_over=is_over)
+        failure = msgspec.json.encode(Failure(type=qualified_name(DeadlineExceeded), message=why))
+        time_ms = stamp_ms(found.stamp_ms, tables.now_ms)
+        passed = DeadlinePassed(time_ms=time_ms, failure=Payload(msgspec.Raw(failure)))
+        end_from_outside(tables, found, passed, deadlines.failed_from(found.state))
+        ended = close_children(tables, found.number, found.execution)[0]
+    else:
+        if verdict is DeadlineVerdict.ASK:
+            ask_to_end(tables, found, CancelRequested(time_ms=0, reason=deadlines.reason(limit_ms), by_deadline=True))
+        grace = msgspec.structs.replace(deadline, expires_at_ms=tables.now_ms + deadline.grace_ms)
+        tables.instances.change(found.number, deadline=grace)
+    return Expired(instance=instance_record(found), verdict=verdict, ended=ended)

@@ -1,0 +1,552 @@
+"""Members about starts, turns, claims, messages and queries, applied to the tables in memory (G1-G14)."""
+
+import hashlib
+import logging
+
+import msgspec
+from tests.stores.memory_attempts import (
+    apply_completion,
+    cancel_attempts,
+    close_attempt,
+    exit_all_responses,
+    exit_response,
+    exit_values,
+    insert_attempt,
+    pass_values,
+    release_instance,
+    stored_input,
+    write_payloads,
+)
+from tests.stores.memory_endings import (
+    Ended,
+    answer_parent,
+    cancel,
+    clear_timers,
+    close_children,
+    decoded,
+    note_closing,
+    put_message,
+    set_deadline,
+    settle,
+    tell_parent,
+    terminate,
+)
+from tests.stores.memory_tables import (
+    CLAIMABLE_STATES,
+    Flow,
+    Instance,
+    MemoryTables,
+    Question,
+    Received,
+    Update,
+    Value,
+    instance_record,
+)
+
+from holdfast.core.admission import (
+    EventVerdict,
+    ExistingInstance,
+    StartIdentity,
+    StartVerdict,
+    decide_event,
+    decide_start,
+)
+from holdfast.core.checks import require
+from holdfast.core.children import ParentEnd
+from holdfast.core.history import (
+    ANSWERS,
+    CancelRequested,
+    ChildRefused,
+    ChildStarted,
+    EventReceived,
+    UpdateAccepted,
+)
+from holdfast.core.leases import MAX_LOST_OWNERS, SUSPECT_AFTER
+from holdfast.core.lifecycle import InstanceState
+from holdfast.core.queries import MAX_QUESTIONS
+from holdfast.core.updates import REFUSALS, REJECTION_KEPT_MS, UpdateState, decide_update
+from holdfast.storage.members.instances import (
+    Block,
+    ClaimInstances,
+    Release,
+    SaveFlow,
+    Start,
+)
+from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver, QueryRow
+from holdfast.storage.members.outcomes import (
+    Applied,
+    ClaimedInstances,
+    ClaimedQueries,
+    Delivered,
+    EndedInstance,
+    Outcome,
+    Rejected,
+    StartedInstance,
+    TargetInstance,
+)
+from holdfast.storage.members.turns import NewChild, NextExecution, Turn
+from holdfast.storage.records import Fence, HistoryRow, InstanceNumber, Parent
+
+logger = logging.getLogger("holdfast")
+
+REPLACED = "its id was started again, and the policy was terminate_existing"
+MOVED_ON = "the fence or the owner has moved on"
+TAKEN = (EventVerdict.DELIVER, EventVerdict.KEEP, EventVerdict.DUPLICATE)
+
+
+# ---------------------------------------------------------------- starts
+
+
+def apply_start(tables: MemoryTables, start: Start) -> Outcome:
+    """G3: create an instance, or do with the one that has the id as the policy says."""
+    existing = tables.current(start.id)
+    outcome = _create(tables, start) if existing is None else _start_again(tables, start, existing)
+    if start.mail is None or not isinstance(outcome, StartedInstance) or (outcome.created and start.mail_taken):
+        return outcome
+    told = apply_deliver(tables, start.mail)
+    return msgspec.structs.replace(outcome, mail=told) if isinstance(told, Delivered) else outcome
+
+
+def _start_again(tables: MemoryTables, start: Start, existing: Instance) -> Outcome:
+    verdict = decide_start(
+        StartIdentity(start.workflow, start.input_hash),
+        ExistingInstance(StartIdentity(existing.workflow, existing.input_hash), existing.state),
+        start.policy,
+    )
+    if verdict is StartVerdict.SAME:
+        return StartedInstance(instance=instance_record(existing), created=False)
+    if verdict is StartVerdict.CONFLICT:
+        other = f", not {start.workflow!r}" if existing.workflow != start.workflow else " with a different input"
+        return Rejected(reason=f"the id {start.id!r} is taken by an instance of {existing.workflow!r}{other}")
+    is_replaced = verdict is StartVerdict.REPLACE
+    ended = terminate(tables, existing, REPLACED) if is_replaced else ()
+    tables.instances.change(existing.number, superseded_at_ms=tables.now_ms)
+    begun = _create(tables, start)
+    return msgspec.structs.replace(begun, replaced=existing.number if is_replaced else None, ended=ended)
+
+
+def _create(tables: MemoryTables, start: Start) -> StartedInstance:
+    """The instance, with its first turn, or with its start in its inbox."""
+    number, first, now_ms = tables.next_number(), start.first, tables.now_ms
+    row = Instance(
+        number=number,
+        id=start.id,
+        workflow=start.workflow,
+        version=start.version,
+        state=InstanceState.RUNNING if first else InstanceState.REQUESTED,
+        execution=1,
+        turn=1 if first else 0,
+        fence=first.fence if first else Fence(0),
+        owner=first.owner if first else None,
+        claimable_at_ms=None if first else 0,
+        stamp_ms=first.stamp_ms if first else now_ms,
+        input=stored_input(tables, number, start.input),
+        input_hash=start.input_hash,
+        outcome=None,
+        blocked=None,
+        created_at_ms=min(first.stamp_ms, now_ms) if first else now_ms,
+        closed_at_ms=None,
+        key=first.key if first else start.key,
+    )
+    tables.instances.insert(number, row)
+    write_payloads(tables, number, list(start.payloads))
+    if start.deadline is not None:
+        set_deadline(tables, number, start.deadline)
+    if first is None:
+        tables.put_in_inbox(number, 1, start.started)
+    else:
+        _write_turn(tables, first, number)
+    return StartedInstance(instance=instance_record(tables.instances[number]), created=True)
+
+
+# ---------------------------------------------------------------- turns
+
+
+def apply_turn(tables: MemoryTables, turn: Turn) -> Outcome:
+    """G11: all of a turn or nothing. Of a rejected one the completions are kept: they are applied without it (G5)."""
+    mark = tables.mark()
+    refusal = _refusal(tables, turn)
+    if refusal is None:
+        return Applied(ended=_write_turn(tables, turn, turn.number))
+    tables.undo_to(mark)
+    for completion in turn.completions:
+        apply_completion(tables, completion)
+    return Rejected(reason=refusal)
+
+
+def _refusal(tables: MemoryTables, turn: Turn) -> str | None:
+    """Apply what a turn answers, and its guard. Why it is rejected; None: go on with it."""
+    fresh = [close_attempt(tables, each, each.applied_ledger) for each in turn.completions]
+    fresh += [pass_values(tables, each) for each in turn.entries]
+    if turn.read_to is not None and _has_unread(tables, turn.number, turn.read_to):
+        return "an event or an update came before the end, and the owner has not read it"
+    if not all(fresh):
+        return "an answer was stale"
+    row = tables.instances.get(turn.number)
+    if row is None or (row.fence, row.owner, row.turn) != (turn.fence, turn.owner, turn.turn):
+        return "the fence, the owner or the turn has moved on"
+    tables.instances.change(
+        row.number,
+        turn=turn.turn + 1 if turn.events else turn.turn,
+        stamp_ms=turn.stamp_ms,
+        losses=0,
+        state=InstanceState.RUNNING if row.state is InstanceState.REQUESTED else row.state,
+        key=row.key if turn.key is None else turn.key,
+    )
+    return None
+
+
+def _has_unread(tables: MemoryTables, number: InstanceNumber, read_to: int) -> bool:
+    """Whether an event or an update is behind the last inbox row that the owner has read (G14)."""
+    return any(
+        message.row.number == number and message.row.row > read_to and message.name is not None
+        for message in tables.inbox.values()
+    )
+
+
+def _write_turn(tables: MemoryTables, turn: Turn, number: InstanceNumber) -> Ended:
+    """What a turn did. Which children ended with it."""
+    execution = turn.execution
+    if turn.events:
+        tables.history.insert((number, execution, turn.turn), HistoryRow(turn=turn.turn, events=turn.events))
+    for left in turn.yields:
+        exit_values(tables, left)
+    for new in turn.attempts:
+        insert_attempt(tables, number, execution, new)
+    write_payloads(tables, number, list(turn.payloads))
+    for row in turn.consumed:
+        is_mine = row in tables.inbox and tables.inbox[row].row.number == number
+        require(is_mine and tables.inbox.remove(row), f"message {row} of instance {number} was gone")
+    for response in turn.responses:
+        exit_response(tables, response)
+    for activity in turn.abandoned:
+        cancel_attempts(tables, number, (execution, activity))
+    for timer in turn.timers_started:
+        tables.timers.insert((number, execution, timer.timer), timer)
+    tables.timers.remove_all((number, execution, timer) for timer in turn.timers_ended)
+    ended = _write_children(tables, turn, number)
+    _write_mail(tables, turn, number)
+    _write_values(tables, turn, number)
+    return ended + _leave(tables, turn, number)
+
+
+def _write_mail(tables: MemoryTables, turn: Turn, number: InstanceNumber) -> None:
+    row = tables.instances[number]
+    tables.instances.change(
+        number,
+        waits=row.waits if turn.waits is None else frozenset(turn.waits),
+        events_waiting=row.events_waiting - turn.mail_taken,
+        mailbox=turn.mailbox or row.mailbox,
+    )
+    tables.received.remove_all((number, message_id) for message_id in turn.ids_set_aside)
+    for message in turn.sent:
+        outcome = apply_deliver(tables, message)
+        if not isinstance(outcome, Delivered) or outcome.verdict not in TAKEN:
+            logger.warning("a message of a workflow for %r was not delivered: %s", message.id, outcome)
+
+
+def _write_values(tables: MemoryTables, turn: Turn, number: InstanceNumber) -> None:
+    for change in turn.kept:
+        if change.value is None:
+            tables.state_values.remove((number, change.key))
+        else:
+            tables.state_values.put((number, change.key), Value(data=change.value))
+    for answer in turn.answers:
+        found = tables.updates.get((number, answer.id))
+        require(found is not None and found.answer is None, f"update {answer.id!r} was answered before, or never sent")
+        expires_at_ms = tables.now_ms + REJECTION_KEPT_MS if answer.state in REFUSALS else None
+        tables.updates.change(
+            (number, answer.id), state=answer.state, answer=answer.answer, expires_at_ms=expires_at_ms
+        )
+
+
+def _leave(tables: MemoryTables, turn: Turn, number: InstanceNumber) -> Ended:
+    """The instance ends, or its execution does and the next begins (G4), or the instance is released (G2)."""
+    if turn.close is not None:
+        settle(tables, number)
+        tables.instances.change(
+            number,
+            state=turn.close.state,
+            outcome=turn.close.outcome,
+            closed_at_ms=tables.now_ms,
+            owner=None,
+            claimable_at_ms=None,
+        )
+        answer_parent(tables, tables.instances[number])
+    elif turn.next is not None:
+        _start_next_execution(tables, turn, number, turn.next)
+    else:
+        if turn.release:
+            release_instance(tables, number, turn.fence, turn.owner)
+        return ()
+    note_closing(tables, number, turn.execution, ParentEnd.BY_ITSELF)
+    return close_children(tables, number, turn.execution)[0]
+
+
+def _start_next_execution(tables: MemoryTables, turn: Turn, number: InstanceNumber, following: NextExecution) -> None:
+    """What answers the old execution ends with it; the rest of the inbox is carried over."""
+    row = tables.instances[number]
+    exit_all_responses(tables, number)
+    for message in [each for each in tables.inbox.values() if each.row.number == number]:
+        if isinstance(decoded(message.row.event), ANSWERS):
+            tables.inbox.remove(message.row.row)
+        else:
+            moved = msgspec.structs.replace(message.row, execution=turn.execution + 1)
+            tables.inbox.change(message.row.row, row=moved)
+    clear_timers(tables, number)
+    cancel_attempts(tables, number)
+    tables.instances.change(
+        number,
+        execution=turn.execution + 1,
+        turn=0,
+        fence=Fence(row.fence + 1),
+        input=stored_input(tables, number, following.input),
+        owner=None if turn.release else turn.owner,
+        claimable_at_ms=0 if turn.release else None,
+    )
+    tables.put_in_inbox(number, turn.execution + 1, following.started)
+
+
+# ---------------------------------------------------------------- children
+
+
+def _write_children(tables: MemoryTables, turn: Turn, number: InstanceNumber) -> Ended:
+    """Create the children of a turn, and ask those to end that it names. Which of them ended at once."""
+    for new in turn.children:
+        _create_child(tables, new, tables.instances[number], turn.execution)
+    ended: list[EndedInstance] = []
+    for asked in turn.children_asked:
+        child = _child(tables, number, turn.execution, asked.child)
+        request = CancelRequested(time_ms=0, reason=asked.reason, descendants=asked.descendants)
+        if child is not None and cancel(tables, child, request).is_ended:
+            ended.append(EndedInstance(child.id, child.number))
+            ended += close_children(tables, child.number, child.execution)[0]
+    return tuple(ended)
+
+
+def _child(tables: MemoryTables, number: InstanceNumber, execution: int, step: int) -> Instance | None:
+    children = (row for row in tables.instances.values() if row.is_child_of(number, execution))
+    return next((row for row in children if row.parent is not None and row.parent.child == step), None)
+
+
+def _create_child(tables: MemoryTables, new: NewChild, parent: Instance, execution: int) -> None:
+    """The child with its start in its inbox; or, if the id is taken, the refusal in the inbox of its parent (G11)."""
+    require(_child(tables, parent.number, execution, new.child) is None, f"child {new.child} was started before")
+    existing, now_ms = tables.current(new.id), tables.now_ms
+    if existing is not None and not new.named and _may_take_id_of(existing, parent):
+        tables.instances.change(existing.number, superseded_at_ms=now_ms)
+        existing = None
+    if existing is not None:
+        reason = f"the id {new.id!r} is taken, so no child of {new.workflow!r} was started with it"
+        tell_parent(tables, parent.number, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))
+        return
+    number = tables.next_number()
+    row = Instance(
+        number=number,
+        id=new.id,
+        workflow=new.workflow,
+        version=new.version,
+        state=InstanceState.REQUESTED,
+        execution=1,
+        turn=0,
+        fence=Fence(0),
+        owner=None,
+        claimable_at_ms=0,
+        stamp_ms=now_ms,
+        input=stored_input(tables, number, new.input),
+        input_hash=new.input_hash,
+        outcome=None,
+        blocked=None,
+        created_at_ms=now_ms,
+        closed_at_ms=None,
+        parent=Parent(id=parent.id, number=parent.number, execution=execution, child=new.child),
+        parent_close=new.parent_close,
+    )
+    tables.instances.insert(number, row)
+    write_payloads(tables, number, list(new.payloads))
+    tables.put_in_inbox(number, 1, new.started)
+    if new.deadline is not None:
+        set_deadline(tables, number, new.deadline)
+    if new.named:
+        tell_parent(tables, parent.number, execution, ChildStarted(time_ms=now_ms, child=new.child))
+
+
+def _may_take_id_of(existing: Instance, parent: Instance) -> bool:
+    """A derived id is free again if its instance has ended and was the child of an earlier instance of the parent."""
+    other = existing.parent
+    return not existing.is_open and other is not None and other.number != parent.number and other.id == parent.id
+
+
+# ---------------------------------------------------------------- claims
+
+
+def apply_claim_instances(tables: MemoryTables, claim: ClaimInstances) -> Outcome:
+    """G1: each claim raises the fence."""
+    rows = _blocked_candidates(tables, claim) if claim.blocked else _candidates(tables, claim)
+    more = {"state": InstanceState.RUNNING, "blocked": None, "losses": 0} if claim.blocked else {}
+    claimed = [
+        tables.instances.change(row.number, owner=claim.owner, fence=Fence(row.fence + 1), claimable_at_ms=None, **more)
+        for row in rows[: claim.limit]
+    ]
+    return ClaimedInstances(instances=[instance_record(row) for row in claimed])
+
+
+def _candidates(tables: MemoryTables, claim: ClaimInstances) -> list[Instance]:
+    """Oldest first. Of instances that owners were lost with, a worker has one at a time, which comes first (G12)."""
+    free = [
+        row
+        for row in tables.instances.values()
+        if row.owner is None
+        and row.claimable_at_ms is not None
+        and row.claimable_at_ms <= tables.now_ms
+        and row.workflow in claim.workflows
+    ]
+    has_suspect = any(row.losses >= SUSPECT_AFTER for row in tables.owned_instances(claim.owner))
+    suspects = [] if has_suspect else [row for row in free if row.losses >= SUSPECT_AFTER][:1]
+    others = [row for row in free if row.losses < SUSPECT_AFTER]
+    return suspects + sorted(others, key=lambda row: row.claimable_at_ms or 0)
+
+
+def _blocked_candidates(tables: MemoryTables, claim: ClaimInstances) -> list[Instance]:
+    return [
+        row
+        for row in tables.instances.values()
+        if row.state is InstanceState.BLOCKED
+        and row.workflow in claim.workflows
+        and (claim.build not in row.blocked_by if claim.build else row.losses < MAX_LOST_OWNERS)
+    ]
+
+
+def apply_release(tables: MemoryTables, release: Release) -> Outcome:
+    is_mine = release_instance(tables, release.number, release.fence, release.owner)
+    return Applied() if is_mine else Rejected(reason=MOVED_ON)
+
+
+def apply_block(tables: MemoryTables, block: Block) -> Outcome:
+    """G12: an instance whose turn this build cannot take is parked. The same again changes nothing."""
+    row = tables.instances.get(block.number)
+    if row is None or row.fence != block.fence:
+        return Rejected(reason=MOVED_ON)
+    is_mine = row.owner == block.owner and row.state in CLAIMABLE_STATES
+    if not is_mine and (row.state, row.blocked) != (InstanceState.BLOCKED, block.reason):
+        return Rejected(reason=MOVED_ON)
+    tables.instances.change(
+        block.number,
+        state=InstanceState.BLOCKED,
+        blocked=block.reason,
+        owner=None,
+        claimable_at_ms=None,
+        blocked_by=row.blocked_by | {block.build},
+    )
+    return Applied()
+
+
+def apply_save_flow(tables: MemoryTables, flow: SaveFlow) -> Outcome:
+    if flow.hash not in tables.flows:
+        row = Flow(name=flow.name, version=flow.version, saved_at_ms=tables.now_ms, definition=flow.definition)
+        tables.flows.put(flow.hash, row)
+    return Applied()
+
+
+# ---------------------------------------------------------------- messages
+
+
+def apply_deliver(tables: MemoryTables, message: Deliver) -> Outcome:
+    """Take a message for an instance, or say why not (G5, G6, G7)."""
+    found = tables.current(message.id) if message.number is None else tables.instances.get(message.number)
+    if found is None:
+        return Rejected(reason=f"no instance has the id {message.id!r}")
+    event = message.event
+    if isinstance(event, EventReceived):
+        verdict = _deliver_event(tables, found, event, message.message_id)
+        target = TargetInstance(number=found.number, state=found.state, execution=found.execution)
+        return Delivered(instance=target, verdict=verdict)
+    if isinstance(event, UpdateAccepted):
+        return Delivered(instance=instance_record(found), verdict=_deliver_update(tables, found, event))
+    verdict, is_ended = cancel(tables, found, event)
+    ended = close_children(tables, found.number, found.execution)[0] if is_ended else ()
+    return Delivered(instance=instance_record(found), verdict=verdict, ended=ended)
+
+
+def _deliver_event(tables: MemoryTables, found: Instance, event: EventReceived, message_id: str) -> EventVerdict:
+    number = found.number
+    verdict = decide_event(
+        found.state,
+        seen_before=bool(message_id) and (number, message_id) in tables.received,
+        somebody_waits=event.name in found.waits,
+        kept=found.events_waiting,
+        policy=found.mailbox.policy,
+        limit=found.mailbox.limit,
+    )
+    if verdict in (EventVerdict.DELIVER, EventVerdict.KEEP):
+        if message_id:
+            tables.received.insert((number, message_id), Received())
+        tables.instances.change(number, events_waiting=found.events_waiting + 1)
+        put_message(tables, found, event, event.name)
+    if verdict is EventVerdict.DELIVER:
+        tables.wake(number)
+    return verdict
+
+
+def _deliver_update(tables: MemoryTables, found: Instance, event: UpdateAccepted) -> EventVerdict:
+    content = hashlib.sha256(b"%b\0%b" % (event.name.encode(), bytes(event.input.data))).digest()
+    known = tables.updates.get((found.number, event.id))
+    open_updates = sum(key[0] == found.number and row.answer is None for key, row in tables.updates.items())
+    verdict = decide_update(
+        found.state,
+        known=None if known is None else known.state,
+        is_same=known is None or known.content == content,
+        open_updates=open_updates,
+    )
+    if verdict is EventVerdict.DELIVER:
+        tables.updates.put((found.number, event.id), Update(state=UpdateState.ASKED, content=content))
+        put_message(tables, found, event, name="")
+        tables.wake(found.number)
+    return verdict
+
+
+# ---------------------------------------------------------------- queries
+
+
+def apply_ask_query(tables: MemoryTables, ask: AskQuery) -> Outcome:
+    if len(tables.questions) >= MAX_QUESTIONS or ask.question.id in tables.questions:
+        return Rejected(reason=f"{MAX_QUESTIONS} questions wait for their answers already, or this one was put before")
+    tables.questions.put(ask.question.id, Question(query=ask.question, expires_at_ms=ask.expires_at_ms))
+    return Applied()
+
+
+def apply_claim_queries(tables: MemoryTables, claim: ClaimQueries) -> Outcome:
+    """Queries for instances of the owner, and for those of its workflows that nobody owns and that have begun."""
+    taken: list[QueryRow] = []
+    for question in list(tables.questions.values()):
+        instance = tables.instances.get(question.query.number)
+        if question.taken_by is not None or question.expires_at_ms <= tables.now_ms or len(taken) >= claim.limit:
+            continue
+        if instance is None or instance.turn == 0 or instance.owner not in (None, claim.owner):
+            continue
+        if instance.owner == claim.owner or instance.workflow in claim.workflows:
+            taken.append(tables.questions.change(question.query.id, taken_by=claim.owner).query)
+    return ClaimedQueries(questions=taken)
+
+
+def apply_answer_query(tables: MemoryTables, answer: AnswerQuery) -> Outcome:
+    question = tables.questions.get(answer.id)
+    if question is None or question.taken_by != answer.owner or question.answer is not None:
+        return Rejected(reason=f"nobody waits for the answer to question {answer.id!r}")
+    tables.questions.change(answer.id, answer=answer.answer)
+    return Applied()
+
+
+def apply_delete_queries(tables: MemoryTables, delete: DeleteQueries) -> Outcome:
+    """A query that nobody waits for; without one, queries and rejections of updates that are kept no longer."""
+    if delete.question is not None:
+        return Applied(changed=int(tables.questions.remove(delete.question)))
+    gone = tables.questions.remove_all(
+        key for key, row in tables.questions.items() if row.expires_at_ms <= tables.now_ms
+    )
+    gone += tables.updates.remove_all(
+        key
+        for key, row in tables.updates.items()
+        if row.expires_at_ms is not None and row.expires_at_ms <= tables.now_ms
+    )
+    return Applied(changed=gone)
