@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.scenarios.kinds import POSTGRES, kinds_of, on_postgres
+from tests.scenarios.kinds import MEMORY, POSTGRES, in_memory, kinds_of, on_postgres
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -18,8 +18,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def store_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """PostgreSQL instead of SQLite, where it is asked for. Without `autouse`, pytest 9 would not set it up at all."""
-    if getattr(request, "param", None) == POSTGRES:
+    """Another store instead of SQLite, where it is asked for. Without `autouse`, pytest 9 would not set it up."""
+    if getattr(request, "param", None) == MEMORY:
+        with in_memory(monkeypatch):
+            yield
+    elif getattr(request, "param", None) == POSTGRES:
         with on_postgres(request.getfixturevalue("postgres_server"), monkeypatch):
             yield
     else:

@@ -1,33 +1,39 @@
-"""The scenarios on another kind of store: what a test calls a file is a schema of a PostgreSQL database then.
+"""The scenarios on another kind of store: what a test calls a file is a schema of a PostgreSQL database, or the tables
+of a store in memory.
 
-With `HOLDFAST_TEST_STORE=postgres` all of them are; otherwise those of `REPRESENTATIVE` are run on both. Tests with
-time that skips, and those about SQLite's own files, stay where they are.
+With `HOLDFAST_TEST_STORE=postgres` all of them run on PostgreSQL, with `memory` in memory; otherwise the modules of
+`REPRESENTATIVE` run on SQLite and PostgreSQL, and those of `IN_DICTIONARIES` in memory as well. Tests with time that
+skips, and those about SQLite's own files, stay where they are.
 """
 
 import hashlib
 import itertools
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import psycopg
 import pytest
 from tests.postgres.server import Place
+from tests.stores.memory import MemoryStore
+from tests.stores.memory_as_sql import select, write_file
+from tests.stores.memory_tables import MemoryTables
 
 from holdfast import compose
 from holdfast.compose import is_address
 from holdfast.runtime.platform import Platform, SystemClockAndIds
-from holdfast.storage.contract import OpenableStore
+from holdfast.storage.contract import OpenableStore, Store
 from holdfast.storage.postgres.store import PostgresTables
 from holdfast.storage.postgres.transaction import translate
 from holdfast.storage.relational.raw_tables import RawTables
 from holdfast.storage.sqlite.store import IN_MEMORY
 
 VARIABLE: Final = "HOLDFAST_TEST_STORE"
-SQLITE, POSTGRES = "sqlite", "postgres"
+SQLITE, POSTGRES, MEMORY = "sqlite", "postgres", "memory"
 REPRESENTATIVE: Final = frozenset(
     {
         "test_activities",
@@ -61,7 +67,31 @@ REPRESENTATIVE: Final = frozenset(
     }
 )
 
+IN_DICTIONARIES: Final = frozenset(
+    {
+        "test_activities",
+        "test_children",
+        "test_continue_as_new",
+        "test_describe",
+        "test_events",
+        "test_events_set_aside",
+        "test_flows",
+        "test_messages_at_the_end",
+        "test_policies",
+        "test_queries",
+        "test_several_engines",
+        "test_state",
+        "test_streams",
+        "test_terminate",
+        "test_timers",
+        "test_update_endings",
+        "test_updates",
+    }
+)
+
 _fresh = itertools.count()
+_tables: list[dict[str, MemoryTables] | None] = [None]
+"""What the names of files stand for, in a test that is run in memory."""
 _server: list[str | None] = [None]
 """Where the schemas are, in a test that is run on PostgreSQL."""
 _schemas: dict[str, Place] = {}
@@ -71,9 +101,12 @@ _snapshots: dict[Path, psycopg.Connection] = {}
 
 def kinds_of(module: str) -> list[str]:
     """On which stores the tests of a module are run."""
-    if os.environ.get(VARIABLE) == POSTGRES:
-        return [POSTGRES]
-    return [SQLITE, POSTGRES] if module in REPRESENTATIVE else [SQLITE]
+    forced = os.environ.get(VARIABLE)
+    if forced in (POSTGRES, MEMORY):
+        return [forced]
+    more = [POSTGRES] if module in REPRESENTATIVE else []
+    more += [MEMORY] if module in IN_DICTIONARIES else []
+    return [SQLITE, *more]
 
 
 @contextmanager
@@ -81,7 +114,7 @@ def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
     """Whatever names a file gets a schema instead."""
     open_store, open_tables = compose.open_store, compose.open_tables
 
-    def open_there(store: str | Path | OpenableStore, durability: str, surroundings: Platform) -> OpenableStore:
+    def open_there(store: str | Path | Store, durability: str, surroundings: Platform) -> OpenableStore:
         if isinstance(store, str | Path) and not is_address(store):
             place = _place(server, str(store))  # each call is another one for a store in memory
             found = open_store(place.url, durability, _beside_a_server(surroundings))
@@ -104,6 +137,47 @@ def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
         _schemas.clear()
 
 
+class NamedMemoryStore(MemoryStore):
+    """A store in memory that is named as a file is."""
+
+    def __init__(self, name: str, clock: Callable[[], int], tables: MemoryTables) -> None:
+        super().__init__(clock, tables)
+        self._name = name
+
+    @property
+    def companion_path(self) -> Path:
+        return Path(self._name)
+
+
+@contextmanager
+def in_memory(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Whatever names a file gets tables in memory instead."""
+    open_store, open_tables, tables = compose.open_store, compose.open_tables, dict[str, MemoryTables]()
+
+    def open_there(store: str | Path | Store, durability: str, surroundings: Platform) -> OpenableStore:
+        if not isinstance(store, str | Path) or is_address(store):
+            return open_store(store, durability, surroundings)
+        name = f"{IN_MEMORY}{next(_fresh)}" if str(store) == IN_MEMORY else str(compose.checked_path(store))
+        found = NamedMemoryStore(name, surroundings.providers.now_ms, tables.setdefault(name, MemoryTables()))
+        return open_store(found, durability, surroundings)
+
+    def tables_there(store: str | Path | Store) -> RawTables:
+        if str(store) not in tables:
+            return open_tables(store)
+        copy = Path(folder) / f"{next(_fresh)}.db"
+        write_file(tables[str(store)], copy)
+        return open_tables(copy)
+
+    monkeypatch.setattr(compose, "open_store", open_there)
+    monkeypatch.setattr(compose, "open_tables", tables_there)
+    _tables[0] = tables
+    try:
+        with TemporaryDirectory() as folder:
+            yield
+    finally:
+        _tables[0] = None
+
+
 def _beside_a_server(surroundings: Platform) -> Platform:
     """A machine that sleeps in a test only pretends to: the clock of the server has not gone on meanwhile."""
     if isinstance(surroundings.providers, SystemClockAndIds):
@@ -121,7 +195,12 @@ def _place(server: str, name: str) -> Place:
 
 
 def rows_of(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]] | None:
-    """Rows of a schema that stands for a file; None if it is one, as where time skips."""
+    """Rows of a schema or of tables that stand for a file; None if it is one, as where time skips."""
+    by_name = _tables[0] or {}
+    if str(path) in by_name:
+        if not statement.lstrip().startswith("SELECT"):
+            pytest.skip("this test changes rows with SQL, and the tables in memory are only read with it")
+        return select(by_name[str(path)], statement, *bindings)
     if _server[0] is None or path.is_file():
         return None
     place = _place(_server[0], str(path))
@@ -158,5 +237,5 @@ def named(path: Path) -> str:
 
 
 def are_files() -> bool:
-    """Whether paths are what they say, and do not stand for schemas."""
-    return _server[0] is None
+    """Whether paths are what they say, and do not stand for schemas or tables."""
+    return _server[0] is None and _tables[0] is None

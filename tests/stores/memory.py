@@ -4,7 +4,7 @@ Stores that are made with the same `MemoryTables` share their data, as processes
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -67,7 +67,7 @@ from holdfast.storage.records import (
 
 SET_ASIDE: Final = f'"{EventSetAside.__struct_config__.tag}"'.encode()
 
-APPLY_BY_TYPE: Final[Mapping[type[Member], Callable[[MemoryTables, Any], Outcome]]] = {
+APPLY_BY_TYPE: Final[dict[type[Member], Callable[[MemoryTables, Any], Outcome]]] = {
     Start: instances.apply_start,
     Turn: instances.apply_turn,
     Terminate: endings.apply_terminate,
@@ -119,7 +119,8 @@ class MemoryStore(StoreDefaults):
         return self._data
 
     def now_ms(self) -> int:
-        return max(self._data.now_ms, self._clock())
+        with self._data.lock:
+            return self._data.advance_clock(self._clock())
 
     def make_notifier(self, name: str, heard: Callable[[], None]) -> Notifier:
         return MemoryNotifier(self._data, name, heard)
@@ -378,7 +379,7 @@ class MemoryStore(StoreDefaults):
         now_ms, rows = self.now_ms(), self.tables.attempts.values()
         ready = [row for row in rows if row.state is AttemptState.READY]
         running = [row.queue for row in rows if row.owner is not None and row.closed_at_ms is None]
-        found = []
+        found: list[QueueRow] = []
         for queue in sorted({*(row.queue for row in ready), *running}):
             since = [row.available_at_ms for row in ready if row.queue == queue]
             waiting = [at_ms for at_ms in since if at_ms <= now_ms]

@@ -385,9 +385,14 @@ def release_instance(tables: MemoryTables, number: InstanceNumber, fence: Fence,
         return False
     messages = [message for message in tables.inbox.values() if message.row.number == number]
     due = [timer.due_at_ms for key, timer in tables.timers.items() if key[:2] == (number, row.execution)]
-    has_message = any(not message.name or message.name in row.waits for message in messages)
+    has_message = any(_is_taken(message.name, row.waits) for message in messages)
     tables.instances.change(number, owner=None, claimable_at_ms=0 if has_message else min(due, default=None))
     return True
+
+
+def _is_taken(name: str | None, waits: frozenset[str]) -> bool:
+    """Whether the code takes a message: an event that it waits for, an update unless it waits for the empty name."""
+    return name is None or (name == "") != (name in waits)
 
 
 def _reassign(tables: MemoryTables, attempt: AttemptRecord, *, is_clean: bool) -> None:

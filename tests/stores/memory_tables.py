@@ -1,7 +1,7 @@
 """The tables of the store in memory: dictionaries of immutable rows, and a log by which changes are undone."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, Generic, TypeVar
@@ -191,7 +191,7 @@ class MemoryTables:
         return self.now_ms
 
     @contextmanager
-    def undone_on_error(self) -> Iterator[None]:
+    def undone_on_error(self) -> Generator[None]:
         """Undo the changes that are made inside if an exception leaves the block."""
         mark = self.mark()
         try:

@@ -19,8 +19,8 @@ asking `Store.was_committed`, never by applying twice. What holds for every memb
 - An input above `payloads.limits.INLINE_LIMIT_BYTES` and a large payload of an event are stored once for an instance,
   under a reference, by the functions of `storage.large_payloads`. `ClaimAttempts` returns inputs in place; the reads
   return references.
-- A message in an inbox makes its instance claimable, except for an event for which the code does not wait
-  (`Turn.waits`).
+- A message in an inbox makes its instance claimable, except for an event whose name is not in `Turn.waits`. With an
+  empty name in `Turn.waits` an update does not make a released instance claimable: it is for the next execution (G4).
 
 Records of old commits and of dead workers are kept for a limited time. Any worker removes them, a piece at a time (C1).
 """

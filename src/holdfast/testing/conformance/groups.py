@@ -122,6 +122,10 @@ class GroupRules(Rules):
             await bench.one(start("b"))
             check(bench.store.now_ms() >= before)
             check((await bench.instance("b")).created_at_ms >= (await bench.instance("a")).created_at_ms)
+            bench.clock.now_ms += 120_000
+            read = bench.store.now_ms()
+            bench.clock.now_ms -= 1
+            check(bench.store.now_ms() >= read, "a time that was only read counts as well")
 
         self.on_bench(case)
 

@@ -70,6 +70,20 @@ class UpdateRules(Rules):
 
         self.on_bench(case)
 
+    def test_G4_an_update_is_no_reason_to_claim_an_execution_that_takes_none(self) -> None:
+        """An empty name among the events that are waited for says so: the update is for the next execution."""
+
+        async def case(bench: Bench) -> None:
+            for instance_id, waits, is_claimable in (("a", ("",), False), ("b", ("go",), True)):
+                record = await bench.started(instance_id, activities=0)
+                check(applied(await bench.one(turn(record, waits=waits))))
+                check(await told(bench, update(instance_id)) is EventVerdict.DELIVER)
+                check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
+                at_ms = (await bench.instance(instance_id)).claimable_at_ms
+                check((at_ms is not None) == is_claimable)
+
+        self.on_bench(case)
+
     def test_G5_an_update_wakes_whatever_the_code_waits_for(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
