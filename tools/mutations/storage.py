@@ -225,4 +225,19 @@ STORE: Final = (
         "details=None",
         LIMITS,
     ),
+    in_python(
+        "an object that lacks methods is taken as a store",
+        "C1",
+        "compose",
+        "    if missing:\n",
+        "    if missing is None:\n",
+        "tests/scenarios/test_third_party_stores.py::test_an_object_that_lacks_methods_is_refused_with_their_names",
+    ),
+    in_python(
+        "a time that was only read does not count",
+        "W9",
+        "storage/sqlite/store",
+        "            self._mark_ms = now_ms\n        return self._mark_ms",
+        "            return now_ms\n        return self._mark_ms",
+    ),
 )
