@@ -11,7 +11,7 @@ import msgspec
 from holdfast.core.admission import Mailbox
 from holdfast.core.checks import require
 from holdfast.core.children import ParentClose, ParentEnd
-from holdfast.core.leases import WorkerKey, store_time_ms
+from holdfast.core.leases import WorkerKey
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.updates import UpdateState
 from holdfast.storage.members.messages import QueryRow
@@ -187,7 +187,7 @@ class MemoryTables:
         self._rows = count(1)
 
     def advance_clock(self, clock_ms: int) -> int:
-        self.now_ms = store_time_ms(self.now_ms, clock_ms)
+        self.now_ms = max(self.now_ms, clock_ms)
         return self.now_ms
 
     @contextmanager
