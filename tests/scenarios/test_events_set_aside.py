@@ -302,6 +302,27 @@ def test_G6_a_corrected_event_with_the_same_id_is_delivered(tmp_path: Path, cach
 
 
 @CACHES
+def test_G6_a_corrected_event_is_a_duplicate_until_the_first_one_is_set_aside(tmp_path: Path, cache_size: int) -> None:
+    store = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with await hf.connect(store) as client:
+            await client.start("collects", id="it")
+        await send_from_elsewhere(store, "it", ("number", "a"), ("number", 1), id="first")  # no worker has read "a"
+        assert rows(store, "SELECT mail FROM instances") == [(1,)]
+        async with engine_of(store, *ALL, cache_size=cache_size) as engine:
+            handle = engine.get("it")
+            await until(lambda: set_aside_in(store) == 1)
+            assert [(aside.id, aside.value) for aside in (await handle.describe()).set_aside] == [("first", "a")]
+            await send_from_elsewhere(store, "it", ("number", 2), id="first")
+            await send_from_elsewhere(store, "it", ("number", 3), id="second")
+            assert await handle.result() == [2, 3]
+        assert audit(store) == []
+
+    together(scenario())
+
+
+@CACHES
 def test_G6_a_start_whose_event_does_not_fit_is_refused_and_stores_nothing(tmp_path: Path, cache_size: int) -> None:
     store = tmp_path / "shop.db"
 
