@@ -26,10 +26,10 @@ WORKERS: Final = (
     in_python(
         "the command runs a program that has no guard",
         "A5",
-        "cli/application",
-        '            refuse_while_importing("an event loop (asyncio.run)")\n',
-        "            pass\n",
-        "tests/unit/cli/test_run.py::test_a_program_that_runs_an_event_loop_when_it_is_imported_is_refused",
+        "client/client",
+        "        refuse_while_importing()\n",
+        "",
+        "tests/unit/cli/test_run.py::test_a_program_that_starts_an_engine_when_it_is_imported_is_refused",
     ),
     in_python(
         "a signal before the event loop runs is raised into asyncio",

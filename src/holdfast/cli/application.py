@@ -6,14 +6,11 @@ An object has the arguments by name, an array by position. For a workflow with o
 one argument itself, if it cannot be read as arguments.
 """
 
-import asyncio
 import importlib
 import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Coroutine, Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +24,7 @@ from holdfast.errors import ArgumentError, HoldfastError, PayloadError, UsageErr
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.payloads.signature import LONGEST_NAME
 from holdfast.payloads.untrusted import check_untrusted
-from holdfast.runtime.importing import StartedByImport, importing, refuse_while_importing
+from holdfast.runtime.importing import StartedByImport, importing
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ def _import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with _importing():
+        with importing():
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
@@ -100,7 +97,7 @@ def _import_module(name: str) -> ModuleType:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        with _importing():
+        with importing():
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
@@ -110,29 +107,8 @@ def _import_module(name: str) -> ModuleType:
         raise UsageError(_why(name, error)) from error
 
 
-@contextmanager
-def _importing() -> Generator[None]:
-    """Refuse engines, clients and `asyncio.run`: a program without a main guard would run as a whole."""
-    run = asyncio.Runner.run  # asyncio.run calls it
-
-    def checked(runner: asyncio.Runner, coro: Coroutine[Any, Any, Any], **options: Any) -> Any:
-        try:
-            refuse_while_importing("an event loop (asyncio.run)")
-        except StartedByImport:
-            coro.close()
-            raise
-        return run(runner, coro, **options)  # in another thread
-
-    asyncio.Runner.run = checked  # type: ignore[assignment, method-assign]
-    try:
-        with importing():
-            yield
-    finally:
-        asyncio.Runner.run = run  # type: ignore[method-assign]
-
-
 def _why(source: str, error: BaseException) -> str:
-    """The reason, with the last line of the user's code; for an engine or event loop the line that needs a guard."""
+    """The reason, with the last line of the user's code; for an engine or client the line that needs a guard."""
     reason = str(error) if isinstance(error, HoldfastError) else f"{type(error).__name__}: {error}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     frame = frames[0 if isinstance(error, StartedByImport) else -1] if frames else None

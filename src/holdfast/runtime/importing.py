@@ -17,7 +17,7 @@ GUARD: Final = 'if __name__ == "__main__": asyncio.run(main())'
 
 
 class StartedByImport(UsageError):
-    """An engine, a client or an event loop was started by the import of a module."""
+    """The import of a module opens an engine or a client."""
 
 
 @contextmanager
@@ -30,7 +30,9 @@ def importing() -> Generator[None]:
         _is_importing.reset(token)
 
 
-def refuse_while_importing(what: str = "an engine or a client") -> None:
+def refuse_while_importing() -> None:
     """Raise `StartedByImport` inside of `importing`."""
     if _is_importing.get():
-        raise StartedByImport(f"its import starts {what}; start it only where the file is run as a program: {GUARD}")
+        raise StartedByImport(
+            f"its import starts an engine or a client; start it only where the file is run as a program: {GUARD}"
+        )
