@@ -12,6 +12,7 @@ from tests.postgres.proxy import Fate, Proxy
 
 from holdfast.core.leases import Heartbeat, HeartbeatReply, Renewed, TokenMismatch
 from holdfast.runtime.platform import SystemClockAndIds
+from holdfast.runtime.signals import RepeatedTrouble
 from holdfast.runtime.worker_lease import LeaseThread
 from holdfast.storage.members.workers import Registration, ReplyLost
 from holdfast.storage.postgres.store import PostgresStore
@@ -106,6 +107,7 @@ def test_W4_a_worker_keeps_its_key_when_the_reply_to_a_beat_is_lost(new_cluster:
             lambda: HERE,
             lease_ms=LEASE_MS,
             lost=lambda: lost.append(keeper.key),
+            trouble=RepeatedTrouble(SystemClockAndIds().elapsed_ms),
         )
         proxy.rule = OnceAtCommit(Fate.ALLOW_BUT_LOSE_ANSWER)
         await keeper.start()

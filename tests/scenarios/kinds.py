@@ -26,11 +26,10 @@ from tests.stores.memory_tables import MemoryTables
 from holdfast import compose
 from holdfast.compose import is_address
 from holdfast.runtime.platform import Platform, SystemClockAndIds
-from holdfast.storage.contract import OpenableStore, Store
+from holdfast.storage.contract import IN_MEMORY, OpenableStore, Store
 from holdfast.storage.postgres.store import PostgresTables
 from holdfast.storage.postgres.transaction import translate
 from holdfast.storage.relational.raw_tables import RawTables
-from holdfast.storage.sqlite.store import IN_MEMORY
 
 VARIABLE: Final = "HOLDFAST_TEST_STORE"
 SQLITE, POSTGRES, MEMORY = "sqlite", "postgres", "memory"

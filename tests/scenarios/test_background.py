@@ -263,7 +263,7 @@ def test_every_member_receives_its_outcome_whatever_a_listener_does(
             def fail(*_: object) -> None:
                 raise OSError("no descriptor is free")
 
-            committer = Committer(engine.store, engine._providers.commit_id, after_group=fail)
+            committer = Committer(engine.store, engine._providers.commit_id, engine._trouble, after_group=fail)
             outcomes: list[Outcome] = []
 
             def breaks(outcome: Outcome) -> None:

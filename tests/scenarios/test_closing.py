@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.support import check_tables, engine_of, together, until
+from tests.scenarios.support import check_tables, engine_of, rows, together, until
 
 import holdfast as hf
 from holdfast.background import BackgroundTask, Duty
@@ -59,6 +59,30 @@ def test_who_waits_while_the_client_is_closed_gets_one_typed_error(
             await other.get("a").raise_event("word", "on")
             assert await other.get("a").result(timeout=10) == "on", "nothing happened to the instance"
         check_tables(path)
+
+    together(scenario())
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_query_that_waits_while_the_client_is_closed_is_no_trouble_of_the_store(
+    tmp_path: Path, is_cancelled: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "shop.db"
+    caplog.set_level(logging.ERROR)
+
+    async def scenario() -> None:
+        async with engine_of(path, listens) as engine:
+            await engine.start(listens, id="a")
+        client = await hf.connect(path)
+        waiting = asyncio.create_task(client.get("a").query("nobody_answers", timeout=60))
+        await until(lambda: rows(path, "SELECT 1 FROM questions") and client.asking.changes._waiting)
+        if is_cancelled:
+            waiting.cancel()
+        monkeypatch.setattr(client._committer, "submit", lambda *_: pytest.fail("the client closes"))
+        await client.close()
+        with pytest.raises(asyncio.CancelledError if is_cancelled else hf.ClientClosed):
+            await waiting
 
     together(scenario())
     assert not caplog.records

@@ -232,3 +232,18 @@ def test_the_error_of_a_program_is_not_hidden_by_a_disk_that_is_full_when_its_en
 
     with pytest.raises(KeyError, match="the program's own"):
         together(scenario())
+
+
+def test_an_error_of_a_read_is_typed_and_has_its_cause(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with await hf.connect(path) as client:
+            await client.start("adds", id="a")
+            rows(path, "DROP TABLE workers")
+            for read in (client.store.workers, client.get("a").describe):
+                with pytest.raises(hf.StoreError, match=r"could not be read: .*no such table") as raised:
+                    await read()
+                assert isinstance(raised.value.__cause__, apsw.SQLError)
+
+    together(scenario())

@@ -183,6 +183,14 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
         f"{TELLING}::test_repeated_trouble_is_one_line_a_minute_with_a_count",
     ),
     in_python(
+        "a call of a closed client is an outage of the store",
+        "C1",
+        "runtime/signals",
+        "isinstance(error, StoreReplaced | ClientClosed)",
+        "isinstance(error, StoreReplaced)",
+        f"{TELLING}::test_a_call_of_a_closed_client_is_no_outage_of_the_store",
+    ),
+    in_python(
         "one write ends an outage of the store",
         "C1",
         "runtime/signals",

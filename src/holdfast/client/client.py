@@ -90,9 +90,9 @@ class Client(EmbeddedWorker, Overview):
         self._committer = Committer(
             store,
             providers.commit_id,
+            trouble,
             after_group=self._committed,
             unusable=self._store_was_replaced,
-            trouble=trouble,
         )
         self._waiters = ResultWaiters(store.read_instance, store.check_files, trouble)
         self.asking = QueryClient(

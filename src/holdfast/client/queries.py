@@ -61,6 +61,7 @@ class QueryClient:
         self._committer = committer
         self._own_runs: RunFactory | None = None
         self._own_queries: Queries | None = None
+        self._is_stopped = False
         self.changes = changes = ChangeSignal(store.check_files)
         new_id = surroundings.providers.unique_text
         self.updating = UpdateClient(store, changes, registry.resolve, new_id, deliver, limit=limit)
@@ -156,7 +157,8 @@ class QueryClient:
                 if loop.time() >= ends_at:
                     return None
         finally:
-            self._committer().submit(DeleteQueries(question=question.id), _ignore)
+            if not self._is_stopped:  # the store of a client that closes takes no more; the row expires
+                self._committer().submit(DeleteQueries(question=question.id), _ignore)
         raise AssertionError
 
     def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:
@@ -173,6 +175,7 @@ class QueryClient:
 
     def stop(self, error: Exception | None = None) -> None:
         """No more answers come: callers that still wait get the error, or are cancelled."""
+        self._is_stopped = True
         self.changes.stop(error)
         if self._own_runs is not None:
             self._own_runs.stop()
@@ -190,8 +193,10 @@ class QueryClient:
                 known: list[str] = msgspec.json.decode(data)
                 said = f"{instance_id!r} answers no query {name!r}; it answers {', '.join(known) or 'none'}"
                 raise UnknownQuery(said, tuple(known))
-            case ReplyKind.REFUSED | ReplyKind.REJECTED | ReplyKind.NOT_NOW:
+            case ReplyKind.REFUSED | ReplyKind.REJECTED:
                 raise to_exception(_failure.decode(data), self._registry.resolve)
+            case ReplyKind.NOT_NOW:
+                raise AssertionError  # `_ask_others` asks again instead
 
 
 def _ignore(_: Outcome) -> None:

@@ -47,13 +47,13 @@ class Committer:
         self,
         store: Store,
         new_commit_id: Callable[[], int],
+        trouble: RepeatedTrouble,
         *,
         may_act: Callable[[], bool] = lambda: True,
         after_group: Callable[[Sequence[Member], Sequence[Outcome]], None] = lambda _, __: None,
         unsure: Callable[[], None] = lambda: None,
         unusable: Callable[[StoreReplaced], None] = lambda _: None,
         fault_hook: FaultHook | None = None,
-        trouble: RepeatedTrouble | None = None,
     ) -> None:
         self._store = store
         self._new_commit_id = new_commit_id
@@ -61,7 +61,7 @@ class Committer:
         self._after_group = after_group
         self._unsure = unsure
         self._unusable = unusable
-        self.trouble = trouble or RepeatedTrouble()
+        self.trouble = trouble
         """Where errors of the store are reported, by this committer and by those who commit through it."""
         self._fault_hook = fault_hook
         self._waiting: list[tuple[Member, Done]] = []

@@ -135,8 +135,8 @@ class LeaseMaker(Protocol):
         *,
         lease_ms: int,
         lost: Callable[[], None],
+        trouble: RepeatedTrouble,
         loop_rules: LoopRules | None = None,
-        trouble: RepeatedTrouble | None = None,
     ) -> LeaseLike: ...
 
 

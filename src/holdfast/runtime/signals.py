@@ -22,8 +22,9 @@ import msgspec
 from holdfast.background import BackgroundTask, Duty
 from holdfast.core.history import Payload
 from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import HoldfastError, StoreError, StoreReplaced
+from holdfast.errors import ClientClosed, HoldfastError, StoreError, StoreReplaced
 from holdfast.payloads.failures import Failure
+from holdfast.storage.contract import IN_MEMORY
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.turns import InstanceEnd
 from holdfast.storage.records import AttemptRecord, InstanceId, InstanceNumber, InstanceRecord
@@ -114,18 +115,19 @@ class RepeatedTrouble:
 
     The first error is logged at once, further ones once a minute with their number. All errors of the store share one
     line, whichever loop meets them; any other error has a line for each thing that failed. The end of an outage of
-    the store is logged once. Called from any thread.
+    the store is logged once. Errors are not logged if the files of the store are gone (the store logs that), and if
+    the client that used the store is closed. `now_ms` is called from the thread that reports an error.
     """
 
-    def __init__(self, now_ms: Callable[[], float] | None = None) -> None:
-        self._now_ms = now_ms or _loop_ms
+    def __init__(self, now_ms: Callable[[], float]) -> None:
+        self._now_ms = now_ms
         self._lock = threading.Lock()
         self._series: dict[str, _Series] = {}
         """By what failed; errors of the store by the empty text."""
 
     def log(self, what: str, error: Exception) -> None:
         """Log an error, or count it for the next line."""
-        if isinstance(error, StoreReplaced):
+        if isinstance(error, StoreReplaced | ClientClosed):
             return
         now_ms = self._now_ms()
         with self._lock:
@@ -149,7 +151,8 @@ class RepeatedTrouble:
                 return
             del self._series[""]
         seconds = (series.failed_at_ms - series.began_at_ms) / MILLISECONDS
-        logger.info("the store can be used again: it failed %s times within %.1f s", f"{series.count:,}", seconds)
+        times = "once" if series.count == 1 else f"{series.count:,} times within {seconds:.1f} s"
+        logger.info("the store can be used again: it failed %s", times)
 
 
 class _Series:
@@ -181,11 +184,9 @@ _troubles: Final[WeakValueDictionary[str, RepeatedTrouble]] = WeakValueDictionar
 
 def trouble_of(path: Path, now_ms: Callable[[], float]) -> RepeatedTrouble:
     """The errors of a store, which all clients and workers of this process that use it share."""
+    if str(path) == IN_MEMORY:
+        return RepeatedTrouble(now_ms)  # each such store is another one
     return _troubles.setdefault(str(path), RepeatedTrouble(now_ms))
-
-
-def _loop_ms() -> float:
-    return asyncio.get_running_loop().time() * MILLISECONDS
 
 
 def log_failed_attempt(
@@ -273,10 +274,10 @@ class ResultWaiter:
 class ResultWaiters:
     """Everyone who waits for an end. An id may have had several instances (G3), so each names its number, too."""
 
-    def __init__(self, read: Read, check_files: Check, trouble: RepeatedTrouble | None = None) -> None:
+    def __init__(self, read: Read, check_files: Check, trouble: RepeatedTrouble) -> None:
         self._read = read
         self._check_files = check_files
-        self._trouble = trouble or RepeatedTrouble()
+        self._trouble = trouble
         self._waiting: dict[InstanceId, list[ResultWaiter]] = {}
         self._looking = BackgroundTask(Duty.ENDS, self._look_for_ends)
         self._wake = asyncio.Event()

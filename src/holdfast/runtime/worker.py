@@ -152,12 +152,12 @@ class WorkerRuntime:
         return Committer(
             self._store,
             self._providers.commit_id,
+            self._trouble,
             may_act=self._may_act,
             after_group=committed,
             unsure=self._unsure,
             unusable=self._halt,
             fault_hook=self._surroundings.fault_hook,
-            trouble=self._trouble,
         )
 
     def _make_questions(self) -> QueryService:

@@ -59,8 +59,8 @@ class LeaseThread:
         *,
         lease_ms: int,
         lost: Callable[[], None],
+        trouble: RepeatedTrouble,
         loop_rules: LoopRules | None = None,
-        trouble: RepeatedTrouble | None = None,
     ) -> None:
         self.key = WorkerKey(providers.unique_text())
         self._store = store
@@ -75,7 +75,7 @@ class LeaseThread:
         self._is_over = False
         self._has_released = False
         self._lost = lost
-        self._trouble = trouble or RepeatedTrouble(providers.elapsed_ms)
+        self._trouble = trouble
         self._stop = threading.Event()
         self._registered: Callable[[], None] = lambda: None
         self._refusal: BaseException | None = None

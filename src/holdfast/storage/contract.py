@@ -341,6 +341,8 @@ class StoreDefaults:
 RAW_TABLES: Final = "raw_tables"
 """The capability of a store that has a method `open_tables()`, which gives its tables to `verify`."""
 
+IN_MEMORY: Final = ":memory:"
+"""The name of a store that lasts as long as its object and is shared with nobody."""
 COMMITS_KEPT_MS: Final = 3_600_000
 """How long the ids of commits are kept for those who do not know whether theirs went through."""
 TOMBSTONES_KEPT_MS: Final = 24 * 3_600_000

@@ -20,11 +20,12 @@ from holdfast.core.history import Started
 from holdfast.errors import InvalidOption, InvariantBroken, UsageError
 from holdfast.runtime.platform import FaultHook, FaultPoint, Platform, SystemClockAndIds
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
+from holdfast.storage.contract import IN_MEMORY
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.records import InstanceNumber
-from holdfast.storage.sqlite.store import IN_MEMORY, SqliteStore
+from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.clock import SkippingClock
 from holdfast.testing.crashes import (
     Crash,
@@ -212,7 +213,7 @@ class Environment(Engine):
             raise UsageError("crash before= something or after= something; for both, say it twice")
         if self._make_noise is _nothing:
             self._make_noise = quiet_crashes(asyncio.get_running_loop())
-            self._committer = RetryingCommitter(self._store, self._time.commit_id, self._lives)
+            self._committer = RetryingCommitter(self._store, self._time.commit_id, self._trouble, self._lives)
         crash = Crash(named[0][0], checked(named[0][1]))
         self._lives.add(crash)
         return crash

@@ -10,6 +10,7 @@ from tests.scenarios.support import until
 
 import holdfast as hf
 from holdfast.runtime.committer import Committer
+from holdfast.runtime.signals import RepeatedTrouble
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome
 from holdfast.storage.records import CommitId
@@ -17,6 +18,10 @@ from holdfast.testing.conformance.bench import start
 
 if TYPE_CHECKING:
     from holdfast.storage.contract import Store
+
+
+def trouble() -> RepeatedTrouble:
+    return RepeatedTrouble(lambda: 0.0)
 
 
 class Moody:
@@ -43,7 +48,12 @@ def test_G11_an_error_of_whatever_kind_is_told_to_everyone_as_the_stores_and_the
     unsure: list[bool] = []
 
     async def scenario() -> None:
-        committer = Committer(cast("Store", Moody(error)), count(1).__next__, unsure=lambda: unsure.append(True))
+        committer = Committer(
+            cast("Store", Moody(error)),
+            count(1).__next__,
+            trouble(),
+            unsure=lambda: unsure.append(True),
+        )
         outcomes = await asyncio.gather(committer.commit(start("a")), committer.commit(start("b")))
         for outcome in outcomes:
             assert isinstance(outcome, Failed)
@@ -62,7 +72,7 @@ def test_L13_what_must_not_be_lost_is_tried_until_it_is_stored(monkeypatch: pyte
     monkeypatch.setattr("holdfast.runtime.committer.RETRY_SECONDS", 0.0)
 
     async def scenario() -> None:
-        committer = Committer(cast("Store", Moody(OSError("no disk"))), count(1).__next__)
+        committer = Committer(cast("Store", Moody(OSError("no disk"))), count(1).__next__, trouble())
         stored: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         member = start("a")
         committer.commit_eventually(member, stored.set_result)
@@ -99,7 +109,7 @@ def test_L13_a_full_disk_is_one_line_for_all_rows_and_tries(
     monkeypatch.setattr("holdfast.runtime.committer.RETRY_SECONDS", 0.0)
 
     async def scenario() -> None:
-        committer = Committer(cast("Store", Full(tries=20)), count(1).__next__)
+        committer = Committer(cast("Store", Full(tries=20)), count(1).__next__, trouble())
         outcomes: list[Outcome] = []
         for number in range(50):
             committer.commit_eventually(start(f"{number}"), outcomes.append)
@@ -116,7 +126,7 @@ def test_files_that_were_replaced_are_final_and_the_owner_of_the_committer_learn
     async def scenario() -> None:
         said: list[object] = []
         error = hf.StoreReplaced("shop.db was removed")
-        committer = Committer(cast("Store", Moody(error)), count(1).__next__, unusable=said.append)
+        committer = Committer(cast("Store", Moody(error)), count(1).__next__, trouble(), unusable=said.append)
         committer.commit_eventually(start("a"), said.append)
         await until(lambda: len(said) == 2)
         assert said == [Failed(error=error), error]

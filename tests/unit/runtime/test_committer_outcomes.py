@@ -9,6 +9,7 @@ import pytest
 from holdfast.core.leases import WorkerKey
 from holdfast.errors import StoreError
 from holdfast.runtime.committer import Committer
+from holdfast.runtime.signals import RepeatedTrouble
 from holdfast.storage.members.instances import Release
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from holdfast.storage.contract import Store
 
 MEMBER = Release(number=InstanceNumber(1), owner=WorkerKey("anna"), fence=Fence(1))
+
+
+def trouble() -> RepeatedTrouble:
+    return RepeatedTrouble(lambda: 0.0)
 
 
 class BrokenStore:
@@ -51,7 +56,7 @@ def test_L13_a_commit_that_failed_is_looked_for_and_whoever_may_have_missed_some
 ) -> None:
     store = BrokenStore(answer)
     told: list[None] = []
-    committer = Committer(cast("Store", store), lambda: 4_711, unsure=lambda: told.append(None))
+    committer = Committer(cast("Store", store), lambda: 4_711, trouble(), unsure=lambda: told.append(None))
 
     async def scenario() -> tuple[Outcome, Outcome]:
         return await asyncio.gather(committer.commit(MEMBER), committer.commit(MEMBER))
@@ -69,7 +74,7 @@ def test_one_who_cannot_take_its_outcome_keeps_nobody_from_theirs() -> None:
         raise LookupError(f"nobody wants {outcome}")
 
     async def scenario() -> None:
-        committer = Committer(cast("Store", CalmStore()), lambda: 1)
+        committer = Committer(cast("Store", CalmStore()), lambda: 1, trouble())
         committer.submit(MEMBER, refuse)
         committer.submit(MEMBER, taken.append)
         await committer.drain()

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from holdfast.runtime.signals import ResultWaiters
+from holdfast.runtime.signals import RepeatedTrouble, ResultWaiters
 from holdfast.storage.records import InstanceId, InstanceNumber
 
 
@@ -22,7 +22,7 @@ def test_an_error_of_a_look_is_not_the_end_of_looking(caplog: pytest.LogCaptureF
         pass
 
     async def scenario() -> None:
-        waiters = ResultWaiters(read, check_files)
+        waiters = ResultWaiters(read, check_files, RepeatedTrouble(lambda: 0.0))
         waiting = asyncio.create_task(waiters.wait(InstanceId("a"), InstanceNumber(7)))
         async with asyncio.timeout(10):
             while not waiting.done():

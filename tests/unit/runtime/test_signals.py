@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import StoreError, StoreReplaced
+from holdfast.errors import ClientClosed, StoreError, StoreReplaced
 from holdfast.runtime.signals import RepeatedTrouble, log_failure, trouble_of
 
 
@@ -82,6 +82,31 @@ def test_other_errors_have_a_line_a_minute_for_each_thing_that_failed(caplog: py
         "a look failed: 'nothing'",
         "a look failed: the disk is full",
     ]
+
+
+def test_a_call_of_a_closed_client_is_no_outage_of_the_store(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="holdfast")
+    clock = Clock()
+    trouble = RepeatedTrouble(clock)
+    trouble.log("work could not be stored", ClientClosed("the store was closed during this call"))
+    clock.now_ms += 60_000
+    trouble.succeeded()
+    assert not caplog.records
+
+
+def test_the_end_of_an_outage_of_one_error(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="holdfast")
+    clock = Clock()
+    trouble = RepeatedTrouble(clock)
+    trouble.log("work could not be stored", StoreError("the disk is full"))
+    clock.now_ms += 60_000
+    trouble.succeeded()
+    assert lines(caplog)[1:] == ["the store can be used again: it failed once"]
+
+
+def test_stores_in_memory_share_no_trouble() -> None:
+    one = trouble_of(Path(":memory:"), Clock())
+    assert trouble_of(Path(":memory:"), Clock()) is not one
 
 
 def test_all_who_use_a_store_in_a_process_share_its_trouble() -> None:

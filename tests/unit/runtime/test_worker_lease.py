@@ -10,6 +10,7 @@ import pytest
 from holdfast.core.leases import Heartbeat, HeartbeatReply, Renewed
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.platform import SystemClockAndIds
+from holdfast.runtime.signals import RepeatedTrouble
 from holdfast.runtime.worker_lease import LeaseThread
 from holdfast.testing.conformance.bench import HERE
 
@@ -47,6 +48,7 @@ def keeper_of(registry: Registry) -> LeaseThread:
         lambda: HERE,
         lease_ms=LEASE_MS,
         lost=lambda: pytest.fail("it was not lost"),
+        trouble=RepeatedTrouble(SystemClockAndIds().elapsed_ms),
     )
 
 
@@ -120,6 +122,7 @@ def test_W1_a_closed_loop_ends_the_lease_and_the_worker_may_act_no_more() -> Non
             lambda: HERE,
             lease_ms=60_000,
             lost=lost.set,
+            trouble=RepeatedTrouble(SystemClockAndIds().elapsed_ms),
             loop_rules=LoopRules(release_after_ms=30_000, end_after_ms=None),
         )
         await keeper.start()

@@ -21,7 +21,7 @@ import apsw
 from holdfast.core.leases import Heartbeat, HeartbeatReply
 from holdfast.errors import ClientClosed, StoreError, StoreReplaced
 from holdfast.fork import generation
-from holdfast.storage.contract import COMMITS_KEPT_MS, TOMBSTONES_KEPT_MS, Notifier
+from holdfast.storage.contract import COMMITS_KEPT_MS, IN_MEMORY, TOMBSTONES_KEPT_MS, Notifier
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome
 from holdfast.storage.members.workers import Registration
@@ -36,7 +36,6 @@ from holdfast.storage.sqlite.writer import SqliteWriter
 if TYPE_CHECKING:
     from holdfast.storage.sqlite.connection import SqliteConnection
 
-IN_MEMORY: Final = ":memory:"
 Value = TypeVar("Value")
 
 SLOW_COMMIT_MS: Final = 5.0
@@ -111,13 +110,13 @@ class SqliteStore(RelationalReads):
         self.sql.load()
         self._writer = await self._on_writer_thread(self._open_writer)
         self._reader = open_reader(self._path)
-        self._mark_ms = self._reader.execute(self.sql.read_clock).fetchall()[0][0]
+        self._mark_ms = self._fetch(self.sql.read_clock, ())[0][0]
 
     def open_for_reading(self) -> None:
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
         self.sql.load()
         self._reader = open_read_only(self._path)
-        self._mark_ms = self._reader.execute(self.sql.read_clock).fetchall()[0][0]
+        self._mark_ms = self._fetch(self.sql.read_clock, ())[0][0]
 
     def _open_writer(self) -> SqliteWriter:
         check_library()
@@ -237,21 +236,20 @@ class SqliteStore(RelationalReads):
     # ------------------------------------------------------------ reads
 
     async def _read(self, statement: str, *bindings: Any) -> list[Row]:
-        try:
-            return self._open(self._reader).execute(statement, bindings).fetchall()
-        except UnicodeDecodeError as error:
-            raise self._not_text(error) from error
+        return self._fetch(statement, bindings)
 
     async def _read_all(self, *asked: BoundStatement) -> list[list[Row]]:
-        execute = self._open(self._reader).execute
-        try:
-            return [execute(ask[0], ask[1:]).fetchall() for ask in asked]
-        except UnicodeDecodeError as error:
-            raise self._not_text(error) from error
+        return [self._fetch(ask[0], ask[1:]) for ask in asked]
 
-    def _not_text(self, error: UnicodeDecodeError) -> StoreError:
-        """SQLite takes any bytes as a text."""
-        return StoreError(f"{self._named} has a damaged row, whose text is not UTF-8 ({error}); run holdfast verify")
+    def _fetch(self, statement: str, bindings: tuple[Any, ...]) -> list[Row]:
+        try:
+            return self._open(self._reader).execute(statement, bindings).fetchall()
+        except apsw.Error as error:
+            raise StoreError(f"{self._named} could not be read: {error}") from error
+        except UnicodeDecodeError as error:  # SQLite takes any bytes as a text
+            raise StoreError(
+                f"{self._named} has a damaged row, whose text is not UTF-8 ({error}); run holdfast verify"
+            ) from error
 
     def _open(self, part: Value | None) -> Value:
         if self._generation != generation():

@@ -69,8 +69,8 @@ class TaskLease:
         *,
         lease_ms: int,
         lost: Callable[[], None],
+        trouble: RepeatedTrouble,
         loop_rules: LoopRules | None = None,
-        trouble: RepeatedTrouble | None = None,
     ) -> None:
         del loop_rules, trouble  # it runs on the loop, and stops with it
         self.key = WorkerKey(providers.unique_text())

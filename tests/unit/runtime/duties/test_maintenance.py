@@ -13,6 +13,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker, HostIdentity
 from holdfast.runtime.duties import maintenance as janitor_module
 from holdfast.runtime.duties.maintenance import Maintenance
+from holdfast.runtime.signals import RepeatedTrouble
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Applied, Outcome
@@ -48,7 +49,7 @@ def janitor_of(store: SqliteStore, committer: Committer, chance: float = 0.0) ->
 def on_store(tmp_path: Path) -> tuple[Counted, Bench, Committer, Maintenance]:
     clock, numbers = ManualClock(), count(1_000_000)
     store = Counted(tmp_path / "shop.db", clock)
-    committer = Committer(store, lambda: next(numbers))
+    committer = Committer(store, lambda: next(numbers), RepeatedTrouble(lambda: 0.0))
     return store, Bench(store, clock), committer, janitor_of(store, committer)
 
 
@@ -129,7 +130,7 @@ def test_C1_a_janitor_cleans_up_in_its_first_round_and_then_by_time_whatever_it_
 
     async def scenario() -> None:
         await store.open()
-        janitor = janitor_of(store, Committer(store, lambda: next(numbers)))
+        janitor = janitor_of(store, Committer(store, lambda: next(numbers), RepeatedTrouble(lambda: 0.0)))
         done: list[int] = []
         for late_by_ms in (0, 0, 0, 0, janitor_module.CLEAN_UP_EVERY_MS - 1, 1, 0):
             clock.now_ms += late_by_ms
@@ -188,7 +189,7 @@ def test_C1_two_janitors_at_once_leave_nothing_and_do_nothing_twice(tmp_path: Pa
     store, bench, committer, first = on_store(tmp_path)
     numbers = count(2_000_000)
     other = Counted(tmp_path / "shop.db", bench.clock)
-    second = janitor_of(other, Committer(other, lambda: next(numbers)))
+    second = janitor_of(other, Committer(other, lambda: next(numbers), RepeatedTrouble(lambda: 0.0)))
 
     async def scenario() -> None:
         await store.open()
