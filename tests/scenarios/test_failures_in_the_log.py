@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -407,22 +407,68 @@ def test_W10_a_clean_exit_is_one_line_and_does_not_read_like_a_crash(
     assert "has stopped cleanly" in message
 
 
-def test_A2_a_log_filter_that_raises_does_not_keep_a_failure_from_being_recorded(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def raising_filter(*words: str) -> Generator[None]:
+    """A log filter of the user that raises at records which have one of the words."""
     logger = logging.getLogger("holdfast")
 
-    def raises_on_failures(record: logging.LogRecord) -> bool:
-        if "failed" in record.getMessage():
+    def raises(record: logging.LogRecord) -> bool:
+        if any(word in record.getMessage() for word in words):
             raise AttributeError("request_id")
         return True
 
+    logger.addFilter(raises)
+    try:
+        yield
+    finally:
+        logger.removeFilter(raises)
+
+
+def test_A2_a_log_filter_that_raises_does_not_keep_a_failure_from_being_recorded(tmp_path: Path) -> None:
     async def scenario() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)  # the filter's own errors
         async with engine_of(tmp_path / "shop.db", pays, declines) as engine:
             with pytest.raises(hf.WorkflowFailed, match="no money"):
                 await engine.run(pays, id="it")
 
-    logger.addFilter(raises_on_failures)
-    try:
+    with raising_filter("failed"):
         together(scenario())
-    finally:
-        logger.removeFilter(raises_on_failures)
+
+
+@pytest.mark.parametrize("words", [["failed"], ["still runs"], ["failed", "still runs"]])
+def test_A5_a_log_filter_that_raises_keeps_no_slot_of_an_abandoned_body(
+    tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_attempts, "GRACE_SECONDS", 0.02)
+    may_end = asyncio.Event()
+
+    @hf.activity(start_to_close=0.05, retry=hf.Retry(attempts=1))
+    async def swallows() -> int:
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+        return 0
+
+    @hf.workflow
+    async def tries() -> str:
+        try:
+            await swallows()
+        except hf.ActivityTimedOut:
+            return "timed out"
+        return "?"
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)  # the filter's own errors
+        async with engine_of(tmp_path / "shop.db", swallows, tries) as engine:
+            assert engine.worker is not None
+            runner = engine.worker.runner
+            try:
+                assert await (await engine.start(tries, id="it")).result(timeout=10) == "timed out"
+                assert (runner.free, len(runner.running), len(runner.abandoned)) == (runner.slots, 0, 1)
+            finally:
+                may_end.set()
+            await until(lambda: not runner.abandoned)
+            assert runner.free == runner.slots
+
+    with raising_filter(*words):
+        together(scenario())

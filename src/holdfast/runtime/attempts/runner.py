@@ -209,12 +209,14 @@ class AttemptRunner:
         self.running.pop(running.attempt.key, None)
         self.abandoned.add(running)
         self.abandoned_threads += running.thread is not None
-        self._warn_of_abandoned(running)
-        if running.stop_reason is StopReason.TIMED_OUT and running.thread is None:
-            self._finish_failed(running, self._timed_out(running))
-            running.stop_reason = StopReason.NOT_HELD
+        try:
+            if running.stop_reason is StopReason.TIMED_OUT and running.thread is None:
+                running.stop_reason = StopReason.NOT_HELD  # its end is recorded now
+                self._finish_failed(running, self._timed_out(running))
+        finally:  # a log handler or filter of the user may raise
+            self._free_slot()
             self._all_told()
-        self._free_slot()
+            self._warn_of_abandoned(running)
 
     def _warn_of_abandoned(self, running: RunningAttempt) -> None:
         attempt = running.attempt
