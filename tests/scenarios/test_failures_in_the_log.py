@@ -111,9 +111,10 @@ def test_G13_a_failed_attempt_is_one_warning_and_a_failed_instance_one_error(
         "holdfast_execution": 1,
         "holdfast_activity": "declines",
         "holdfast_attempt": 2,
+        "holdfast_failed": "attempt",
     }
     assert worker == vars(third)["holdfast_worker"] == vars(last)["holdfast_worker"]
-    assert vars(third)["holdfast_instance"] == "it"
+    assert (vars(third)["holdfast_instance"], vars(third)["holdfast_failed"]) == ("it", "instance")
 
 
 def test_A5_an_attempt_that_timed_out_is_logged_as_a_failed_one(
@@ -344,6 +345,7 @@ def test_A5_the_record_of_an_attempt_that_the_janitor_ended_has_its_ids(
         "holdfast_execution": 1,
         "holdfast_activity": "is_silent",
         "holdfast_attempt": 1,
+        "holdfast_failed": "attempt",
     }
 
 

@@ -10,6 +10,7 @@ from tests.scenarios.support import check_tables, engine_of, rows, together, unt
 
 import holdfast as hf
 from holdfast.client.embedded_worker import EmbeddedWorker
+from holdfast.core.admission import StartVerdict
 from holdfast.runtime.turns import turn_taker
 from holdfast.storage.records import InstanceNumber
 
@@ -120,15 +121,15 @@ async def opens_a_file(is_wrong: bool) -> str:
 def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later_instance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def finds_nothing(_: EmbeddedWorker, __: object) -> None:
-        return None  # as if another process created the instance between the look and the commit
+    async def finds_nothing(_: EmbeddedWorker, __: object) -> tuple[StartVerdict, None]:
+        return StartVerdict.CREATE, None  # as if another process created the instance between the look and the commit
 
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, opens_a_file) as engine, await hf.connect(path) as client:
             handle = await engine.start(opens_a_file, False, id="it")
             with monkeypatch.context() as patched:
-                patched.setattr(EmbeddedWorker, "_find_same", finds_nothing)
+                patched.setattr(EmbeddedWorker, "_judge_start", finds_nothing)
                 with pytest.raises(hf.InstanceConflict):
                     await engine.start(opens_a_file, True, id="it")
             await handle.raise_event("go")

@@ -12,6 +12,7 @@ from holdfast.core.queries import Reply
 from holdfast.runtime import queries as questions
 from holdfast.runtime.queries import LONGEST_SECONDS, POLL_SECONDS, Unanswered
 from holdfast.runtime.worker import WorkerRuntime
+from holdfast.storage.members.messages import AskQuery, QueryRow
 from holdfast.storage.records import InstanceNumber
 
 
@@ -109,6 +110,26 @@ def test_C1_a_query_that_its_worker_gave_up_is_asked_again(
             await until(is_asked_again)
             waiting.reason = None
             assert await slow == "after a while"
+
+    together(scenario())
+
+
+def test_C1_a_worker_takes_the_next_questions_at_once_after_a_full_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(questions, "BATCH", 2)
+    monkeypatch.setattr(questions, "QUERY_POLL_SECONDS", 1_000.0)
+    path = tmp_path / "shop.db"
+
+    async def scenario() -> None:
+        async with engine_of(path, answers_two) as engine:
+            await engine.start(answers_two, id="it")
+        async with await hf.connect(path) as client:
+            for number in range(5):
+                question = QueryRow(id=f"q{number}", number=InstanceNumber(1), name="fast", input=b"[]")
+                await client._committer.commit(AskQuery(question=question, expires_at_ms=2**53))
+        async with engine_of(path, answers_two):
+            await until(lambda: rows(path, "SELECT count(*) FROM questions WHERE answer IS NULL") == [(0,)])
 
     together(scenario())
 

@@ -183,8 +183,8 @@ BODIES: Final = (
         "a stale heartbeat cancels its attempt",
         "A6",
         "runtime/worker",
-        "is_cancelled = outcome.reason == CANCEL_REQUESTED",
-        "is_cancelled = outcome.reason != ''",
+        "if outcome.reason == CANCEL_REQUESTED:",
+        "if outcome.reason:",
         LOGGED,
     ),
     in_python(

@@ -141,8 +141,8 @@ ASKING: Final = (
         "a start that finds its instance runs the code",
         "G3",
         "client/embedded_worker",
-        "            if (found := await self._find_same(start)) is not None:",
-        "            if False:",
+        "match await self._judge_start(start):",
+        "match (StartVerdict.CREATE, None):",
         STARTS,
     ),
     in_python(

@@ -34,7 +34,7 @@ from holdfast.core.lifecycle import AttemptState
 from holdfast.errors import InstanceConflict, InstanceNotFound
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.platform import SystemClockAndIds
-from holdfast.runtime.signals import log_failed_attempt, log_failed_instance
+from holdfast.runtime.signals import FAILED
 from holdfast.storage.contract import Store
 from holdfast.storage.records import AttemptRecord, InstanceId, InstanceRecord
 
@@ -333,10 +333,9 @@ async def _run(wish: RunRequest, console: Console, *, as_json: bool) -> Any:
 def _leave_out_of_the_log(instance_id: str) -> None:
     """Failures of this instance are on screen. A program that has set up logging gets them in its log, too."""
     logger = logging.getLogger("holdfast")
-    failures = (log_failed_attempt.__name__, log_failed_instance.__name__)
     if not logger.hasHandlers():
         logger.addFilter(
-            lambda record: record.funcName not in failures or getattr(record, "holdfast_instance", None) != instance_id
+            lambda record: not hasattr(record, FAILED) or getattr(record, "holdfast_instance", None) != instance_id
         )
 
 

@@ -26,7 +26,7 @@ from holdfast.cli.console import json_text, print_line, safe
 from holdfast.cli.store_option import StoreName, connected, existing_store
 from holdfast.client.client import Client
 from holdfast.client.queries import QUERY_SECONDS
-from holdfast.client.views.obstacles import read_silence
+from holdfast.client.views.obstacles import read_unanswered_reasons
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import QueryFailed, UpdateFailed
 from holdfast.runtime.platform import SystemClockAndIds
@@ -70,7 +70,7 @@ async def answer_of(client: Client, instance_id: str, asked: Coroutine[Any, Any,
             await asyncio.wait({answering}, timeout=QUIET_SECONDS)
             if answering.done():
                 break
-            reasons = await read_silence(client.store, InstanceId(instance_id))
+            reasons = await read_unanswered_reasons(client.store, InstanceId(instance_id))
         for reason in reasons:
             click.echo(f"holdfast: still waiting: {safe(reason)}", err=True)
         return await answering

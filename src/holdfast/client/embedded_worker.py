@@ -152,9 +152,13 @@ class EmbeddedWorker:
             await asyncio.wait([earlier])
         over = self._starting[start.id] = asyncio.get_running_loop().create_future()
         try:
-            if (found := await self._find_same(start)) is not None:
-                return await self._raise_to_found(worker, start, found)
-            return await self._start_with_first_turn(worker, start, started)
+            match await self._judge_start(start):
+                case StartVerdict.SAME, InstanceRecord() as found:
+                    return await self._raise_to_found(worker, start, found)
+                case StartVerdict.CONFLICT, _:
+                    return None
+                case _:
+                    return await self._start_with_first_turn(worker, start, started)
         finally:
             del self._starting[start.id]
             over.set_result(None)
@@ -169,24 +173,22 @@ class EmbeddedWorker:
             worker.poll()  # it may be nearer than what is waited for
         return None if _lacked_a_lease(outcome) else outcome
 
-    async def _find_same(self, start: Start) -> InstanceRecord | None:
-        """The instance that has the id, if the start would not create another one."""
+    async def _judge_start(self, start: Start) -> tuple[StartVerdict, InstanceRecord | None]:
+        """What the start does, as far as the store knows now, and the instance that has its id."""
         if start.policy is IdPolicy.TERMINATE_EXISTING:
-            return None
+            return StartVerdict.REPLACE, None  # it creates an instance in any case
         record = await self._store.find_instance(start.id)
         if record is None:
-            return None
+            return StartVerdict.CREATE, None
         existing = ExistingInstance(StartIdentity(record.workflow, record.input_hash), record.state)
-        verdict = decide_start(StartIdentity(start.workflow, start.input_hash), existing, start.policy)
-        return record if verdict in (StartVerdict.SAME, StartVerdict.CONFLICT) else None
+        return decide_start(StartIdentity(start.workflow, start.input_hash), existing, start.policy), record
 
     async def _raise_to_found(self, worker: WorkerRuntime, start: Start, found: InstanceRecord) -> Outcome | None:
         """Raise the event of a start to the instance that it found, which refuses a value that does not fit (G6).
 
         None if there is no event, or that instance is not live here or has ended meanwhile: the store decides.
         """
-        is_same = StartIdentity(found.workflow, found.input_hash) == StartIdentity(start.workflow, start.input_hash)
-        if start.mail is None or not is_same or worker.instances.live.find(start.id, found.number) is None:
+        if start.mail is None or worker.instances.live.find(start.id, found.number) is None:
             return None
         outcome = await self._commit_message(msgspec.structs.replace(start.mail, number=found.number))
         match outcome:

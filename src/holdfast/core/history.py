@@ -12,7 +12,8 @@ What every event of a history is, and the data that it carries.
 What a flow does besides calling activities, starting children and waiting: commands of its turns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -477,3 +478,10 @@ def payload_of(event: HistoryEvent) -> Payload | None:
             return payload
         case _:
             return None
+
+
+def pairs_set_aside(events: Sequence[HistoryEvent]) -> Iterator[tuple[EventReceived, EventSetAside]]:
+    """The events that were set aside, oldest first, each with the entry that says so, which follows it."""
+    for received, event in pairwise(events):
+        if isinstance(event, EventSetAside) and isinstance(received, EventReceived):
+            yield received, event

@@ -323,6 +323,8 @@ class QueryService:
             if isinstance(outcome, ClaimedQueries):
                 for question in outcome.questions:
                     answering.create_task(self._answer(question, take.owner))
+                if len(outcome.questions) == BATCH:
+                    self._wake.set()  # there may be more
 
     async def _answer(self, question: QueryRow, owner: WorkerKey) -> None:
         answer, limit = NOT_NOW, asyncio.timeout(LONGEST_SECONDS)

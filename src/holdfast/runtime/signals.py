@@ -100,6 +100,8 @@ PERIOD_MS: Final = 60_000
 QUIET_MS: Final = 5_000
 """An outage of the store is over when it has not failed for so long and writes."""
 MILLISECONDS: Final = 1_000
+FAILED: Final = "holdfast_failed"
+"""The attribute of a log record about a failed attempt or instance: what failed."""
 LONGEST_MESSAGE: Final = 1_000
 """Characters of a failure's message that are logged."""
 
@@ -212,6 +214,7 @@ def log_failed_attempt(
             "holdfast_activity": attempt.name,
             "holdfast_attempt": attempt.key.attempt,
             "holdfast_worker": attempt.owner,
+            FAILED: "attempt",
         },
     )
 
@@ -219,7 +222,7 @@ def log_failed_attempt(
 def log_failed_instance(instance_id: InstanceId, close: InstanceEnd | None, worker: str) -> None:
     """One line for an instance that failed, with the cause. How any other one ended is no trouble."""
     if close is not None and close.state is InstanceState.FAILED:
-        extra = {"holdfast_instance": instance_id, "holdfast_worker": worker}
+        extra = {"holdfast_instance": instance_id, "holdfast_worker": worker, FAILED: "instance"}
         logger.error("instance %s failed: %s", instance_id, _cause_of(close), extra=extra)
 
 

@@ -454,9 +454,12 @@ class WorkerRuntime:
 
     def _heartbeat(self, beat: HeartbeatAttempt) -> None:
         def done(outcome: Outcome) -> None:
-            if isinstance(outcome, Rejected):
-                is_cancelled = outcome.reason == CANCEL_REQUESTED
-                (self.runner.cancel_attempt if is_cancelled else self.runner.disown)(beat.key)
+            if not isinstance(outcome, Rejected):
+                return
+            if outcome.reason == CANCEL_REQUESTED:
+                self.runner.cancel_attempt(beat.key)
+            else:
+                self.runner.disown(beat.key)
 
         self.committer.submit(beat, done)
 

@@ -6,13 +6,12 @@ Lists of instances come a page at a time, newest first.
 import datetime as dt
 import warnings
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any, Final, cast
 
 import msgspec
 
 from holdfast.authoring.validation import checked_integer
-from holdfast.core.history import EventReceived, EventSetAside, HistoryEvent, Payload
+from holdfast.core.history import HistoryEvent, Payload, pairs_set_aside
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.core.steps import ERRORED, RecordedStep, derived_key, read_steps
 from holdfast.core.updates import UpdateState
@@ -379,8 +378,7 @@ def read_set_aside(execution: int, events: list[HistoryEvent], values: Values) -
             received_at=moment(received.time_ms) or EPOCH,
             value=values.of_payload(received.value),
         )
-        for received, event in pairwise(events)
-        if isinstance(event, EventSetAside) and isinstance(received, EventReceived)
+        for received, event in pairs_set_aside(events)
     ]
 
 

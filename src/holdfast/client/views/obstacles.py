@@ -37,7 +37,7 @@ async def read_obstacles(store: Store, record: InstanceRecord, attempts: Sequenc
     return await _obstacles(store, record, attempts)
 
 
-async def read_silence(store: Store, instance_id: InstanceId) -> list[str]:
+async def read_unanswered_reasons(store: Store, instance_id: InstanceId) -> list[str]:
     """Each reason why a query or an update of an instance gets no answer; an ended instance answers queries, too."""
     record = await store.find_instance(instance_id)
     if record is None:
@@ -78,10 +78,10 @@ def waiting_sentence(described: Description) -> str:
 
 
 def unrecorded_waits(state: InstanceState, turn: int, obstacles: Sequence[str]) -> list[str]:
-    """What an instance waits for whose history has no open step: conditions and tasks are not recorded."""
+    """What an instance may wait for whose history has no open step: conditions and tasks are not recorded."""
     if state is not InstanceState.RUNNING or not turn or obstacles:
         return []
-    return ["a condition (hf.wait_until), or tasks that its main function left over"]
+    return ["something that is not recorded, such as a condition (hf.wait_until) or a task of its code"]
 
 
 def _of_owners(record: InstanceRecord, attempts: Iterable[AttemptRecord], overdue: Overdue) -> Iterator[str]:

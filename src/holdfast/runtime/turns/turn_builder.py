@@ -11,7 +11,6 @@ What a turn says to those who sent updates, as it is stored with the turn (G11).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Final, TypedDict, TypeVar
 
 import msgspec
@@ -22,7 +21,6 @@ from holdfast.core.history import (
     CancelRequested,
     ContinuedAsNew,
     EventReceived,
-    EventSetAside,
     ExecutionCancelled,
     ExecutionCompleted,
     ExecutionFailed,
@@ -32,6 +30,7 @@ from holdfast.core.history import (
     TimerFired,
     encode_event,
     encode_events,
+    pairs_set_aside,
     payload_of,
 )
 from holdfast.core.leases import WorkerKey
@@ -282,7 +281,7 @@ def build_turn(
     if effects is not None or taken.fired:
         _add_done(unusual, live, effects or RunEffects(), taken.fired, payloads)
     if effects is not None and effects.waits_changed:
-        unusual["ids_set_aside"] = _ids_set_aside(events)
+        unusual["ids_set_aside"] = tuple(received.id for received, _ in pairs_set_aside(events) if received.id)
     if payloads:
         unusual["payloads"] = tuple(payloads)
     if unusual:
@@ -345,14 +344,6 @@ def _add_done(
             CancelChild(child=asked[0], reason=asked[1], descendants=asked[2]) for asked in effects.children_asked
         )
         unusual["children_asked"], unusual["family"] = asked, True
-
-
-def _ids_set_aside(events: list[HistoryEvent]) -> tuple[str, ...]:
-    return tuple(
-        received.id
-        for received, event in pairwise(events)
-        if isinstance(event, EventSetAside) and isinstance(received, EventReceived) and received.id
-    )
 
 
 def _encoded(events: list[HistoryEvent], payloads: list[LargePayload]) -> tuple[list[HistoryEvent], bytes]:
