@@ -18,6 +18,7 @@ from holdfast.audit.auditor import audit
 from holdfast.core.lifecycle import AttemptState
 from holdfast.runtime.attempts import runner as runtime_attempts
 from holdfast.runtime.attempts.executors import DaemonThreads
+from holdfast.runtime.attempts.running_attempt import RunningAttempt, StopReason
 from holdfast.runtime.attempts.streams import LEASE_CHECK_SECONDS
 
 ONCE = hf.Retry(attempts=1)
@@ -273,6 +274,93 @@ def test_W3_a_body_whose_attempt_another_worker_timed_out_is_stopped(
         assert audit(path) == []
 
     together(scenario())
+
+
+def test_W3_a_generator_whose_attempt_another_worker_timed_out_learns_that_by_its_next_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+    ends: list[object] = []
+
+    @hf.activity(heartbeat=0.05, retry=ONCE)
+    def counts() -> Iterator[int]:
+        begun.set()
+        may_go_on.wait(10)
+        while True:
+            yield 1
+
+    @hf.workflow
+    async def collect() -> str:
+        with contextlib.suppress(hf.ActivityTimedOut):
+            async for _ in counts():
+                pass
+        return await hf.event("end", str)  # the end of the instance would cancel the body
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, counts, collect) as engine, engine_of(path, collect) as other:
+            worker, judge = engine.worker, other.worker
+            assert worker is not None
+            assert judge is not None
+            monkeypatch.setattr(worker._janitor, "round", nothing)
+            monkeypatch.setattr(worker._net, "reconcile", nothing)
+            monkeypatch.setattr(worker.runner, "_ended", ends.append)
+            handle = await engine.start(collect, id="it")
+            await until(begun.is_set)
+            [running] = worker.runner.running.values()
+            await until(lambda: engine._store.now_ms() > rows(path, "SELECT max(expires_at_ms) FROM attempts")[0][0])
+            await judge._janitor.round(judge.key)
+            assert states(path, "counts") == [AttemptState.TIMED_OUT]
+            may_go_on.set()
+            await until(lambda: worker.runner.free == worker.runner.slots)
+            assert running.stop_reason is StopReason.NOT_HELD
+            await handle.raise_event("end", "timed out")
+            assert await handle.result(timeout=10) == "timed out"
+        check_tables(path)
+        assert audit(path) == []
+
+    together(scenario())
+    assert ends == [], "its end is recorded already"
+
+
+def test_A6_the_beats_of_a_thread_are_one_callback_while_the_event_loop_is_blocked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posted: list[object] = []
+    is_blocked, may_go_on = threading.Event(), threading.Event()
+    send = RunningAttempt._send_heartbeat
+
+    def counted(running: RunningAttempt) -> None:
+        posted.append(running)
+        send(running)
+
+    monkeypatch.setattr(RunningAttempt, "_send_heartbeat", counted)
+
+    @hf.activity
+    async def blocks() -> None:
+        is_blocked.set()
+        may_go_on.wait(10)
+
+    @hf.activity
+    def crunch() -> None:
+        is_blocked.wait(10)
+        for number in range(1_000):
+            hf.heartbeat(number)
+        hf.heartbeat()
+        may_go_on.set()
+
+    @hf.workflow
+    async def work() -> None:
+        await asyncio.gather(crunch(), blocks())
+
+    async def scenario() -> None:
+        path = tmp_path / "shop.db"
+        async with engine_of(path, blocks, crunch, work) as engine:
+            await engine.run(work, id="it")
+            assert rows(path, "SELECT details FROM attempts WHERE name = 'crunch'") == [(b"999",)]
+
+    together(scenario())
+    assert len(posted) == 1
 
 
 # ------------------------------------------------------------ cancelled

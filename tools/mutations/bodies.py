@@ -182,7 +182,7 @@ BODIES: Final = (
     in_python(
         "a stale heartbeat cancels its attempt",
         "A6",
-        "runtime/worker",
+        "runtime/attempts/runner",
         "if outcome.reason == CANCEL_REQUESTED:",
         "if outcome.reason:",
         LOGGED,

@@ -40,7 +40,7 @@ from holdfast.runtime.worker_lease import BEATS_PER_LEASE, MILLISECONDS, LeaseTh
 from holdfast.storage.contract import Store
 from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt
 from holdfast.storage.members.instances import Start
-from holdfast.storage.members.member import CANCEL_REQUESTED, Member
+from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome, Rejected
 from holdfast.storage.members.turns import InstanceEnd, StreamValues
 from holdfast.storage.members.workers import Registration
@@ -454,12 +454,8 @@ class WorkerRuntime:
 
     def _heartbeat(self, beat: HeartbeatAttempt) -> None:
         def done(outcome: Outcome) -> None:
-            if not isinstance(outcome, Rejected):
-                return
-            if outcome.reason == CANCEL_REQUESTED:
-                self.runner.cancel_attempt(beat.key)
-            else:
-                self.runner.disown(beat.key)
+            if isinstance(outcome, Rejected):
+                self.runner.stop_rejected(beat.key, outcome)
 
         self.committer.submit(beat, done)
 

@@ -42,6 +42,8 @@ from holdfast.runtime.platform import ClockAndIds
 from holdfast.runtime.signals import log_failed_attempt
 from holdfast.storage.attempt_endings import end_by_failure
 from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.member import CANCEL_REQUESTED
+from holdfast.storage.members.outcomes import Rejected
 from holdfast.storage.records import AttemptKey, AttemptRecord
 
 logger = logging.getLogger("holdfast")
@@ -163,6 +165,13 @@ class AttemptRunner:
     def _cancel(self, running: RunningAttempt) -> None:
         running.attempt = msgspec.structs.replace(running.attempt, state=AttemptState.CANCELLED_RUNNING)
         self._ask_to_stop(running, StopReason.CANCELLED)
+
+    def stop_rejected(self, key: AttemptKey, outcome: Rejected) -> None:
+        """Stop a body whose heartbeat or streamed value the store rejected."""
+        if outcome.reason == CANCEL_REQUESTED:
+            self.cancel_attempt(key)
+        else:
+            self.disown(key)
 
     def disown(self, key: AttemptKey) -> None:
         """W3: the attempt was ended in the store. Its body should stop, and its end is not recorded."""
@@ -363,7 +372,7 @@ class AttemptRunner:
     ) -> bytes:
         """Deliver what a generator yields (L15); its end is a response without a value."""
         encode = partial(stored_result, activity.signature, self._limit)
-        sender = StreamSender(running, encode, self._respond, self.cancel_attempt, self._now_ms)
+        sender = StreamSender(running, encode, self._respond, self.stop_rejected, self._now_ms)
         if activity.is_async:
             running.begin()
             await sender.deliver(activity.fn(*args, **kwargs))

@@ -84,6 +84,8 @@ class RunningAttempt:
 
     __slots__ = (
         "_host",
+        "_is_beat_posted",
+        "_newest_details",
         "_written_at",
         "activity",
         "attempt",
@@ -117,6 +119,8 @@ class RunningAttempt:
         """It was asked to stop and did not: it runs on without a slot."""
         self.deadline_ms = None if attempt.expires_at_ms is None else _deadline_ms(attempt)
         self._written_at = -1e9
+        self._newest_details = attempt.details
+        self._is_beat_posted = False
 
     # ------------------------------------------------------------ begin and stop
 
@@ -224,10 +228,18 @@ class RunningAttempt:
 
     def beat(self, details: Any) -> None:
         """Record that the body lives."""
-        encoded = None if details is None else encode(details, what="the details of a heartbeat")
-        self._host.loop.call_soon_threadsafe(self._send_heartbeat, encoded)
+        if details is not None:
+            self._newest_details = encode(details, what="the details of a heartbeat")
+        loop = self._host.loop
+        if self._is_beat_posted and not loop.is_closed():
+            return  # while the loop is blocked, one callback with the newest details is enough
+        self._is_beat_posted = True
+        loop.call_soon_threadsafe(self._send_heartbeat)
 
-    def _send_heartbeat(self, details: bytes | None) -> None:
+    def _send_heartbeat(self) -> None:
+        self._is_beat_posted = False  # first: a beat that comes from here on is posted again
+        newest = self._newest_details
+        details = None if newest is self.attempt.details else newest
         if self.stop_reason not in (None, StopReason.CANCELLED):
             return  # the row is, or is about to be, somebody else's
         host = self._host

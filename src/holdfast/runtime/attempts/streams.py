@@ -22,11 +22,9 @@ from holdfast.core.streams import MAX_YIELDS, enter_pending, room_for_yields
 from holdfast.errors import HoldfastError, StreamTooLong
 from holdfast.runtime.attempts.executors import end_of
 from holdfast.runtime.attempts.running_attempt import RunningAttempt, StopReason
-from holdfast.storage.members.outcomes import Applied, Failed, Outcome
+from holdfast.storage.members.outcomes import Applied, Failed, Outcome, Rejected
 from holdfast.storage.members.turns import StreamValues
-from holdfast.storage.records import (
-    AttemptKey,
-)
+from holdfast.storage.records import AttemptKey
 
 
 class Respond(Protocol):
@@ -56,7 +54,7 @@ class StreamSender:
         running: RunningAttempt,
         encode: Callable[[Any], bytes],
         respond: Respond,
-        refused: Callable[[AttemptKey], None],
+        refused: Callable[[AttemptKey, Rejected], None],
         now_ms: Callable[[], int],
     ) -> None:
         self._running = running
@@ -217,9 +215,11 @@ class StreamSender:
                 self._go()
             case Failed():
                 self._refuse(outcome.error)
-            case _:
+            case Rejected():
                 self._refuse(Cancelled("the attempt is closed, was asked to stop, or belongs to another worker"))
-                self._refused(attempt.key)
+                self._refused(attempt.key, outcome)
+            case _:
+                self._refuse(HoldfastError(f"streamed values had the outcome {outcome!r}"))
         if self._outcome is not None and not self._outcome.done():
             self._outcome.set_result(None)
 

@@ -49,7 +49,7 @@ Member = (
 
 
 CANCEL_REQUESTED: Final = "cancel requested"
-"""Why the heartbeat of an attempt that was cancelled is rejected."""
+"""Why the heartbeat or a streamed value of an attempt that was cancelled is rejected."""
 
 
 def is_for_others(member: Member) -> bool:

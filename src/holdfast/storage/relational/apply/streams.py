@@ -12,8 +12,10 @@ from holdfast.core.admission import stamp_ms
 from holdfast.core.checks import require
 from holdfast.core.history import encode_event
 from holdfast.core.ledger import RESPONSE_ENTRY
+from holdfast.core.lifecycle import AttemptState
 from holdfast.core.streams import enter_pending, pass_pending
 from holdfast.storage.large_payloads import offload
+from holdfast.storage.members.member import CANCEL_REQUESTED
 from holdfast.storage.members.outcomes import Applied, Outcome, Rejected
 from holdfast.storage.members.turns import AppliedValues, StreamValues
 from holdfast.storage.relational.apply.shared_writes import insert_payloads
@@ -30,7 +32,11 @@ def apply_responses(transaction: Transaction, responses: StreamValues) -> Outcom
     if not _move(transaction, responses, responses.from_ledger, entered):
         if transaction.fetch(transaction.sql.entered_responses, *_guard(responses), entered // RESPONSE_ENTRY):
             return Applied(changed=0)
-        return Rejected(reason="the attempt is closed, asked to stop, or somebody else's")
+        rows = transaction.fetch(
+            transaction.sql.heartbeat_attempt, now_ms, None, responses.expires_at_ms, *_guard(responses)
+        )
+        is_cancelled = bool(rows) and rows[0][0] == AttemptState.CANCELLED_RUNNING
+        return Rejected(reason=CANCEL_REQUESTED if is_cancelled else "the attempt is closed, or somebody else's")
     payloads: list[LargePayload] = []
     event = offload(responses.event, payloads)
     insert_payloads(transaction, key.number, payloads)
