@@ -48,7 +48,15 @@ BODIES: Final = (
         "W7",
         "runtime/attempts/executors",
         "            body.begin()\n",
-        "",
+        "            pass\n",
+        PROCESSES,
+    ),
+    in_python(
+        "a heartbeat in a process does not check the lease",
+        "W7",
+        "runtime/attempts/process_child",
+        "if self._is_cancelled or self._is_lease_over():",
+        "if self._is_cancelled:",
         PROCESSES,
     ),
     in_python(

@@ -174,9 +174,9 @@ async def _answer(child: ChildProcess, body: BodyCall) -> BodyResult | BodyError
             return message
         if isinstance(message, Ready):
             body.begin()
-            child.send(Begin(SystemClockAndIds().elapsed_ms() + body.lease_left_ms()))
         else:
             body.beat(msgspec.json.decode(message.details))
+        child.send(Begin(SystemClockAndIds().elapsed_ms() + body.lease_left_ms()))
 
 
 class ThreadCall(NamedTuple):

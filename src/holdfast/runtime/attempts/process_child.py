@@ -55,7 +55,9 @@ class BodyTask(msgspec.Struct, frozen=True, tag="task"):
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
-    """W7: the body may begin before this moment of the clock that all processes of a machine share."""
+    """W7: the body may begin, and go on after a heartbeat, before this moment of the clock that all processes of a
+    machine share. The answer to `Ready` and to every `BodyHeartbeat`.
+    """
 
     until_ms: int
 
@@ -127,6 +129,7 @@ class ChildContext:
     def __init__(self, task: BodyTask, line: socket.socket) -> None:
         self._line = line
         self._is_cancelled = False
+        self._until_ms = 0
         self._one_at_a_time = threading.Lock()
         self._info = ActivityInfo(*msgspec.json.decode(task.info))
         self.idempotency_key = task.idempotency_key
@@ -141,6 +144,7 @@ class ChildContext:
                 self._is_cancelled = True
                 raise self._cancelled()
             if elapsed_ms() < answer.until_ms:
+                self._until_ms = answer.until_ms
                 return
 
     @property
@@ -160,13 +164,27 @@ class ChildContext:
             raise self._cancelled()
         with self._one_at_a_time:
             self._line.sendall(beat)
+            if self._is_lease_over():
+                self._take_message()  # waits: the worker may have renewed its lease, or its event loop is blocked
+        if self._is_cancelled or self._is_lease_over():
+            raise self._cancelled()
+
+    def _is_lease_over(self) -> bool:
+        """W7: whether the lease is over, as far as the worker has said."""
+        return SystemClockAndIds().elapsed_ms() >= self._until_ms
 
     def _has_to_stop(self) -> bool:
         with self._one_at_a_time:
-            if not self._is_cancelled and _has_message(self._line):
-                _read(self._line)  # a request to cancel, or the end of the parent
-                self._is_cancelled = True
+            while not self._is_cancelled and _has_message(self._line):
+                self._take_message()
         return self._is_cancelled
+
+    def _take_message(self) -> None:
+        message = _read(self._line)
+        if isinstance(message, Begin):
+            self._until_ms = message.until_ms
+        else:
+            self._is_cancelled = True  # a request to cancel, or the end of the parent
 
     def _cancelled(self) -> Cancelled:
         info = self._info

@@ -5,8 +5,10 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import cast
+from unittest.mock import MagicMock
 
 import msgspec
 import pytest
@@ -15,7 +17,17 @@ from tests.unit.runtime.attempts import bodies
 
 import holdfast as hf
 from holdfast.runtime.attempts import runner as runtime_attempts
-from holdfast.runtime.attempts.process_child import Begin, BodyTask, Cancel, ChildContext, framed
+from holdfast.runtime.attempts.executors import _answer
+from holdfast.runtime.attempts.process_child import (
+    Begin,
+    BodyHeartbeat,
+    BodyResult,
+    BodyTask,
+    Cancel,
+    ChildContext,
+    Ready,
+    framed,
+)
 from holdfast.runtime.attempts.running_attempt import RunningAttempt
 from holdfast.runtime.platform import Platform, SystemClockAndIds
 
@@ -108,6 +120,45 @@ def test_W7_a_permission_that_comes_too_late_is_asked_for_again() -> None:
         with pytest.raises(hf.Cancelled):
             context.begin()
     assert asked.count(b'"ready"') == 2
+
+
+def test_W7_a_heartbeat_in_a_process_waits_for_the_worker_when_the_lease_is_over() -> None:
+    """The event loop of the worker may be blocked: the body goes on only if the worker says that its lease does."""
+    ours, theirs = socket.socketpair()
+    now_ms = SystemClockAndIds().elapsed_ms()
+
+    def answer() -> None:
+        for until_ms in (now_ms + 60_000, now_ms + 60_000, now_ms):
+            assert ours.recv(1_000)
+            ours.sendall(framed(Begin(until_ms)))
+
+    with ours, theirs:
+        worker = threading.Thread(target=answer)
+        worker.start()
+        context = context_of(theirs)
+        context.begin()
+        context._until_ms = now_ms
+        context.heartbeat(None)  # the lease was renewed meanwhile
+        context._until_ms = now_ms
+        with pytest.raises(hf.Cancelled):
+            context.heartbeat(None)
+        worker.join()
+
+
+def test_W7_the_worker_answers_every_heartbeat_of_a_process_with_its_lease() -> None:
+    said = framed(Ready()) + framed(BodyHeartbeat()) + framed(BodyResult(msgspec.Raw(b"1")))
+    child, body = MagicMock(), MagicMock()
+    body.lease_left_ms.return_value = 60_000
+
+    async def scenario() -> None:
+        child.reader = asyncio.StreamReader()
+        child.reader.feed_data(said)
+        assert isinstance(await _answer(child, body), BodyResult)
+
+    asyncio.run(scenario())
+    begins = [call.args[0] for call in child.send.call_args_list]
+    assert [type(begin) for begin in begins] == [Begin, Begin]
+    assert begins[1].until_ms > SystemClockAndIds().elapsed_ms()
 
 
 def test_A6_a_child_whose_worker_is_gone_learns_that_it_should_stop() -> None:
