@@ -71,6 +71,9 @@ def test_a_query_that_waits_while_the_client_is_closed_is_no_trouble_of_the_stor
     path = tmp_path / "shop.db"
     caplog.set_level(logging.ERROR)
 
+    def refuse(*_: object) -> None:
+        pytest.fail("the client closes")
+
     async def scenario() -> None:
         async with engine_of(path, listens) as engine:
             await engine.start(listens, id="a")
@@ -79,7 +82,7 @@ def test_a_query_that_waits_while_the_client_is_closed_is_no_trouble_of_the_stor
         await until(lambda: rows(path, "SELECT 1 FROM questions") and client.asking.changes._waiting)
         if is_cancelled:
             waiting.cancel()
-        monkeypatch.setattr(client._committer, "submit", lambda *_: pytest.fail("the client closes"))
+        monkeypatch.setattr(client._committer, "submit", refuse)
         await client.close()
         with pytest.raises(asyncio.CancelledError if is_cancelled else hf.ClientClosed):
             await waiting

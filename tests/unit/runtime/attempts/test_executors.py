@@ -133,7 +133,8 @@ def test_W7_a_heartbeat_in_a_process_waits_for_the_worker_when_the_lease_is_over
             ours.sendall(framed(Begin(until_ms)))
 
     with ours, theirs:
-        worker = threading.Thread(target=answer)
+        ours.settimeout(5)
+        worker = threading.Thread(target=answer, daemon=True)
         worker.start()
         context = context_of(theirs)
         context.begin()
