@@ -104,7 +104,7 @@ BODIES: Final = (
         "A6",
         "runtime/attempts/running_attempt",
         "if self._learns_by_heartbeat() and (self.stop_reason is not None or not self.holds_lease()):",
-        "if self.is_abandoned and self.stop_reason is None:",
+        "if self.is_evicted and self.stop_reason is None:",
         STOPPING,
     ),
     in_python(
