@@ -87,11 +87,11 @@ def test_A5_endless_threads_are_abandoned_counted_and_take_no_slot(
                 f"attempt {number} of {endless.name} of instance it was asked to stop" in text
                 for number, text in enumerate(warnings, 1)
             ] == [True, True]
-            await until(lambda: worker.runner.free == 1)  # a look for work reserves it for a moment
-            assert len(worker.runner.abandoned) == 2
+            await until(lambda: worker.attempts.free == 1)  # a look for work reserves it for a moment
+            assert len(worker.attempts.abandoned) == 2
             release.set()
-            await until(lambda: not worker.runner.abandoned)
-            assert (worker.runner.free, engine.abandoned_threads) == (1, 2), "its slot is not freed a second time"
+            await until(lambda: not worker.attempts.abandoned)
+            assert (worker.attempts.free, engine.abandoned_threads) == (1, 2), "its slot is not freed a second time"
 
     together(scenario())
 
@@ -120,7 +120,7 @@ def test_A6_a_silent_body_is_timed_out_by_the_janitor_and_told_to_stop() -> None
             assert attempts[0].failure == "ActivityTimedOut: silent was silent for longer than its heartbeat of 5 s"
             assert engine.worker is not None
             worker = engine.worker
-            await until(lambda: worker.runner.free == worker.runner.slots)
+            await until(lambda: worker.attempts.free == worker.attempts.slots)
             check_tables(path_of(engine))
 
     together(scenario())
@@ -364,7 +364,7 @@ def test_a_slot_that_becomes_free_is_taken_at_once_by_what_waits_for_it(monkeypa
             await until(lambda: rows(path_of(engine), second))
             keeping = await engine.start(keeps, id="keeps")
             ((due_at_ms,),) = rows(path_of(engine), second)
-            await until(lambda: worker.claims.looked_at_ms >= due_at_ms)
+            await until(lambda: worker.claimer.looked_at_ms >= due_at_ms)
             await worker.committer.drain()
             await until(lambda: not worker.committer.is_writing)  # it has claimed what there is to claim, and rests
             may_end.set()

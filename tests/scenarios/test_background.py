@@ -125,7 +125,7 @@ async def use_everything(path: Path, during: Callable[[hf.Engine], Coroutine[Any
 def waits_for_event(engine: hf.Engine, name: str) -> bool:
     """Whether an instance that is live in the engine would take the event along with its next turn."""
     worker = engine.worker
-    return worker is not None and any(live.run.waits_for_event(name) for live in worker.instances.live.values())
+    return worker is not None and any(live.run.waits_for_event(name) for live in worker.turns.live.values())
 
 
 async def watch_until_closed(client: hf.Client, instance_id: str) -> hf.Change:
@@ -244,12 +244,12 @@ def test_a_claim_that_is_cancelled_while_it_waits_keeps_no_slot(
 
             with monkeypatch.context() as patch:
                 patch.setattr(worker.committer, "commit", never)
-                claim = asyncio.create_task(worker.claims._claim_attempts())
+                claim = asyncio.create_task(worker.claimer._claim_attempts())
                 await is_waiting.wait()
-                assert worker.runner.free == 0
+                assert worker.attempts.free == 0
                 claim.cancel()
                 await asyncio.wait([claim])
-            assert worker.runner.free == 5
+            assert worker.attempts.free == 5
 
     together(scenario())
 

@@ -121,7 +121,7 @@ def test_A9_a_parent_that_is_ended_without_its_code_takes_its_children_with_it(c
             await env.run(abrupt, id="it")
         assert states_of(env) == {"it": "FAILED", "it/1/0": "TERMINATED"}
         assert env.worker is not None
-        assert not env.worker.instances.live
+        assert not env.worker.turns.live
         assert env.calls(undo) == []
         assert audit(path_of(env)) == []
 

@@ -170,7 +170,7 @@ def test_G12_it_never_loops_hot_and_a_build_that_has_not_tried_takes_it_while_bo
             assert old.worker is not None
             assert older.worker is not None
             for worker in (old.worker, older.worker) * 3:
-                await worker.claims.try_blocked(worker.instances, worker.registry.build)
+                await worker.claimer.try_blocked(worker.turns, worker.registry.build)
                 await worker.committer.drain()
             (fence,) = rows(path, "SELECT fence FROM instances")[0]
             assert fence <= 4  # one claim by the first engine, and one try of each build

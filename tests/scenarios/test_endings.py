@@ -108,8 +108,8 @@ def test_an_activity_that_is_given_up_in_the_turn_that_calls_it_takes_no_slot(tm
             assert await engine.run(flow, id="it") == 5
             worker = engine.worker
             assert worker is not None
-            await until(lambda: worker.runner.free == 2)
-            assert not worker.runner.running
+            await until(lambda: worker.attempts.free == 2)
+            assert not worker.attempts.running
         assert rows(tmp_path / "shop.db", "SELECT DISTINCT state FROM attempts") == [("CANCELLED",)]
         check_tables(tmp_path / "shop.db")
 

@@ -157,7 +157,7 @@ def test_A5_an_attempt_that_timed_out_is_logged_once_though_its_body_ends_after_
             await until(lambda: worker.key != key)
             may_end.set()
             await has_ended.wait()
-            await until(lambda: not worker.runner.abandoned)
+            await until(lambda: not worker.attempts.abandoned)
 
     together(scenario())
     failed = [message for _, message in lines(caplog) if "attempt 1 of activity swallows" in message]
@@ -189,7 +189,7 @@ def test_A5_an_attempt_that_timed_out_is_logged_once_though_its_body_ends_when_i
             with pytest.raises(hf.WorkflowFailed):
                 await engine.run(tries, id="it")
             assert engine.worker is not None
-            assert engine.worker.runner.abandoned
+            assert engine.worker.attempts.abandoned
         await until(lambda: len(asked) == 2)
 
     together(scenario())
@@ -229,7 +229,7 @@ def test_W7_a_late_result_of_a_worker_that_lost_its_lease_is_not_logged_as_a_tim
             assert await handle.result(timeout=10) == 2
             await has_ended.wait()
             worker = engine.worker
-            await until(lambda: not worker.runner.running)
+            await until(lambda: not worker.attempts.running)
 
     together(scenario())
     assert not [message for _, message in lines(caplog) if "activity swallows" in message]
@@ -264,14 +264,14 @@ def test_A6_a_body_whose_heartbeat_is_stale_does_not_log_the_failure_of_its_atte
             worker, judge = engine.worker, other.worker
             assert worker is not None
             assert judge is not None
-            monkeypatch.setattr(worker._janitor, "round", nothing)
+            monkeypatch.setattr(worker.maintenance, "round", nothing)
             handle = await engine.start(listens, id="it")
             await has_begun.wait()
             await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE expires_at_ms <= ?", other.store.now_ms()))
-            await judge._janitor.round(judge.key)
-            assert worker.runner.running, "its worker has not looked yet"
+            await judge.maintenance.round(judge.key)
+            assert worker.attempts.running, "its worker has not looked yet"
             may_beat.set()
-            await until(lambda: learned and not worker.runner.running)
+            await until(lambda: learned and not worker.attempts.running)
             with pytest.raises(hf.WorkflowFailed):
                 await handle.result(timeout=10)
 
@@ -307,10 +307,10 @@ def test_A5_an_abandoned_body_whose_attempt_was_ended_does_not_log_its_failure_a
             assert await engine.run(races, id="it") == "gave up"
             worker = engine.worker
             assert worker is not None
-            await until(lambda: worker.runner.abandoned)
+            await until(lambda: worker.attempts.abandoned)
             await until(lambda: "ActivityTimedOut" in caplog.text)
             may_end.set()
-            await until(lambda: not worker.runner.abandoned)
+            await until(lambda: not worker.attempts.abandoned)
 
     together(scenario())
     failed = [message for _, message in lines(caplog) if "attempt 1 of activity swallows" in message]
@@ -463,7 +463,7 @@ def test_A5_a_log_filter_that_raises_keeps_no_slot_of_an_abandoned_body(
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)  # the filter's own errors
         async with engine_of(tmp_path / "shop.db", swallows, tries) as engine:
             assert engine.worker is not None
-            runner = engine.worker.runner
+            runner = engine.worker.attempts
             try:
                 assert await (await engine.start(tries, id="it")).result(timeout=10) == "timed out"
                 assert (runner.free, len(runner.running), len(runner.abandoned)) == (runner.slots, 0, 1)

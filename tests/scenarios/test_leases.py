@@ -56,7 +56,7 @@ def test_W6_a_worker_that_was_declared_dead_changes_nothing_and_takes_a_new_key(
             assert engine.worker is not None
             assert other.worker is not None
             key = engine.worker.key
-            await other.worker._janitor.mark_lost(key, at_deadline=False)
+            await other.worker.maintenance.mark_lost(key, at_deadline=False)
             assert await handle.result(timeout=10) == 90
             worker = engine.worker
             await until(lambda: worker.key != key)

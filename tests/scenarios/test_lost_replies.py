@@ -116,7 +116,7 @@ def test_W3_an_outcome_that_was_not_taken_is_found_with_the_next_heartbeats(
                 assert isinstance(told[-1], StartedInstance)
                 raise RuntimeError("the one who was told stumbled")
 
-            monkeypatch.setattr(engine.worker.instances, "on_start_outcome", stumble)
+            monkeypatch.setattr(engine.worker.turns, "on_start_outcome", stumble)
             starting = asyncio.create_task(engine.start(adds, id="a"))
             await until(lambda: rows(path_of(engine), "SELECT 1 FROM attempts WHERE state = 'RUNNING'"))
             assert await engine.get("a").result(timeout=8) == 6
@@ -154,13 +154,13 @@ def test_W3_what_is_on_its_way_is_not_mistaken_for_lost(tmp_path: Path) -> None:
             try:
                 async with asyncio.timeout(5):
                     for _ in range(5):
-                        await engine.worker._net.reconcile()
+                        await engine.worker.reconciler.reconcile()
             finally:
                 is_told.set()  # also when a look gave something up, which waits for its turn
-            await engine.worker._net.reconcile()
+            await engine.worker.reconciler.reconcile()
             assert await (await starting).result(timeout=8) == 6
             for _ in range(3):
-                await engine.worker._net.reconcile()
+                await engine.worker.reconciler.reconcile()
         assert not disowned
         assert rows(path, "SELECT max(losses) FROM attempts") == [(0,)]
 

@@ -202,7 +202,7 @@ def test_G14_it_is_so_in_every_turn_that_ends_the_code(tmp_path: Path) -> None:
                     sent = group.create_task(client.get("it").update("add", "x"))
                     await until(lambda: len(rows(path, "SELECT 1 FROM inbox")) == 2)
                     assert engine.worker is not None
-                    [live] = engine.worker.instances.live.values()
+                    [live] = engine.worker.turns.live.values()
                     await until(lambda: len(live.queue) == 2)
                     held.go_on.set()
                     assert await sent == "added x"

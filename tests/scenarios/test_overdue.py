@@ -222,7 +222,7 @@ def test_whoever_waits_is_told_at_once_and_bodies_are_told_to_stop() -> None:
             handle = await env.start(waits, id="it")
             await failure_of(handle)
             assert env.worker is not None
-            assert not env.worker.instances.live
+            assert not env.worker.turns.live
             await stopped.wait()
             assert (await handle.describe()).attempts[0].state in ("CANCELLED_RUNNING", "CANCELLED")
             check(env)

@@ -102,7 +102,7 @@ def test_C1_a_large_family_is_closed_a_batch_at_a_time_by_whoever_comes(
             await until(lambda: rows(path, "SELECT count(*) FROM closings") == [(0,)])
             worker = engine.worker
             assert worker is not None
-            await until(lambda: len(worker.instances) == 0)  # their code is not live any more
+            await until(lambda: len(worker.turns) == 0)  # their code is not live any more
 
     together(scenario())
 
@@ -166,13 +166,13 @@ def test_a_child_that_was_terminated_stops_its_activities_in_this_process_at_onc
             parent = await engine.start(has_many, 1, "cleans_up", id="it")
             worker = engine.worker
             assert worker is not None
-            await until(lambda: worker.runner.running)
+            await until(lambda: worker.attempts.running)
             (number,) = rows(path, "SELECT number FROM instances WHERE id = 'it/1/0'")[0]
-            assert number in worker.instances.live
+            assert number in worker.turns.live
             await parent.raise_event("go")
             await parent.result(timeout=10)
-            assert number not in worker.instances.live
-            await until(lambda: not worker.runner.running)
+            assert number not in worker.turns.live
+            await until(lambda: not worker.attempts.running)
             await settled(path, {"it": "COMPLETED", "it/1/0": "TERMINATED"})
 
     together(scenario())

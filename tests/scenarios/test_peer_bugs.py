@@ -236,7 +236,7 @@ def test_D6_what_is_counted_is_counted_once(cache_size: int) -> None:
             await env.run(two_steps, id=str(number))
         assert env.worker is not None
         recorded = rows(path_of(env), "SELECT count(*), sum(turn) FROM history")[0][0]
-        assert env.worker.instances.turns == recorded
+        assert env.worker.turns.turns == recorded
         assert len(env.calls(step)) == 6
 
     skipping(*ALL, cache_size=cache_size).run_sync(scenario)

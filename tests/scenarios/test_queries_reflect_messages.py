@@ -294,7 +294,7 @@ def test_G5_a_query_waits_for_what_arrived_while_a_turn_was_being_written(tmp_pa
                 await client.get("it").raise_event("add", 10)
             asked = asyncio.create_task(handle.query("total"))
             assert engine.worker is not None
-            [live] = engine.worker.instances.live.values()
+            [live] = engine.worker.turns.live.values()
             await until(lambda: asked.done() or live.waiting_queries)
             assert not asked.done()
             held.go_on.set()

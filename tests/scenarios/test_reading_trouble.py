@@ -82,7 +82,7 @@ def test_G5_no_message_is_passed_over_while_another_is_read(
         ):
             other = await engine.start(listens, id="other")
             handle = await engine.start(both, id="it")
-            await until(lambda: len(worker_of(engine).instances) == 2)
+            await until(lambda: len(worker_of(engine).turns) == 2)
             read = FirstRead(engine.store, "read_attempts", first)
             async with engine_of(path, answer, queues=["other"]):
                 await read.begun.wait()  # the worker has the row of the answer in its hands
@@ -107,7 +107,7 @@ def test_G2_one_instance_that_cannot_be_read_leaves_the_others_of_its_claim_to_s
         FirstRead(engine._store, "load", fails)
         async with engine:
             assert await asyncio.gather(*(engine.get(f"it-{number}").result() for number in range(4))) == [0, 1, 2, 3]
-            assert not worker_of(engine).instances.live.waking
+            assert not worker_of(engine).turns.live.waking
         check_tables(path)
 
     together(scenario())

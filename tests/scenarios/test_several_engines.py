@@ -117,7 +117,7 @@ def test_L11_a_message_that_is_read_twice_is_applied_once(tmp_path: Path) -> Non
         path = tmp_path / "shop.db"
         async with engine_of(path, twice_double) as caller, engine_of(path, double):
             assert caller.worker is not None
-            owner = caller.worker.instances
+            owner = caller.worker.turns
             take_in, taken = owner.take_in, 0
 
             async def take_in_twice(rows: Any, attempts: Any) -> None:
@@ -185,7 +185,7 @@ def test_G5_a_message_that_came_before_its_instance_was_live_is_taken_in(tmp_pat
                 outcomes = await commit(commit_id, members)
                 if any(isinstance(member, Start) for member in members):
                     await until(lambda: rows(path, "SELECT 1 FROM inbox"))
-                    await worker.claims.read_messages(worker.instances)
+                    await worker.claimer.read_messages(worker.turns)
                 return outcomes
 
             here._store.commit = told_late  # type: ignore[method-assign]

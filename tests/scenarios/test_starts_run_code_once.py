@@ -138,7 +138,7 @@ def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later
             await client.get("it").raise_event("go")
             assert await again.result(timeout=10) == "fine"
             assert engine.worker is not None
-            assert engine.worker.instances.first_failures == ()
+            assert engine.worker.turns.first_failures == ()
 
     together(scenario())
 
@@ -147,7 +147,7 @@ def test_G12_a_failed_first_turn_is_forgotten_when_another_worker_has_claimed_th
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", opens_a_file) as engine:
             assert engine.worker is not None
-            instances = engine.worker.instances
+            instances = engine.worker.turns
             handle = await engine.start(opens_a_file, True, id="it")
             with pytest.raises(hf.WorkflowBlocked, match="open"):
                 await handle.result(timeout=10)

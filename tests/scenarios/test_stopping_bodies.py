@@ -255,18 +255,18 @@ def test_W3_a_body_whose_attempt_another_worker_timed_out_is_stopped(
             worker, judge = engine.worker, other.worker
             assert worker is not None
             assert judge is not None
-            monkeypatch.setattr(worker._janitor, "round", nothing)
+            monkeypatch.setattr(worker.maintenance, "round", nothing)
             handle = await engine.start(flow, id="it")
             await until(begun.is_set)
-            await worker._net.reconcile()
+            await worker.reconciler.reconcile()
             assert not learned, "it is still RUNNING in the name of its worker"
             await until(lambda: engine._store.now_ms() > rows(path, "SELECT max(expires_at_ms) FROM attempts")[0][0])
-            await judge._janitor.round(judge.key)
+            await judge.maintenance.round(judge.key)
             assert states(path, "hang") == [AttemptState.TIMED_OUT]
-            await worker._net.reconcile()
+            await worker.reconciler.reconcile()
             await until(lambda: learned)
             assert learned == ["cancelled"]
-            await until(lambda: worker.runner.free == worker.runner.slots)
+            await until(lambda: worker.attempts.free == worker.attempts.slots)
             with pytest.raises(hf.WorkflowFailed) as caught:
                 await handle.result(timeout=10)
             assert isinstance(caught.value.cause, hf.ActivityTimedOut)
@@ -302,17 +302,17 @@ def test_W3_a_generator_whose_attempt_another_worker_timed_out_learns_that_by_it
             worker, judge = engine.worker, other.worker
             assert worker is not None
             assert judge is not None
-            monkeypatch.setattr(worker._janitor, "round", nothing)
-            monkeypatch.setattr(worker._net, "reconcile", nothing)
-            monkeypatch.setattr(worker.runner, "_ended", ends.append)
+            monkeypatch.setattr(worker.maintenance, "round", nothing)
+            monkeypatch.setattr(worker.reconciler, "reconcile", nothing)
+            monkeypatch.setattr(worker.attempts, "_ended", ends.append)
             handle = await engine.start(collect, id="it")
             await until(begun.is_set)
-            [running] = worker.runner.running.values()
+            [running] = worker.attempts.running.values()
             await until(lambda: engine._store.now_ms() > rows(path, "SELECT max(expires_at_ms) FROM attempts")[0][0])
-            await judge._janitor.round(judge.key)
+            await judge.maintenance.round(judge.key)
             assert states(path, "counts") == [AttemptState.TIMED_OUT]
             may_go_on.set()
-            await until(lambda: worker.runner.free == worker.runner.slots)
+            await until(lambda: worker.attempts.free == worker.attempts.slots)
             assert running.stop_reason is StopReason.NOT_HELD
             await handle.raise_event("end", "timed out")
             assert await handle.result(timeout=10) == "timed out"
@@ -405,13 +405,13 @@ def test_A6_a_thread_learns_by_its_heartbeat_that_it_was_cancelled(
             await until(learned.is_set)
             worker = engine.worker
             assert worker is not None
-            await worker._net.reconcile()
-            await worker._net.reconcile()
+            await worker.reconciler.reconcile()
+            await worker.reconciler.reconcile()
             assert states(path, "crunch") == [AttemptState.CANCELLED_RUNNING]
-            assert (worker.runner.free, len(worker.runner.running)) == (0, 1)
+            assert (worker.attempts.free, len(worker.attempts.running)) == (0, 1)
             may_end.set()
             await until(lambda: states(path, "crunch") == [AttemptState.CANCELLED])
-            await until(lambda: worker.runner.free == 1)
+            await until(lambda: worker.attempts.free == 1)
             assert engine.abandoned_threads == 0
         check_tables(path)
 
@@ -565,15 +565,15 @@ def test_A5_a_coroutine_that_swallows_its_cancellation_is_abandoned_and_its_slot
                 assert "attempt 1 of stubborn of instance it was asked to stop" in warning
                 worker = engine.worker
                 assert worker is not None
-                await worker._net.reconcile()
-                await worker._net.reconcile()
+                await worker.reconciler.reconcile()
+                await worker.reconciler.reconcile()
                 assert states(path, "stubborn") == [AttemptState.CANCELLED_RUNNING], "its body has not ended"
                 await until(lambda: rows(path, "SELECT 1 FROM workers WHERE abandoned = 1"))
                 assert [view.abandoned for view in await engine.workers()] == [1]
                 may_end.set()
                 await until(lambda: states(path, "stubborn") == [AttemptState.COMPLETED])
                 await until(lambda: rows(path, "SELECT 1 FROM workers WHERE abandoned = 0"))
-                await until(lambda: worker.runner.free == 1)
+                await until(lambda: worker.attempts.free == 1)
                 assert beats == ["attempt 1 of stubborn of instance it was cancelled"]
         finally:
             may_end.set()  # or the loop of this test does not end
@@ -606,12 +606,12 @@ def test_A5_attempts_that_swallow_their_time_out_are_abandoned_one_by_one(
             ):
                 worker = client.worker
                 assert worker is not None
-                monkeypatch.setattr(worker._janitor, "round", nothing)
+                monkeypatch.setattr(worker.maintenance, "round", nothing)
                 with pytest.raises(hf.WorkflowFailed) as caught:
                     await client.run(flow, id="it")
                 assert isinstance(caught.value.cause, hf.ActivityTimedOut)
                 assert states(path, "stubborn") == [AttemptState.TIMED_OUT] * 3
-                assert (len(worker.runner.abandoned), working.running) == (3, 0)
+                assert (len(worker.attempts.abandoned), working.running) == (3, 0)
                 working.drain()
         finally:
             may_end.set()

@@ -65,7 +65,7 @@ def test_an_engine_whose_files_are_gone_stops_with_one_error_and_one_line(
             await engine.start(hangs_on, id="b")
             worker = engine.worker
             assert worker is not None
-            await until(lambda: worker.runner.running)
+            await until(lambda: worker.attempts.running)
             harm(path.with_name(path.name + suffix))
             with pytest.raises(hf.StoreReplaced):
                 await engine.get("a").raise_event("word", "lost")
@@ -73,7 +73,7 @@ def test_an_engine_whose_files_are_gone_stops_with_one_error_and_one_line(
                 await result
             with pytest.raises(hf.StoreReplaced):
                 await engine.run(waits, id="c")
-            await until(lambda: not worker.runner.running)
+            await until(lambda: not worker.attempts.running)
 
     together(scenario())
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]

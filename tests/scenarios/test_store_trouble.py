@@ -169,7 +169,7 @@ def test_A2_a_completion_that_comes_after_the_deadline_does_not_strand_its_insta
             await until(lambda: len(bodies) == 1)
             assert other.worker is not None
             await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE expires_at_ms <= ?", other.store.now_ms()))
-            await other.worker._janitor.round(other.worker.key)
+            await other.worker.maintenance.round(other.worker.key)
             states = [view.state for view in (await handle.describe()).attempts]
             assert states[0] is AttemptState.TIMED_OUT
             bodies[0].set()

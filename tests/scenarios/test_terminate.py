@@ -63,9 +63,9 @@ def test_A9_whoever_waits_is_told_and_no_code_of_the_workflow_runs(tmp_path: Pat
             await watch.begun.wait()
             await handle.terminate("not wanted any more")
             assert engine.worker is not None
-            assert len(engine.worker.instances) == 0
+            assert len(engine.worker.turns) == 0
             assert [
-                running.stop_reason is StopReason.CANCELLED for running in engine.worker.runner.running.values()
+                running.stop_reason is StopReason.CANCELLED for running in engine.worker.attempts.running.values()
             ] == [True]
             with pytest.raises(hf.WorkflowTerminated, match=r"^a was terminated: not wanted any more$") as told:
                 await waiting
@@ -169,7 +169,7 @@ def test_G11_an_answer_that_comes_after_the_end_goes_nowhere_and_evicts_the_code
             await other.get("a").terminate()
             go_on.set()
             assert owner.worker is not None
-            instances = owner.worker.instances
+            instances = owner.worker.turns
             await until(lambda: len(instances) == 0)
             await until(lambda: rows(path, "SELECT state FROM attempts") == [("COMPLETED",)])
             await other.close()
@@ -211,7 +211,7 @@ def test_A9_bodies_and_code_elsewhere_stop_with_the_next_heartbeat_of_their_work
                 await other.get(name).terminate()
             await stopped.wait()
             assert owner.worker is not None
-            instances = owner.worker.instances
+            instances = owner.worker.turns
             await until(lambda: len(instances) == 1)
             assert (await owner.get("c").describe()).state == "RUNNING"
             await other.close()

@@ -240,7 +240,7 @@ def test_G11_an_update_result_survives_a_crash(tmp_path: Path, cache_size: int) 
         await engine._kill()
         async with engine_of(path, lists, double, cache_size=cache_size) as other:
             assert other.worker is not None
-            await other.worker._janitor.mark_lost(dead, at_deadline=False)
+            await other.worker.maintenance.mark_lost(dead, at_deadline=False)
             again = other.get("it")
             assert await again.update(add, 3, id="one") == 6
             await again.raise_event("allowed")

@@ -53,8 +53,8 @@ class Waiting:
 
     def __init__(self, worker: WorkerRuntime | None) -> None:
         assert worker is not None
-        self._ask = worker.questions.queries.ask
-        worker.questions.queries.ask = self.ask  # type: ignore[method-assign]
+        self._ask = worker.query_service.queries.ask
+        worker.query_service.queries.ask = self.ask  # type: ignore[method-assign]
         self.reason: Unanswered | None = Unanswered.NEEDS_TURN
         self.tries = 0
 

@@ -102,7 +102,7 @@ def test_W10_a_thread_that_ends_during_the_farewell_is_heard(tmp_path: Path) -> 
             await runs_so_far(2)
             worker = engine.worker
             assert worker is not None
-            watching = asyncio.create_task(until(lambda: len(worker.runner.running) == 1))
+            watching = asyncio.create_task(until(lambda: len(worker.attempts.running) == 1))
             watching.add_done_callback(lambda _: has_ended.set())
         async with engine_of(path, blocks, blocking) as engine:
             assert await engine.get("a").result(timeout=10) == "unblocked 2"
@@ -241,7 +241,7 @@ def test_W10_answers_that_wait_behind_a_turn_on_its_way_to_disk_are_kept(tmp_pat
             await engine.start(both, id="a")
             worker = engine.worker
             assert worker is not None
-            await until(lambda: any(live.queue for live in worker.instances.live.values()))
+            await until(lambda: any(live.queue for live in worker.turns.live.values()))
             asyncio.get_running_loop().call_later(0.01, may_write.set)
         assert [state for state, _, _ in stored(path)] == ["COMPLETED", "COMPLETED"]
         async with engine_of(path, first, second, both) as engine:
@@ -278,7 +278,7 @@ def test_G11_what_a_turn_logged_is_written_though_its_commit_is_told_during_the_
                 outcomes = await commit(commit_id, members)
                 if any(isinstance(member, Turn) for member in members):
                     is_on_disk.set()
-                    await until(lambda: not worker.instances.live)
+                    await until(lambda: not worker.turns.live)
                 return outcomes
 
             engine._store.commit = told_late  # type: ignore[method-assign]

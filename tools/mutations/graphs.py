@@ -155,7 +155,7 @@ GRAPHS: Final = (
         "a cycle goes round while something of it runs",
         "K8",
         "flows/run",
-        "                and not self.progress.is_active_behind(action.target, besides=self._cycles)\n",
+        "                and not self.scheduler.is_active_behind(action.target, besides=self._cycles)\n",
         "",
         ROUNDS,
         CORNERS,

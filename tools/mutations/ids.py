@@ -55,7 +55,7 @@ IDS: Final = (
         "bodies of an ended instance go on",
         "A9",
         "client/client",
-        "self._worker.instances.drop(number)",
+        "self._worker.turns.drop(number)",
         "pass",
         TERMINATE,
     ),

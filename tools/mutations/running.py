@@ -237,8 +237,8 @@ RUNTIME: Final = (
         "more bodies run than there are slots",
         "invariant 17",
         "runtime/worker",
-        "self.claims.serves(scheduled) and self.runner.reserve()",
-        "self.claims.serves(scheduled) and (self.runner.reserve() or True)",
+        "self.claimer.serves(scheduled) and self.attempts.reserve()",
+        "self.claimer.serves(scheduled) and (self.attempts.reserve() or True)",
         LIMITS,
     ),
     in_python(
@@ -269,8 +269,8 @@ RUNTIME: Final = (
         "a clean stop keeps its work",
         "W10",
         "runtime/worker",
-        "await self._janitor.mark_lost(self._lease.key, at_deadline=False, is_clean=True)",
-        "self._janitor.mark_lost",
+        "await self.maintenance.mark_lost(self._lease.key, at_deadline=False, is_clean=True)",
+        "self.maintenance.mark_lost",
         LEASES,
     ),
     in_python(

@@ -508,7 +508,7 @@ class Client(EmbeddedWorker, Overview):
     def _ended_from_outside(self, instance_id: InstanceId, number: InstanceNumber) -> None:
         """An instance was ended by this process, and not by its own code."""
         if self._worker is not None:
-            self._worker.instances.drop(number)
+            self._worker.turns.drop(number)
         self._waiters.ended(instance_id, number)
 
     def _committed(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
@@ -528,7 +528,7 @@ class Client(EmbeddedWorker, Overview):
         """Another process has written something."""
         self._woken()
         if self._worker is not None:
-            self._worker.questions.poll()
+            self._worker.query_service.poll()
 
     def _woken(self) -> None:
         self._waiters.poll()

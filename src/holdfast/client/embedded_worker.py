@@ -188,7 +188,7 @@ class EmbeddedWorker:
 
         None if there is no event, or that instance is not live here or has ended meanwhile: the store decides.
         """
-        if start.mail is None or worker.instances.live.find(start.id, found.number) is None:
+        if start.mail is None or worker.turns.live.find(start.id, found.number) is None:
             return None
         outcome = await self._commit_message(msgspec.structs.replace(start.mail, number=found.number))
         match outcome:
@@ -206,7 +206,7 @@ class EmbeddedWorker:
         if self._worker is None:
             return await self._committer.commit(message)
         decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._worker.raising.send(message, lambda outcome: _settle(decided, outcome))
+        self._worker.local_events.send(message, lambda outcome: _settle(decided, outcome))
         return await decided
 
     def _note_unknown(self, workflow: str) -> None:

@@ -106,7 +106,7 @@ class Engine(Client):
         They were cancelled or beyond a time-out, and went on after a grace. A number that grows is a sign of bodies
         that hang. `workers()` has the number of abandoned bodies of every kind that still run.
         """
-        return 0 if self._worker is None else self._worker.runner.abandoned_threads
+        return 0 if self._worker is None else self._worker.attempts.abandoned_threads
 
 
 class Connecting(Coroutine[Any, Any, Client]):

@@ -164,7 +164,7 @@ class QueryClient:
     def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:
         """What runs the code of a workflow here: the worker, or this client; None if neither has it."""
         if worker is not None and workflow in worker.registry.workflows:
-            return worker.questions.queries
+            return worker.query_service.queries
         if workflow not in self._registry.workflows:
             return None
         if self._own_queries is None:

@@ -94,7 +94,7 @@ class Worker:
     @property
     def running(self) -> int:
         """How many activities run here."""
-        return 0 if self._inner is None else len(self._inner.runner.running)
+        return 0 if self._inner is None else len(self._inner.attempts.running)
 
     async def __aenter__(self) -> Self:
         self._client.check_usable()

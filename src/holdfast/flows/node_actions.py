@@ -73,7 +73,7 @@ def start_node(run: "FlowRun", compiled: CompiledNode) -> None:
 
 def next_items(run: "FlowRun", place: NodePlace) -> bool:
     """An item of a node has its result: begin the next one. Whether the node is complete by it."""
-    fan_out = run.book.fan_outs[place.node]
+    fan_out = run.state.fan_outs[place.node]
     if fan_out.begun < fan_out.count:
         _begin_item(run, run.flow.nodes[place.node], fan_out.begun)
     return _completes(run, place.node, fan_out)
@@ -82,13 +82,13 @@ def next_items(run: "FlowRun", place: NodePlace) -> bool:
 def restart_cycle(run: "FlowRun", node: str, waiting: list[str], note_progress: "Callable[[], None]") -> None:
     """K8: everything that a cycle runs again is at rest, so it goes round, or has come to its limit."""
     action = cast("CycleAction", run.flow.nodes[node].node.action)
-    rounds = run.book.rounds.get(node, 0)
+    rounds = run.state.rounds.get(node, 0)
     if rounds >= action.limit:
         run.failed(node, CycleLimitExceeded(f"the cycle {node!r} went round {rounds} times, which is its limit"))
         return
     members = run.flow.graph.reachable(action.target)
     for other in [node, *(each for each in waiting if each in members)]:
-        run.progress.move(other, Move.COMPLETE)  # others that wait to go round, too, have their way with this one
+        run.scheduler.move(other, Move.COMPLETE)  # others that wait to go round, too, have their way with this one
     waiting[:] = [each for each in waiting if each not in members]
     note_progress()
     run.do(ev.CycleRestarted(node=node, target=action.target, round=rounds + 1))
@@ -97,7 +97,7 @@ def restart_cycle(run: "FlowRun", node: str, waiting: list[str], note_progress: 
 
 def stop_node(run: "FlowRun", node: str) -> None:
     """Nothing that is open of a node goes on."""
-    book = run.book
+    book = run.state
     for number in [number for number, place in book.activities.items() if place.node == node]:
         effects = run.output.ensure_effects()
         effects.abandoned.append(number)
@@ -141,11 +141,11 @@ def _call(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: ItemVar
     if activity is None:
         raise ExpressionError(f"{place.node!r} runs no activity")
     encoded = _arguments(run, compiled, own)
-    output, number = run.output, run.book.next_activity
+    output, number = run.output, run.state.next_activity
     name = activity.name
     output.scheduled.append(ScheduledActivity(number, name, encoded, activity.options, activity.encoded_options))
     output.events.append(ev.ActivityScheduled(activity=number, name=name, node=place.node, item=place.item))
-    run.book.scheduled(number, place)
+    run.state.scheduled(number, place)
 
 
 def _start_child(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
@@ -158,7 +158,7 @@ def _start_child(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: 
             f"it has {run.depth} parents above it, the most that are allowed, and its node {place.node!r} cannot start "
             f"{action.workflow!r}"
         )
-    number = run.book.next_child
+    number = run.state.next_child
     child_id = chosen or default_child_id(identity.instance_id, identity.execution, number)
     policy = ParentClose.ABANDON if action.detached else ParentClose.TERMINATE
     scheduled = ScheduledChild(
@@ -209,7 +209,7 @@ def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
 def _finish_if_all_are_there(run: "FlowRun", compiled: CompiledNode) -> None:
     """An empty list, or one whose items are detached children, is done at once."""
     node = compiled.node.id
-    fan_out = run.book.fan_outs[node]
+    fan_out = run.state.fan_outs[node]
     while len(fan_out.results) == fan_out.begun < fan_out.count:
         _begin_item(run, compiled, fan_out.begun)
     if _completes(run, node, fan_out):
@@ -239,7 +239,7 @@ def _items(run: "FlowRun", node: str) -> list[Any]:
     """The list of a fan-out that runs: as it was, also after the flow was read from its history."""
     known = run.items.get(node)
     if known is None:
-        items = run.book.fan_outs[node].items
+        items = run.state.fan_outs[node].items
         known = run.items[node] = [] if items is None else _decode(run.data_of(items))
     return known
 
@@ -256,10 +256,10 @@ def _evaluated_items(run: "FlowRun", compiled: CompiledNode) -> list[Any]:
 def _wait(run: "FlowRun", compiled: CompiledNode, action: WaitAction) -> None:
     node = compiled.node.id
     span_ms = None if compiled.span is None else _milliseconds(run, compiled.span)
-    run.progress.pause(node)
+    run.scheduler.pause(node)
     if action.event:
         run.output.ensure_effects().waits_changed = True
-        run.do(ev.EventAwaited(wait=run.book.next_wait, name=action.event, node=node))
+        run.do(ev.EventAwaited(wait=run.state.next_wait, name=action.event, node=node))
     if span_ms is not None:
         _start_timer(run, node, span_ms)
 
@@ -270,7 +270,7 @@ def _raise(run: "FlowRun", compiled: CompiledNode, action: RaiseAction) -> None:
     data = (
         b"null" if compiled.input is None else bounded(bytes(compiled.input(run.values, None)), "the value", run.limit)
     )
-    number = run.book.sent
+    number = run.state.sent
     effects = run.output.ensure_effects()
     effects.sent.append(SentEvent(number, target, action.event, data))
     run.do(ev.EventRaised(number=number, target=target, name=action.event))
@@ -282,7 +282,7 @@ def _interrupt(run: "FlowRun", compiled: CompiledNode, action: InterruptAction) 
     node = compiled.node.id
     reason = checked_reason(action.reason) or INTERRUPTED
     if compiled.target is None:
-        run.progress.move(node, Move.COMPLETE)
+        run.scheduler.move(node, Move.COMPLETE)
         run.interrupt(reason, descendants=action.descendants)
         return
     target = _id(run, compiled.target, None)
@@ -323,6 +323,6 @@ def _milliseconds(run: "FlowRun", span: int | Expression | None) -> int:
 
 
 def _start_timer(run: "FlowRun", node: str, span_ms: int) -> None:
-    number, due_at_ms = run.book.next_timer, run.now_ms + span_ms
+    number, due_at_ms = run.state.next_timer, run.now_ms + span_ms
     run.output.ensure_effects().timers_started[number] = due_at_ms
     run.do(ev.TimerStarted(timer=number, due_at_ms=due_at_ms, node=node))

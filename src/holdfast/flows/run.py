@@ -72,12 +72,11 @@ class NoUpdates:
         self._answer(update_id, answer)
 
 
-class RunFace:
+class RunBase:
     """What is asked of every run, and what a flow never has."""
 
     __slots__ = (
         "_payloads",
-        "book",
         "depth",
         "flow",
         "identity",
@@ -86,9 +85,10 @@ class RunFace:
         "now_ms",
         "output",
         "parent",
-        "progress",
         "resolve",
+        "scheduler",
         "seed",
+        "state",
         "values",
         "version",
     )
@@ -111,8 +111,8 @@ class RunFace:
         self.identity = identity
         self.resolve = resolve
         self.limit = limit or PayloadLimit()
-        self.book = book = FlowState(flow.graph, flow.roster)
-        self.progress = book.progress
+        self.state = book = FlowState(flow.graph, flow.roster)
+        self.scheduler = book.scheduler
         self._payloads = {} if payloads is None else payloads
         self.values = InstanceValues(flow, identity.instance_id, book, self._payloads)
         self.version = ""
@@ -127,18 +127,18 @@ class RunFace:
     @property
     def has_family(self) -> bool:
         """Whether the end of this execution concerns a parent or children."""
-        return self.depth > 0 or self.book.next_child > 0
+        return self.depth > 0 or self.state.next_child > 0
 
     @property
     def has_open_activities(self) -> bool:
         """Whether activities were still open at the end."""
         effects = self.output.effects
-        return bool(self.book.activities) or (effects is not None and bool(effects.abandoned))
+        return bool(self.state.activities) or (effects is not None and bool(effects.abandoned))
 
     @property
     def waited_for(self) -> tuple[str, ...]:
         """The names of the events that are waited for."""
-        return tuple(self.book.waits)
+        return tuple(self.state.waits)
 
     @property
     def kept(self) -> dict[str, bytes]:
@@ -152,11 +152,11 @@ class RunFace:
 
     def waits_for(self, timer: int) -> bool:
         """Whether a timer is still waited for."""
-        return timer in self.book.timers
+        return timer in self.state.timers
 
     def waits_for_event(self, name: str) -> bool:
         """Whether an event of this name would reach somebody."""
-        return name in self.book.waits
+        return name in self.state.waits
 
     def misfit(self, event: EventReceived) -> None:
         """A flow takes any value: its expressions read what they need."""
@@ -253,7 +253,7 @@ MOST_ROUNDS_AT_ONCE: Final = 1_000
 """Of cycles, in one turn: one that waits for nothing would never end."""
 
 
-class FlowRun(RunFace):
+class FlowRun(RunBase):
     """The books of one execution, and what it decides."""
 
     __slots__ = ("_cycles", "_starting", "_unclear_edges", "_unclear_nodes", "_watch", "items")
@@ -267,14 +267,14 @@ class FlowRun(RunFace):
         """What is new of `book.unclear`."""
         self._unclear_nodes: dict[str, str] = {}
         """Nodes that are about to start and whose own condition could not be evaluated."""
-        self.progress.lasting = self.flow.lasting
+        self.scheduler.lasting = self.flow.lasting
         self.items: dict[str, list[Any]] = {}
         """The lists of fan-outs that run now."""
 
     def replay(self, history: Iterable[ev.HistoryEvent]) -> None:
         """Read the history into the books."""
         for event in history:
-            replay_event(self.book, event)
+            replay_event(self.state, event)
             if isinstance(event, ev.Started):
                 self._take_start(event)
             elif isinstance(event, ev.ExecutionCompleted | ev.ExecutionFailed | ev.ExecutionCancelled):
@@ -283,8 +283,8 @@ class FlowRun(RunFace):
             node
             for node, compiled in self.flow.nodes.items()
             if isinstance(compiled.node.action, CycleAction)
-            and self.progress.digit(node) is Digit.STARTED
-            and self.book.timer_of(node) is None
+            and self.scheduler.digit(node) is Digit.STARTED
+            and self.state.timer_of(node) is None
         ]
 
     def apply(self, event: ev.Input, has_more: bool = False) -> None:
@@ -294,7 +294,7 @@ class FlowRun(RunFace):
         if type(event) is ev.Started and not event.flow:
             event = msgspec.structs.replace(event, flow=self.flow.hash)
         self.output.events.append(event)
-        place = self.book.apply(event)
+        place = self.state.apply(event)
         if not self.is_done:
             watch = self._watch
             watch(_DECIDE, self, event, place)
@@ -307,13 +307,13 @@ class FlowRun(RunFace):
 
     def do(self, command: ev.Command) -> None:
         """A command of this turn: into the books, and into the history."""
-        self.book.apply(command)
+        self.state.apply(command)
         self.output.events.append(command)
 
     def finished(self, node: str, outcome: NodeOutcome) -> None:
         """A node is decided. What it leads to starts; an uncaught failure may end the rest (K4)."""
         policy = self.flow.definition.policy
-        settled = self.progress.finish(node, outcome, judge=self, policy=policy, waiting=self._starting)
+        settled = self.scheduler.finish(node, outcome, judge=self, policy=policy, waiting=self._starting)
         self._starting.extend(settled.started)
         if settled.cancelled:
             self._stop(settled.cancelled)
@@ -330,12 +330,12 @@ class FlowRun(RunFace):
 
     def restart(self, target: str) -> None:
         """K8: a node and everything behind it run once more."""
-        self._starting.extend(self.progress.restart(target, judge=self).started)
+        self._starting.extend(self.scheduler.restart(target, judge=self).started)
 
     def interrupt(self, reason: str, *, descendants: bool) -> None:
         """End this instance: nothing that is open goes on, and with `descendants` no child either."""
         if descendants:  # before the others: what a child has below it ends, too
-            for number in list(self.book.children):
+            for number in list(self.state.children):
                 stop_child(self, number, reason, descendants=True)
         self._cancel()
         self._end(ev.ExecutionCancelled(reason=reason))
@@ -357,12 +357,12 @@ class FlowRun(RunFace):
             else:  # G12: a turn is bounded
                 self._run_away(min(self._cycles))
         self._note_progress()
-        if not self.is_done and not self.progress.open:
+        if not self.is_done and not self.scheduler.open:
             self._complete()
 
     def _start(self, node: str) -> None:
         try:
-            if self.book.unclear or self._unclear_edges or self._unclear_nodes:
+            if self.state.unclear or self._unclear_edges or self._unclear_nodes:
                 self._refuse_if_unclear(node)
             start_node(self, self.flow.nodes[node])
         except HoldfastError as error:
@@ -373,8 +373,8 @@ class FlowRun(RunFace):
         if (why := self._unclear_nodes.pop(node, None)) is not None:
             raise ExpressionError(why)
         for at in self.flow.graph.incoming[node]:
-            why = self._unclear_edges.get(at) or self.book.unclear.get(at)
-            if why is not None and self.progress.edge(at) is EdgeState.TAKEN:
+            why = self._unclear_edges.get(at) or self.state.unclear.get(at)
+            if why is not None and self.scheduler.edge(at) is EdgeState.TAKEN:
                 raise ExpressionError(why)
 
     def _go_round(self) -> bool:
@@ -386,8 +386,8 @@ class FlowRun(RunFace):
             action = self.flow.nodes[node].node.action
             if (
                 isinstance(action, CycleAction)
-                and self.progress.digit(action.target) is not Digit.PENDING
-                and not self.progress.is_active_behind(action.target, besides=self._cycles)
+                and self.scheduler.digit(action.target) is not Digit.PENDING
+                and not self.scheduler.is_active_behind(action.target, besides=self._cycles)
             ):
                 self._cycles.remove(node)
                 restart_cycle(self, node, self._cycles, self._note_progress)
@@ -401,7 +401,7 @@ class FlowRun(RunFace):
 
     def _cancel(self) -> None:
         """Nothing that is open goes on."""
-        self._stop(self.progress.cancel(self._starting).cancelled)
+        self._stop(self.scheduler.cancel(self._starting).cancelled)
 
     def _stop(self, nodes: Iterable[str]) -> None:
         """These were cancelled, and with them what was about to start."""
@@ -411,15 +411,15 @@ class FlowRun(RunFace):
             stop_node(self, node)
 
     def _note_progress(self) -> None:
-        changes = self.progress.take_changes()
+        changes = self.scheduler.take_changes()
         if changes is not None:
             if self._unclear_edges:  # those whose state is recorded may be asked again
                 unclear = {at: why for at, why in self._unclear_edges.items() if at in changes.taken}
                 self._unclear_edges = {}
                 changes = msgspec.structs.replace(changes, unclear=unclear)
-                self.book.apply(changes)
+                self.state.apply(changes)
             self.output.events.append(changes)
-            self.output.key = self.progress.write_key()
+            self.output.key = self.scheduler.write_key()
 
     def edge_holds(self, edge: GraphEdge) -> bool:
         """Evaluate the condition of an edge. One that cannot be evaluated lets its node start, and fail."""
@@ -469,7 +469,7 @@ class FlowRun(RunFace):
             self._cancel()
             self._fail(failure_payload(error))
             return
-        self._starting.extend(self.progress.trigger(self).started)
+        self._starting.extend(self.scheduler.trigger(self).started)
 
     def _answered(self, _: ev.Input, place: NodePlace | None) -> None:
         if place is None:
@@ -511,7 +511,7 @@ class FlowRun(RunFace):
             self.do(ev.NodeCompleted(node=node, output=Payload()))
             self.finished(node, RELEASED)
         else:
-            if (wait := self.book.wait_of(node)) is not None:
+            if (wait := self.state.wait_of(node)) is not None:
                 end_wait(self, wait)
             error = TimeoutError(f"the event {action.event!r} did not come in time")
             self.do(ev.NodeFailed(node=node, failure=failure_payload(error)))
@@ -520,7 +520,7 @@ class FlowRun(RunFace):
     def _event_received(self, _: ev.EventReceived, place: NodePlace | None) -> None:
         self.output.ensure_effects().waits_changed = True
         if place is not None:
-            if (timer := self.book.timer_of(place.node)) is not None:
+            if (timer := self.state.timer_of(place.node)) is not None:
                 end_timer(self, timer)
             self.finished(place.node, RELEASED)
 
@@ -538,11 +538,11 @@ class FlowRun(RunFace):
 
     def _complete(self) -> None:
         """K5: exactly one commit takes the flow from active to complete, and this turn is in it."""
-        if self.progress.outcome is FlowOutcome.ERROR:
-            failures, failed = self.progress.failures, filter(self.book.has_failed, self.book.errors)
+        if self.scheduler.outcome is FlowOutcome.ERROR:
+            failures, failed = self.scheduler.failures, filter(self.state.has_failed, self.state.errors)
             uncaught = [node for node in failed if node not in failures.caught]
             first = next((node for node in uncaught if node not in failures.offered), uncaught[0])
-            self._fail(self.book.errors[first])  # one that was still offered did not end it
+            self._fail(self.state.errors[first])  # one that was still offered did not end it
             return
         try:
             fill = self.flow.output

@@ -75,16 +75,16 @@ class WorkerRuntime:
         halted: Callable[[StoreReplaced], None],
         trouble: RepeatedTrouble,
     ) -> None:
-        self._surroundings = surroundings
-        self._providers = surroundings.providers
+        self._platform = surroundings
+        self._clock = surroundings.providers
         self._store = store
         self.registry = registry
         self.stopped = asyncio.Event()
         self._queues = queues
-        self._tell_ended = ended
+        self._on_ended = ended
         self._lease_ms = lease_ms
         self._loop_timeout_ms = loop_timeout_ms
-        self._tell_halted = halted
+        self._on_halted = halted
         self.halted = asyncio.Event()
         self._trouble = trouble
         self.failure: StoreReplaced | None = None
@@ -96,19 +96,19 @@ class WorkerRuntime:
         self._given_up: LeaseLike | None = None
         self._new_key = BackgroundTask(Duty.NEW_KEY, self._take_new_key)
         self.committer = self._make_committer(committed)
-        self.runner = self._make_runner(max_activities, payload_limit)
+        self.attempts = self._make_runner(max_activities, payload_limit)
         deadlines = Deadlines(store, registry, self.committer, self._overdue)
-        self.claims = Claimer(
-            store, registry, self.committer, self.runner, self.key_now, queues=queues, deadlines=deadlines
+        self.claimer = Claimer(
+            store, registry, self.committer, self.attempts, self.key_now, queues=queues, deadlines=deadlines
         )
-        self.runs = RunFactory(registry, surroundings, words, payload_limit, self.key_now)
-        self.instances = self._make_turn_taker(cache_size)
-        self.raising = LocalEvents(self.committer, self.instances, lambda: self.claims.read_messages(self.instances))
-        self._janitor = self._make_janitor()
-        self._net = self._make_net()
-        self.questions = self._make_questions()
+        self.run_factory = RunFactory(registry, surroundings, words, payload_limit, self.key_now)
+        self.turns = self._make_turn_taker(cache_size)
+        self.local_events = LocalEvents(self.committer, self.turns, lambda: self.claimer.read_messages(self.turns))
+        self.maintenance = self._make_maintenance()
+        self.reconciler = self._make_reconciler()
+        self.query_service = self._make_query_service()
         self._beginning: set[LiveInstance] = set()
-        self._claiming = BackgroundTask(Duty.CLAIMS, lambda: self.claims.run(self.instances))
+        self._claiming = BackgroundTask(Duty.CLAIMS, lambda: self.claimer.run(self.turns))
         self._tasks = self._make_tasks()
 
     def _make_turn_taker(self, cache_size: int) -> TurnTaker:
@@ -116,9 +116,9 @@ class WorkerRuntime:
             self.registry,
             self._store,
             self.committer,
-            self.runner,
+            self.attempts,
             self.key_now,
-            runs=self.runs,
+            runs=self.run_factory,
             cache_size=cache_size,
             reserve=self._reserve,
             ended=self._instance_ended,
@@ -128,7 +128,7 @@ class WorkerRuntime:
     def _make_runner(self, slots: int, limit: PayloadLimit) -> AttemptRunner:
         return AttemptRunner(
             self.registry,
-            self._providers,
+            self._clock,
             self._store.now_ms,
             slots=slots,
             ended=self._attempt_ended,
@@ -144,47 +144,47 @@ class WorkerRuntime:
         return [
             self._claiming,
             BackgroundTask(Duty.JANITOR, self._look_after),
-            BackgroundTask(Duty.RECONCILER, self._net.run),
-            BackgroundTask(Duty.QUESTIONS, self.questions.run),
+            BackgroundTask(Duty.RECONCILER, self.reconciler.run),
+            BackgroundTask(Duty.QUESTIONS, self.query_service.run),
         ]
 
     def _make_committer(self, committed: Callable[[Sequence[Member], Sequence[Outcome]], None]) -> Committer:
         return Committer(
             self._store,
-            self._providers.commit_id,
+            self._clock.commit_id,
             self._trouble,
             may_act=self._may_act,
             after_group=committed,
             unsure=self._unsure,
             unusable=self._halt,
-            fault_hook=self._surroundings.fault_hook,
+            fault_hook=self._platform.fault_hook,
         )
 
-    def _make_questions(self) -> QueryService:
-        place = Place(self.instances, lambda: self.claims.read_messages(self.instances), self.key_now)
-        queries = Queries(self._store, self.runs, place)
+    def _make_query_service(self) -> QueryService:
+        place = Place(self.turns, lambda: self.claimer.read_messages(self.turns), self.key_now)
+        queries = Queries(self._store, self.run_factory, place)
         return QueryService(self._store, self.registry, self.committer, queries, self.key_now)
 
-    def _make_net(self) -> Reconciler:
+    def _make_reconciler(self) -> Reconciler:
         return Reconciler(
             self._store,
             self.committer,
-            self.runner,
-            self.instances,
+            self.attempts,
+            self.turns,
             self.key_now,
             pause_seconds=self._lease_ms / BEATS_PER_LEASE / MILLISECONDS,
             work_is_waiting=self.poll,
         )
 
-    def _make_janitor(self) -> Maintenance:
+    def _make_maintenance(self) -> Maintenance:
         return Maintenance(
             self._store,
             self.committer,
             self._host,
-            self._providers.random_number,
-            self.runs.marker,
-            detect_local_deaths=self._surroundings.detect_local_deaths,
-            expired=self.runner.disown,
+            self._clock.random_number,
+            self.run_factory.marker,
+            detect_local_deaths=self._platform.detect_local_deaths,
+            expired=self.attempts.disown,
         )
 
     @property
@@ -214,11 +214,11 @@ class WorkerRuntime:
         """Register, take over from those who died on this host, and go to work."""
         self.registry.check()
         await self._register()
-        for flow in self.runs.flows.definitions():
+        for flow in self.run_factory.flows.definitions():
             await self.committer.commit(flow)
-        await self._janitor.round(self.key)
-        await self.claims.try_blocked(
-            self.instances, ""
+        await self.maintenance.round(self.key)
+        await self.claimer.try_blocked(
+            self.turns, ""
         )  # whatever was wrong with them, this may be the mended code (G12)
         for task in self._tasks:
             task.start()
@@ -228,14 +228,14 @@ class WorkerRuntime:
 
         The lease is kept, and answers are recorded for whoever goes on with them. `stop` follows, or cuts it off.
         """
-        self.claims.close()
+        self.claimer.close()
         await self._claiming.wait()  # what a claim on its way still takes is run
         self._is_stopping = self._is_draining = True
         await self.committer.drain()  # first turns become live, and what they begin at once runs
-        await self.claims.wake_continued(self.instances)
-        await self.instances.release_all()
-        logger.info("worker %s drains; activities that run: %d", self.key, len(self.runner.running))
-        await self.runner.wait_for_bodies()
+        await self.claimer.wake_continued(self.turns)
+        await self.turns.release_all()
+        logger.info("worker %s drains; activities that run: %d", self.key, len(self.attempts.running))
+        await self.attempts.wait_for_bodies()
 
     async def stop(self) -> None:
         """W10: stop cleanly. What ends meanwhile is recorded; what runs on is given up and moves on at once."""
@@ -244,15 +244,15 @@ class WorkerRuntime:
         if self._lease is self._given_up:
             self._new_key.stop()  # it waits for another key, which is not needed any more
         await self._new_key.wait()
-        await self.runner.stop()
+        await self.attempts.stop()
         if self._lease is not None:
-            await self.instances.release_all()
-            await self.raising.drain()
+            await self.turns.release_all()
+            await self.local_events.drain()
             self.committer.close()
             await self.committer.drain()
-            await self._janitor.mark_lost(self._lease.key, at_deadline=False, is_clean=True)
-        self.runs.stop()  # not before: code is torn down until here, and may spin
-        await self.runner.close()
+            await self.maintenance.mark_lost(self._lease.key, at_deadline=False, is_clean=True)
+        self.run_factory.stop()  # not before: code is torn down until here, and may spin
+        await self.attempts.close()
         if self._lease is not None:
             await self._lease.stop()
             self._lease = None
@@ -263,11 +263,11 @@ class WorkerRuntime:
         await self._stop_tasks()
         self._new_key.stop()
         await self._new_key.wait()
-        await self.runner.close()
-        self.instances.forget_all()
+        await self.attempts.close()
+        self.turns.forget_all()
         for live in self._beginning:
             live.run.evict()
-        self.runs.stop(is_clean=False)
+        self.run_factory.stop(is_clean=False)
         if self._lease is not None:
             await self._lease.stop()
             self._lease = None
@@ -280,7 +280,7 @@ class WorkerRuntime:
 
     async def take_over(self, key: WorkerKey) -> None:
         """A worker is known to be dead: what it had moves on at once. For tests."""
-        await self._janitor.mark_lost(key, at_deadline=False)
+        await self.maintenance.mark_lost(key, at_deadline=False)
         self.poll()
 
     def _halt(self, error: StoreReplaced) -> None:
@@ -291,28 +291,28 @@ class WorkerRuntime:
         self._is_stopping = True
         for task in (*self._tasks, self._new_key):
             task.stop()
-        self.instances.forget_all()
-        self.runner.abandon_all()
+        self.turns.forget_all()
+        self.attempts.abandon_all()
         if self._lease is not None:
             self._lease.stop_beating()
         self.halted.set()
-        self._tell_halted(error)
+        self._on_halted(error)
 
     def _unsure(self) -> None:
-        self._net.hurry()  # a commit may be on disk although an error was told (W3)
+        self.reconciler.hurry()  # a commit may be on disk although an error was told (W3)
 
     def poll(self) -> None:
         """There may be something to claim."""
-        self.claims.poll()
+        self.claimer.poll()
 
     def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
         """Create an instance together with its first turn; False if this worker cannot run it now.
 
         If the turn fails, the instance is created without it, and blocked when it is claimed (G12).
         """
-        if self._lease is None or self._lease is self._given_up or not self.instances.live.has_room or self.failure:
+        if self._lease is None or self._lease is self._given_up or not self.turns.live.has_room or self.failure:
             return False
-        begun = None if self._is_draining else self.instances.start_instance(start, started)
+        begun = None if self._is_draining else self.turns.start_instance(start, started)
         if begun is None:
             return False
         if isinstance(begun, str):
@@ -323,14 +323,14 @@ class WorkerRuntime:
 
         def decided(outcome: Outcome) -> None:
             self._beginning.discard(live)
-            self.instances.on_start_outcome(live, built, outcome)
+            self.turns.on_start_outcome(live, built, outcome)
             done(outcome)
 
         self.committer.submit(start, decided)
         return True
 
     def _created_without_turn(self, failure: str, done: Callable[[Outcome], None], outcome: Outcome) -> None:
-        self.instances.first_turn_failed(failure, outcome)
+        self.turns.first_turn_failed(failure, outcome)
         done(outcome)
         self.poll()
 
@@ -342,25 +342,25 @@ class WorkerRuntime:
             host=self._host.encode(),
             queues=msgspec.json.encode(self._queues).decode(),
             build=self.registry.build,
-            slots=self.runner.slots,
+            slots=self.attempts.slots,
             workflows=msgspec.json.encode(sorted(self.registry.workflows)).decode(),
             activities=msgspec.json.encode(sorted(self.registry.activities)).decode(),
         )
-        make_lease = self._surroundings.make_lease or LeaseThread
+        make_lease = self._platform.make_lease or LeaseThread
         lease: LeaseLike = make_lease(
             self._store,
-            self._providers,
-            lambda: msgspec.structs.replace(registration, abandoned=len(self.runner.abandoned)),
+            self._clock,
+            lambda: msgspec.structs.replace(registration, abandoned=len(self.attempts.abandoned)),
             lease_ms=self._lease_ms,
             lost=lambda: _post(loop, self._lease_expired, lease),
-            loop_rules=self.runs.loop_rules(
+            loop_rules=self.run_factory.loop_rules(
                 self._lease_ms, self._loop_timeout_ms, released=lambda: _post(loop, self._instances_released, lease)
             ),
             trouble=self._trouble,
         )
         await lease.start()
         self._lease = lease
-        self.runs.marker.open(lease.key)
+        self.run_factory.marker.open(lease.key)
 
     def _fenced_at_ms(self, key: WorkerKey | None) -> int:
         """W7: when the lease of `key` ends by our own clock; 0 if the key was given up. Called from any thread."""
@@ -387,11 +387,11 @@ class WorkerRuntime:
             return
         self._given_up = lease
         if self._is_stopping:
-            self.runner.abandon_all()  # nobody takes their answers any more
+            self.attempts.abandon_all()  # nobody takes their answers any more
             return
         logger.warning("worker %s lost its lease; its work has moved on, and it takes a new key", self.key)
-        self.instances.forget_all()
-        self.runner.abandon_all()
+        self.turns.forget_all()
+        self.attempts.abandon_all()
         lease.stop_beating()
         self._new_key.start()
 
@@ -401,10 +401,10 @@ class WorkerRuntime:
         """
         if lease is not self._lease or lease is self._given_up:
             return
-        for live in list(self.instances.live.values()):
+        for live in list(self.turns.live.values()):
             if not live.has_uncommitted_turn:
-                self.instances.forget(live)
-        self._net.hurry()
+                self.turns.forget(live)
+        self.reconciler.hurry()
         self.poll()
 
     async def _take_new_key(self) -> None:
@@ -416,7 +416,7 @@ class WorkerRuntime:
                 except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
                     self._trouble.log("a worker could not take a new key and tries again", error)
                     await asyncio.sleep(POLL_SECONDS)
-            await self._janitor.mark_lost(old.key, at_deadline=False, is_own=True)
+            await self.maintenance.mark_lost(old.key, at_deadline=False, is_own=True)
             self.poll()
             if self._given_up is old:  # else the new key is lost already, too
                 return
@@ -425,17 +425,17 @@ class WorkerRuntime:
 
     def _reserve(self, scheduled: ScheduledActivity) -> bool:
         """Take a slot for a new attempt, if it may begin here at once."""
-        return not self._is_stopping and self.claims.serves(scheduled) and self.runner.reserve()
+        return not self._is_stopping and self.claimer.serves(scheduled) and self.attempts.reserve()
 
     def _instance_ended(self, instance_id: InstanceId, number: InstanceNumber, close: InstanceEnd | None) -> None:
         """A turn ended an instance, or it was blocked."""
-        self._tell_ended(instance_id, number, close)
+        self._on_ended(instance_id, number, close)
         log_failed_instance(instance_id, close, self._name)
 
     def _overdue(self, instance_id: InstanceId, number: InstanceNumber) -> None:
         """Its deadline has passed, and it was ended without its code."""
-        self.instances.drop(number)
-        self._tell_ended(instance_id, number, None)
+        self.turns.drop(number)
+        self._on_ended(instance_id, number, None)
         extra = {"holdfast_instance": instance_id, "holdfast_worker": self._name}
         logger.error("instance %s failed: its deadline has passed", instance_id, extra=extra)
 
@@ -443,19 +443,19 @@ class WorkerRuntime:
         if self._is_stopping:  # whoever goes on with the instance takes its turn
             self.committer.commit_eventually(ended, _ignore)
             return
-        self.instances.attempt_ended(ended)
+        self.turns.attempt_ended(ended)
 
     def _slot_freed(self) -> None:
-        if self.claims.has_backlog and not self._is_stopping:
+        if self.claimer.has_backlog and not self._is_stopping:
             self.poll()
 
     def _take_turns(self) -> None:
-        self.instances.take_turns()
+        self.turns.take_turns()
 
     def _heartbeat(self, beat: HeartbeatAttempt) -> None:
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, Rejected):
-                self.runner.stop_rejected(beat.key, outcome)
+                self.attempts.stop_rejected(beat.key, outcome)
 
         self.committer.submit(beat, done)
 
@@ -463,7 +463,7 @@ class WorkerRuntime:
         """Values go with the turn that applies them, where the instance is live and has those before them."""
         event = responses.event
         message = Message(event, response=UnstoredValues(responses, done, self._respond_alone))
-        if self._is_stopping or not self.instances.values_yielded(responses.key, event.number, message):
+        if self._is_stopping or not self.turns.values_yielded(responses.key, event.number, message):
             self._respond_alone(responses, done)
 
     def _respond_alone(self, responses: StreamValues, done: Callable[[Outcome], None]) -> None:
@@ -475,14 +475,14 @@ class WorkerRuntime:
 
     async def _look_after(self) -> None:
         while True:
-            await asyncio.sleep(self._janitor.pause_seconds(POLL_SECONDS))
+            await asyncio.sleep(self.maintenance.pause_seconds(POLL_SECONDS))
             self._may_act()  # an idle worker, too, has to notice that its lease ran out
-            self.runs.marker.restore()
+            self.run_factory.marker.restore()
             try:
-                if await self._janitor.round(self.key):
+                if await self.maintenance.round(self.key):
                     self.poll()
                 if not self._is_stopping:
-                    await self.claims.try_blocked(self.instances, self.registry.build)
+                    await self.claimer.try_blocked(self.turns, self.registry.build)
             except StoreReplaced as error:  # noticed by a heartbeat, or by another engine of this process
                 self._halt(error)
             except Exception as error:  # noqa: BLE001 - what it did not do, the next round does

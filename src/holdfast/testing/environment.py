@@ -169,7 +169,7 @@ class Environment(Engine):
         if self._worker is None:
             return False
         known = self._registry.activities
-        bodies = [known[running.attempt.name] for running in self._worker.runner.running.values()]
+        bodies = [known[running.attempt.name] for running in self._worker.attempts.running.values()]
         return any(body.process or not body.is_async for body in bodies) or (has_sockets and bool(bodies))
 
     def next_due_ms(self) -> int | None:
@@ -179,7 +179,7 @@ class Environment(Engine):
             return None
         if _at_once(self._store.expired_attempts(1)):
             return self._clock.now_ms()
-        return _at_once(worker.claims.next_due_ms(worker.claims.looked_at_ms))
+        return _at_once(worker.claimer.next_due_ms(worker.claimer.looked_at_ms))
 
     # ------------------------------------------------------------ activities and workflows
 

@@ -20,10 +20,10 @@ class NodeSnapshot:
 
     def __init__(self, node: Node, book: FlowState) -> None:
         self.node = node
-        self.digit = book.progress.digit(node.id)
+        self.digit = book.scheduler.digit(node.id)
         self.dimension = book.dimension(NodePlace(node.id))
         """The round in which it is (K8)."""
-        failures = book.progress.failures
+        failures = book.scheduler.failures
         self.caught = node.id in failures.caught or node.id in failures.offered
         """Whether its failure was, or may still be."""
         self.output = book.outputs.get(node.id)
@@ -79,7 +79,7 @@ class FlowSnapshot:
     @property
     def key(self) -> str:
         """The collation key that the history adds up to (K1)."""
-        return self.book.progress.key
+        return self.book.scheduler.key
 
     def in_order(self) -> list[NodeSnapshot]:
         """The nodes as the graph runs: none before those it comes after, else as they were written."""

@@ -70,8 +70,8 @@ class FlowState:
         "next_timer",
         "next_wait",
         "outputs",
-        "progress",
         "rounds",
+        "scheduler",
         "sent",
         "started",
         "targets",
@@ -81,7 +81,7 @@ class FlowState:
     )
 
     def __init__(self, graph: Graph, roster: ActivityOrder | None = None) -> None:
-        self.progress = FlowScheduler(graph, roster)
+        self.scheduler = FlowScheduler(graph, roster)
         self.started: ev.Started | None = None
         self.outputs: dict[str, Payload] = {}
         """By node. In a cycle the latest, which is that of the nearest dimension (K8)."""
@@ -106,7 +106,7 @@ class FlowState:
 
     def dimension(self, place: NodePlace) -> Dimension:
         """K8: the round in which a node is, and its item."""
-        here = Dimension(f"0/{self.progress.rounds.get(place.node, 0)}")
+        here = Dimension(f"0/{self.scheduler.rounds.get(place.node, 0)}")
         return here if place.item == NO_ITEM else item_dimension(here, place.item)
 
     def apply(self, event: HistoryEventBase) -> NodePlace | None:
@@ -135,14 +135,14 @@ class FlowState:
         """A node failed, or an item of it, and so the node."""
         self.errors.pop(node, None)  # the last one to fail comes last
         self.errors[node] = failure
-        self._failed_in[node] = self.progress.rounds.get(node, 0)
+        self._failed_in[node] = self.scheduler.rounds.get(node, 0)
         self.outputs.pop(node, None)
         self.fan_outs.pop(node, None)
 
     def has_failed(self, node: str) -> bool:
         """Whether a node failed in this round, and is not one that was cancelled or failed in an earlier one."""
         in_round = self._failed_in.get(node)
-        return in_round == self.progress.rounds.get(node, 0) and self.progress.digit(node) is Digit.ERRORED
+        return in_round == self.scheduler.rounds.get(node, 0) and self.scheduler.digit(node) is Digit.ERRORED
 
     def timer_of(self, node: str) -> int | None:
         """The timer that a node waits for."""
@@ -223,7 +223,7 @@ def _received(book: FlowState, event: ev.EventReceived) -> NodePlace | None:
 
 def _child_scheduled(book: FlowState, event: ev.ChildScheduled) -> None:
     book.next_child = event.child + 1
-    number = book.progress.rounds.get(event.node, 0)
+    number = book.scheduler.rounds.get(event.node, 0)
     book.children[event.child] = ChildPlace(event.node, event.item, event.id, event.detached, event.named, number)
     if event.item != NO_ITEM:
         book.fan_outs[event.node].begun = event.item + 1
@@ -246,7 +246,7 @@ def _id_of(child: ChildPlace | ev.ChildScheduled) -> Payload:
 
 def _place_of(book: FlowState, child: ChildPlace) -> NodePlace | None:
     """Where an answer of a child belongs, if its node has not failed meanwhile."""
-    if child.round != book.progress.rounds.get(child.node, 0):
+    if child.round != book.scheduler.rounds.get(child.node, 0):
         return None
     return NodePlace(child.node, child.item) if child.item == NO_ITEM or child.node in book.fan_outs else None
 
@@ -283,7 +283,7 @@ def _node_failed(book: FlowState, event: ev.NodeFailed) -> None:
 def _cycle_restarted(book: FlowState, event: ev.CycleRestarted) -> None:
     book.rounds[event.node] = event.round
     book.targets[event.node] = event.target
-    graph = book.progress.graph
+    graph = book.scheduler.graph
     again = graph.reachable(event.target)
     for cycle, target in book.targets.items():  # those inside begin to count anew
         if target != event.target and target in again:
@@ -339,6 +339,6 @@ def replay_event(book: FlowState, event: HistoryEventBase) -> None:
     """Take in an event of the history: with the moves of digits, which a live flow has made already."""
     book.apply(event)
     if isinstance(event, ev.FlowAdvanced):
-        book.progress.restore(event)
+        book.scheduler.restore(event)
     elif isinstance(event, ev.CycleRestarted):
-        book.progress.reset(event.target)
+        book.scheduler.reset(event.target)

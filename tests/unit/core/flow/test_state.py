@@ -69,7 +69,7 @@ class Play:
 
     def answers(self) -> list[ev.Input]:
         """What could happen next."""
-        book = self.run.book
+        book = self.run.state
         found: list[ev.Input] = [self._activity(number) for number in book.activities]
         found += [
             ev.ChildCompleted(
@@ -103,8 +103,8 @@ class Play:
 
 
 def books_of(run: FlowRun) -> dict[str, Any]:
-    found: dict[str, Any] = {name: getattr(run.book, name) for name in SLOTS}
-    found["fan_outs"] = {name: (each.count, each.begun, each.results) for name, each in run.book.fan_outs.items()}
+    found: dict[str, Any] = {name: getattr(run.state, name) for name in SLOTS}
+    found["fan_outs"] = {name: (each.count, each.begun, each.results) for name, each in run.state.fan_outs.items()}
     return found
 
 
@@ -127,8 +127,8 @@ def test_K8_books_that_are_read_are_those_that_were_written_after_every_event(pl
     told = foretell(plan)
     play = play_to_the_end(plan, data)
     if plan.policy == "drain" or not told.uncaught:
-        assert play.run.progress.key.rstrip("0") == told.key
-    assert (play.run.progress.outcome.value == "error") == bool(told.uncaught)
+        assert play.run.scheduler.key.rstrip("0") == told.key
+    assert (play.run.scheduler.outcome.value == "error") == bool(told.uncaught)
 
 
 @settings(max_examples=EXAMPLES)
@@ -136,7 +136,7 @@ def test_K8_books_that_are_read_are_those_that_were_written_after_every_event(pl
 def test_K5_K8_wild_flows_end_and_their_books_are_those_that_were_written(plan: Plan, data: st.DataObject) -> None:
     """Cycles that wait for each other, that others lead into while they go round, `any` joins of everything."""
     play = play_to_the_end(plan, data)
-    progress = play.run.progress
+    progress = play.run.scheduler
     assert progress.is_complete
     uncaught = {step.name for step in plan.steps if progress.digit(step.name) is Digit.ERRORED}
     uncaught -= progress.failures.caught
@@ -152,7 +152,7 @@ def play_to_the_end(plan: Plan, data: st.DataObject) -> Play:
         assert play.time_ms < MOST_STEPS
         other = play.replayed()
         assert books_of(other) == books_of(play.run)
-        live, there = play.run.progress, other.progress
+        live, there = play.run.scheduler, other.scheduler
         assert (there.key, there.outcome, there.rounds) == (live.key, live.outcome, live.rounds)
         assert (there.failures.caught, there.failures.offered) == (live.failures.caught, live.failures.offered)
         assert edges_of(there) == edges_of(live)
@@ -162,7 +162,7 @@ def play_to_the_end(plan: Plan, data: st.DataObject) -> Play:
         if data.draw(st.booleans(), label="read again"):
             play.run = other
         answers = play.answers()
-        assert answers, f"nothing can happen any more: {play.run.progress.key}"
+        assert answers, f"nothing can happen any more: {play.run.scheduler.key}"
         play.time_ms += 1
         play.apply(data.draw(st.sampled_from(answers), label="next"))
     return play
@@ -181,5 +181,5 @@ def test_K5_a_book_alone_is_enough_to_read_a_history(plan: Plan, data: st.DataOb
     book = FlowState(play.run.flow.graph)
     for event in play.history:
         replay_event(book, event)
-    assert book.progress.key == play.run.progress.key
-    assert (book.outputs, book.errors) == (play.run.book.outputs, play.run.book.errors)
+    assert book.scheduler.key == play.run.scheduler.key
+    assert (book.outputs, book.errors) == (play.run.state.outputs, play.run.state.errors)

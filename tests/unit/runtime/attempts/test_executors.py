@@ -189,9 +189,9 @@ def test_A6_a_body_in_a_process_learns_that_it_was_cancelled_and_is_killed_after
             assert await handle.result(timeout=10) == "gave up"
             worker = engine.worker
             assert worker is not None
-            await until(lambda: worker.runner.free == worker.runner.slots)
+            await until(lambda: worker.attempts.free == worker.attempts.slots)
             await worker.committer.drain()
-            assert not worker.runner.abandoned
+            assert not worker.attempts.abandoned
             return [attempt.state for attempt in (await handle.describe()).attempts]
 
     assert asyncio.run(asyncio.wait_for(run(), 30)) == ["CANCELLED"]
