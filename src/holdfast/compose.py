@@ -45,14 +45,14 @@ OPTIONAL: Final = tuple(name for name in vars(OpenableStore) if not name.startsw
 """What an engine uses besides. A store that leaves one out gets that of `StoreDefaults`."""
 
 
-def open_store(store: str | Path | Store, durability: str, surroundings: Platform) -> OpenableStore:
+def open_store(store: str | Path | Store, durability: str, platform: Platform) -> OpenableStore:
     """The store that a path or URL names, or `store` itself if it is one. It is not open yet."""
     check_platform()
     if durability not in DURABILITIES:
         raise InvalidOption(f"durability must be one of {', '.join(DURABILITIES)}, not {durability!r}")
     if not isinstance(store, str | Path):
         return _complete(store)
-    providers = surroundings.providers
+    providers = platform.providers
     if is_address(store):
         return _on_a_server(str(store), durability, providers)
     path = checked_path(store)

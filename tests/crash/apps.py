@@ -282,7 +282,7 @@ async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
         updating,
     ]
     workflows += [family, packs, stumbles, tidies]
-    engine = hf.Engine(store, workflows=workflows, activities=ACTIVITIES, surroundings=world)
+    engine = hf.Engine(store, workflows=workflows, activities=ACTIVITIES, _platform=world)
     async with engine:
         if workflow == updating.name:
             await send(await engine.start(workflow, id="it"))

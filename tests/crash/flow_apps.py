@@ -170,7 +170,7 @@ async def finish(store: str, flow: str, hook: KillAt | None) -> object:
     flows = [each for each, _ in FLOWS.values()] + [hf.Flow.parse(CHILD)]
     activities: list[hf.Activity[..., Any]] = [step, fail, reserve, charge, release, pack, delivered, close]
     world = Platform(fault_hook=hook)
-    engine = hf.Engine(store, workflows=[shipping], activities=activities, flows=flows, surroundings=world)
+    engine = hf.Engine(store, workflows=[shipping], activities=activities, flows=flows, _platform=world)
     async with engine:
         handle = await engine.start(code, given, id="it")
         if flow == "order" and (await handle.describe()).closed_at is None:

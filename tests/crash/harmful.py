@@ -35,9 +35,7 @@ async def serve(store: str, lease: str, judge: str, limit: str, *hang: str) -> N
     if hang:
         os.environ[HANGS] = "1"
     world = Platform(detect_local_deaths=judge == "judge", turn_limit_ms=int(limit))
-    async with hf.Engine(
-        store, workflows=WORKFLOWS, activities=[step], lease=float(lease), surroundings=world
-    ) as engine:
+    async with hf.Engine(store, workflows=WORKFLOWS, activities=[step], lease=float(lease), _platform=world) as engine:
         assert engine.worker is not None
         say(engine.worker.key)
         await asyncio.to_thread(sys.stdin.readline)

@@ -22,7 +22,7 @@ async def measures(text: str) -> int:
 
 async def finish(store: str, workflow: str, hook: KillAt | None) -> object:
     world = Platform(fault_hook=hook)
-    async with hf.Engine(store, workflows=[measures], activities=[measure], surroundings=world) as engine:
+    async with hf.Engine(store, workflows=[measures], activities=[measure], _platform=world) as engine:
         return await engine.run(workflow, TEXT, id="it")
 
 

@@ -11,7 +11,7 @@ from holdfast.runtime.platform import Platform
 
 async def finish(store: str, name: str, hook: KillAt | None) -> None:
     """All of them, and what each must come to."""
-    async with hf.Engine(store, modules=[stores], surroundings=Platform(fault_hook=hook)) as engine:
+    async with hf.Engine(store, modules=[stores], _platform=Platform(fault_hook=hook)) as engine:
         assert await engine.run(stores.completes, 1, id=name) == 2
         outcomes = await asyncio.gather(
             *(engine.run(stores.completes, number, id=f"done-{number}") for number in range(3)),

@@ -36,7 +36,7 @@ async def replace(store: str, policy: IdPolicy, number: int, point: str) -> None
         if reached == point and any(isinstance(member, Start) for member in members):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    async with hf.Engine(store, workflows=[steps], activities=[step], surroundings=Platform(fault_hook=hook)) as engine:
+    async with hf.Engine(store, workflows=[steps], activities=[step], _platform=Platform(fault_hook=hook)) as engine:
         handle = await engine.start(steps, number, id="it", policy=policy)
         sys.stdout.write(f"{handle.number} ")
         try:

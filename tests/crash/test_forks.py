@@ -78,7 +78,7 @@ async def spins_at_the_end() -> None:
 
 async def main() -> None:
     world = Platform(turn_limit_ms=200)
-    async with hf.Engine(sys.argv[1], workflows=[swallows, spins_at_the_end], surroundings=world) as engine:
+    async with hf.Engine(sys.argv[1], workflows=[swallows, spins_at_the_end], _platform=world) as engine:
         await engine.start(sys.argv[2], id="it")
 
 asyncio.run(main())

@@ -35,7 +35,7 @@ async def serve(store: str, bodies: str, lease: str, judge: str, *work: str) -> 
         workflows=list(WORKFLOWS.values()),
         activities=ACTIVITIES,
         lease=float(lease),
-        surroundings=Platform(detect_local_deaths=judge == "judge"),
+        _platform=Platform(detect_local_deaths=judge == "judge"),
     )
     async with engine:
         assert engine.worker is not None

@@ -58,7 +58,7 @@ def say(text: str) -> None:
 async def work(store: str, lease: float) -> None:
     """A worker. A line asks for its key; an empty one ends it."""
     world = Platform(detect_local_deaths=False)
-    async with hf.Engine(store, workflows=[doubles], activities=[doubled], lease=lease, surroundings=world) as engine:
+    async with hf.Engine(store, workflows=[doubles], activities=[doubled], lease=lease, _platform=world) as engine:
         assert engine.worker is not None
         say(engine.worker.key)
         while (await asyncio.to_thread(sys.stdin.readline)).strip():

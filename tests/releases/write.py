@@ -63,7 +63,7 @@ class PastClock:
 async def begin(store: str) -> None:
     """Start every instance and wait until each stays as it is. Then the process ends as one that is killed."""
     app.Switch.is_recording = True
-    surroundings = Platform(providers=cast("ClockAndIds", PastClock()))
+    platform = Platform(providers=cast("ClockAndIds", PastClock()))
 
     def engine_of(*workflows: hf.Workflow[..., Any], flows: Sequence[hf.Flow] = app.FLOWS) -> hf.Engine:
         return hf.Engine(
@@ -72,7 +72,7 @@ async def begin(store: str) -> None:
             activities=app.ACTIVITIES,
             flows=flows,
             queues=["default"],
-            surroundings=surroundings,
+            _platform=platform,
         )
 
     async with engine_of(app.blocks, app.child) as engine:

@@ -113,13 +113,13 @@ def on_postgres(server: str, monkeypatch: pytest.MonkeyPatch) -> Generator[None]
     """Whatever names a file gets a schema instead."""
     open_store, open_tables = compose.open_store, compose.open_tables
 
-    def open_there(store: str | Path | Store, durability: str, surroundings: Platform) -> OpenableStore:
+    def open_there(store: str | Path | Store, durability: str, platform: Platform) -> OpenableStore:
         if isinstance(store, str | Path) and not is_address(store):
             place = _place(server, str(store))  # each call is another one for a store in memory
-            found = open_store(place.url, durability, _beside_a_server(surroundings))
+            found = open_store(place.url, durability, _beside_a_server(platform))
             _schemas[str(found.companion_path)] = place
             return found
-        return open_store(store, durability, surroundings)
+        return open_store(store, durability, platform)
 
     def tables_there(store: str | Path) -> RawTables:
         return open_tables(store) if is_address(store) else PostgresTables(_place(server, str(store)).url)
@@ -153,12 +153,12 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     """Whatever names a file gets tables in memory instead."""
     open_store, open_tables, tables = compose.open_store, compose.open_tables, dict[str, MemoryTables]()
 
-    def open_there(store: str | Path | Store, durability: str, surroundings: Platform) -> OpenableStore:
+    def open_there(store: str | Path | Store, durability: str, platform: Platform) -> OpenableStore:
         if not isinstance(store, str | Path) or is_address(store):
-            return open_store(store, durability, surroundings)
+            return open_store(store, durability, platform)
         name = f"{IN_MEMORY}{next(_fresh)}" if str(store) == IN_MEMORY else str(compose.checked_path(store))
-        found = NamedMemoryStore(name, surroundings.providers.now_ms, tables.setdefault(name, MemoryTables()))
-        return open_store(found, durability, surroundings)
+        found = NamedMemoryStore(name, platform.providers.now_ms, tables.setdefault(name, MemoryTables()))
+        return open_store(found, durability, platform)
 
     def tables_there(store: str | Path | Store) -> RawTables:
         if str(store) not in tables:
@@ -177,11 +177,11 @@ def in_memory(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
         _tables[0] = None
 
 
-def _beside_a_server(surroundings: Platform) -> Platform:
+def _beside_a_server(platform: Platform) -> Platform:
     """A machine that sleeps in a test only pretends to: the clock of the server has not gone on meanwhile."""
-    if isinstance(surroundings.providers, SystemClockAndIds):
-        return replace(surroundings, providers=SystemClockAndIds())
-    return surroundings
+    if isinstance(platform.providers, SystemClockAndIds):
+        return replace(platform, providers=SystemClockAndIds())
+    return platform
 
 
 def _place(server: str, name: str) -> Place:

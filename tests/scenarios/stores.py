@@ -102,7 +102,7 @@ async def make_store(path: Path) -> None:
             asleep.set()
 
     world = Platform(fault_hook=listen)
-    async with hf.Engine(path, modules=[sys.modules[__name__]], surroundings=world) as engine:
+    async with hf.Engine(path, modules=[sys.modules[__name__]], _platform=world) as engine:
         await engine.run(completes, 1, id="done")
         with suppress(hf.WorkflowFailed):
             await engine.run(fails, 5, id="failed")

@@ -58,7 +58,7 @@ def engine_of(store: str | Path, *definitions: Definition, **options: Any) -> hf
     known = ("fault_hook", "detect_local_deaths", "providers", "turn_limit_ms")
     world = {name: options.pop(name) for name in known if name in options}
     if world:
-        options["surroundings"] = Platform(**world)
+        options["_platform"] = Platform(**world)
     return hf.Engine(
         store,
         workflows=[definition for definition in definitions if isinstance(definition, hf.Workflow)],

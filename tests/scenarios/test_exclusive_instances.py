@@ -219,7 +219,7 @@ def test_G10_races_that_were_decided_while_nobody_was_there(
         async with engine_of(path, race, providers=clock) as engine:
             await engine.start(race, id="it")
         clock.shift_ms = at_second * 1_000
-        client = await hf.connect(path, surroundings=Platform(providers=clock))
+        client = await hf.connect(path, _platform=Platform(providers=clock))
         assert await client.get("it").raise_event("data", "event")
         await client.close()
         clock.shift_ms = 10 * MINUTE * 1_000

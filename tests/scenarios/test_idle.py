@@ -66,12 +66,12 @@ class QuietWorld:
             self._store(),
             workflows=[each for each in definitions if isinstance(each, hf.Workflow)],
             activities=[each for each in definitions if isinstance(each, hf.Activity)],
-            surroundings=self._surroundings(),
+            _platform=self._platform(),
             **options,
         )
 
     async def start_elsewhere(self, workflow: hf.Workflow[..., Any]) -> None:
-        client = Client(self._store(), Registry((), [workflow], ()), self._surroundings())
+        client = Client(self._store(), Registry((), [workflow], ()), self._platform())
         await client.open()
         await client.start(workflow, id="elsewhere")
         await client.close()
@@ -88,7 +88,7 @@ class QuietWorld:
             self, self._path, clock=SimulatedClockAndIds(self._random, "s").now_ms, random=self._random
         )
 
-    def _surroundings(self) -> Platform:
+    def _platform(self) -> Platform:
         return Platform(
             providers=SimulatedClockAndIds(self._random, f"w{self._random.random()}"),
             make_lease=TaskLease,

@@ -274,7 +274,7 @@ def test_G12_where_the_inbox_cannot_be_applied_the_last_committed_turn_answers(t
         async with engine_of(path, spins) as engine:
             await engine.start(spins, id="it")
         hasty = Platform(turn_limit_ms=50)
-        async with await hf.connect(path, workflows=[spins], surroundings=hasty) as client:
+        async with await hf.connect(path, workflows=[spins], _platform=hasty) as client:
             await client.get("it").raise_event("go")
             assert await client.get("it").query("names") == []
 
@@ -332,7 +332,7 @@ def test_G5_a_query_reflects_an_event_whose_wake_up_was_lost(tmp_path: Path) -> 
         path = tmp_path / "shop.db"
         async with engine_of(path, counter) as owner:
             handle = await owner.start(counter, id="it")
-            async with await hf.connect(path, surroundings=Platform(make_notifier=Silent)) as client:
+            async with await hf.connect(path, _platform=Platform(make_notifier=Silent)) as client:
                 for number in range(1, 4):
                     await client.get("it").raise_event("add", 1)
                     assert await handle.query("total") == number

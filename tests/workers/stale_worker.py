@@ -99,7 +99,7 @@ class Ghost(app.Here):
 
 async def serve(store: str, lease: str) -> None:
     world = Platform(providers=Blind(), detect_local_deaths=False)
-    async with await hf.connect(store, surroundings=world) as client:
+    async with await hf.connect(store, _platform=world) as client:
         app.here = Ghost(client)
         worker = hf.Worker(client, modules=[app], queues=["default", "lent"], lease=float(lease))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)

@@ -42,7 +42,7 @@ class Stopping:
 
 async def serve(store: str, lease: str, where: str) -> None:
     setattr(beating, "apply_beat", Stopping(where))  # noqa: B010 - it is not exported
-    async with await hf.connect(store, surroundings=Platform(detect_local_deaths=False)) as client:
+    async with await hf.connect(store, _platform=Platform(detect_local_deaths=False)) as client:
         worker = hf.Worker(client, modules=[app], queues=["nothing"], lease=float(lease))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run()

@@ -57,7 +57,7 @@ async def obstacles_become(handle: hf.Handle[int], wanted: list[str]) -> None:
 
 def test_W1_an_instance_says_which_worker_is_missing(store: str) -> None:
     async def scenario() -> None:
-        async with await hf.connect(store, surroundings=by_leases()) as client:
+        async with await hf.connect(store, _platform=by_leases()) as client:
             handle = await client.start(learn, 3, id="it")
             assert (await handle.describe()).obstacles == ["no worker is alive: start one with holdfast worker"]
             async with hf.Worker(client, workflows=[other]):
@@ -109,7 +109,7 @@ def test_W1_a_worker_of_an_older_release_may_have_everything(store: str) -> None
 def test_W6_an_instance_says_that_the_lease_of_its_worker_has_ended(store: str) -> None:
     async def scenario() -> None:
         async with (
-            await hf.connect(store, surroundings=by_leases()) as client,
+            await hf.connect(store, _platform=by_leases()) as client,
             hf.Worker(client, workflows=[learn], activities=[train]),
         ):
             handle = await client.start(learn, 3, id="it")

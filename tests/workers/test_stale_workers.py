@@ -73,7 +73,7 @@ def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_gh
     """Having started is where others listen to a zombie again: its activity is RUNNING, in another attempt."""
 
     async def scenario() -> None:
-        engine = hf.Engine(store, workflows=[app.lends], queues=["nothing"], lease=60, surroundings=by_leases())
+        engine = hf.Engine(store, workflows=[app.lends], queues=["nothing"], lease=60, _platform=by_leases())
         async with engine as lender:
             await lender.start(app.lends, "c", id="lender")
             await lender.start("haunted", id="haunted")

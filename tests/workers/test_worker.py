@@ -76,7 +76,7 @@ def worker_of(client: hf.Client, **options: Any) -> hf.Worker:
 
 
 async def connect(store: str) -> hf.Client:
-    return await hf.connect(store, surroundings=by_leases())
+    return await hf.connect(store, _platform=by_leases())
 
 
 def test_C1_a_worker_runs_what_its_own_client_and_others_start(store: str) -> None:

@@ -114,11 +114,8 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
         "bodies run on when the files are gone",
         "A5",
         "runtime/worker",
-        "self.turns.forget_all()\n"
-        "        self.attempts.abandon_all()\n"
-        "        if self._lease is not None:",
-        "self.turns.forget_all()\n"
-        "        if self._lease is not None:",
+        "self.turns.forget_all()\n        self.attempts.abandon_all()\n        if self._lease is not None:",
+        "self.turns.forget_all()\n        if self._lease is not None:",
         f"{SCENARIOS}::test_an_engine_whose_files_are_gone_stops_with_one_error_and_one_line",
     ),
     in_python(

@@ -134,7 +134,7 @@ async def _work(wish: WorkerRequest, early: EarlySignals) -> int:
 
 async def _serve(wish: WorkerRequest, signals: Signals) -> None:
     world = Platform(detect_local_deaths=wish.detect_local_deaths)
-    connecting = connect(wish.path, modules=wish.modules, payload_limit=wish.payload_limit, surroundings=world)
+    connecting = connect(wish.path, modules=wish.modules, payload_limit=wish.payload_limit, _platform=world)
     async with connecting as client:
         working = Worker(
             client,

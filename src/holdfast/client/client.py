@@ -78,14 +78,14 @@ class Client(EmbeddedWorker, Overview):
         self,
         store: OpenableStore,
         registry: Registry,
-        surroundings: Platform,
+        platform: Platform,
         limit: PayloadLimit | None = None,
     ) -> None:
         self._store = store
         self._limit = limit = limit or PayloadLimit()
         self._registry = registry
-        self._surroundings = surroundings
-        self._providers = providers = surroundings.providers
+        self._platform = platform
+        self._providers = providers = platform.providers
         self._trouble = trouble = trouble_of(store.companion_path, providers.elapsed_ms)
         self._committer = Committer(
             store,
@@ -98,7 +98,7 @@ class Client(EmbeddedWorker, Overview):
         self.asking = QueryClient(
             store,
             registry,
-            surroundings,
+            platform,
             worker=lambda: self.worker,
             deliver=self._deliver,
             committer=lambda: self._committer,
@@ -116,7 +116,7 @@ class Client(EmbeddedWorker, Overview):
         self._check_not_opened()
         await self._store.open()
         self._loop = asyncio.get_running_loop()
-        self._bell = self._surroundings.notifier(self._store, self._providers.unique_text(), self._rung)
+        self._bell = self._platform.notifier(self._store, self._providers.unique_text(), self._rung)
         self._bell.open()
 
     def _check_not_opened(self) -> None:

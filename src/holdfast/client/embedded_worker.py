@@ -53,7 +53,7 @@ class EmbeddedWorker:
     """What a client has to do with the worker beside it, if there is one."""
 
     _store: OpenableStore
-    _surroundings: Platform
+    _platform: Platform
     _committer: Committer
     _alone: Committer
     """What commits for the client when there is no worker."""
@@ -80,7 +80,7 @@ class EmbeddedWorker:
         return WorkerRuntime(
             self._store,
             registry,
-            self._surroundings,
+            self._platform,
             words=CrashMarker(self._store.crash_marker_folder),
             ended=self._waiters.ended,
             committed=self._committed,

@@ -50,7 +50,7 @@ class Engine(Client):
         loop_timeout: Duration | None = LOOP_TIMEOUT_MS / 1000,
         durability: str = "full",
         payload_limit: int = PAYLOAD_LIMIT_BYTES,
-        surroundings: Platform | None = None,
+        _platform: Platform | None = None,
     ) -> None:
         registry = Registry(modules, workflows, activities, flows)
         self._options = worker_options(
@@ -61,7 +61,7 @@ class Engine(Client):
             lease=lease,
             loop_timeout=loop_timeout,
         )
-        world = surroundings or Platform()
+        world = _platform or Platform()
         limit = payload_limit_of(payload_limit)
         super().__init__(compose.open_store(store, durability, world), registry, world, limit)
         self._missed: set[str] = set()
@@ -155,7 +155,7 @@ def connect(
     flows: Iterable[AnyWorkflow] = (),
     durability: str = "full",
     payload_limit: int = PAYLOAD_LIMIT_BYTES,
-    surroundings: Platform | None = None,
+    _platform: Platform | None = None,
 ) -> Connecting:
     """A client without a worker. Workers may be other processes, now or later. `store` is what `Engine` takes.
 
@@ -164,7 +164,7 @@ def connect(
     """
 
     async def opened() -> Client:
-        world, limit = surroundings or Platform(), payload_limit_of(payload_limit)
+        world, limit = _platform or Platform(), payload_limit_of(payload_limit)
         opened_store = compose.open_store(store, durability, world)
         client = Client(opened_store, Registry(modules, workflows, (), flows), world, limit)
         try:

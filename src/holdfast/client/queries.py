@@ -46,7 +46,7 @@ class QueryClient:
         self,
         store: OpenableStore,
         registry: Registry,
-        surroundings: Platform,
+        platform: Platform,
         *,
         worker: Callable[[], WorkerRuntime | None],
         deliver: Callable[[Deliver], Awaitable[Delivered]],
@@ -56,14 +56,14 @@ class QueryClient:
         self._limit = limit
         self._store = store
         self._registry = registry
-        self._surroundings = surroundings
+        self._platform = platform
         self._worker = worker
         self._committer = committer
         self._own_runs: RunFactory | None = None
         self._own_queries: Queries | None = None
         self._is_stopped = False
         self.changes = changes = ChangeSignal(store.check_files)
-        new_id = surroundings.providers.unique_text
+        new_id = platform.providers.unique_text
         self.updating = UpdateClient(store, changes, registry.resolve, new_id, deliver, limit=limit)
 
     async def query(
@@ -137,7 +137,7 @@ class QueryClient:
         seconds: float,
     ) -> Reply | None:
         """Put the question into the store. None if it is to be put again, or there is no answer after `seconds`."""
-        question = QueryRow(id=self._surroundings.providers.unique_text(), number=record.number, name=name, input=data)
+        question = QueryRow(id=self._platform.providers.unique_text(), number=record.number, name=name, input=data)
         kept_ms = LONGEST_KEPT_MS if within is None else checked_duration_ms(within, "timeout") + LATE_MS
         outcome = await self._committer().commit(
             AskQuery(question=question, expires_at_ms=self._store.now_ms() + kept_ms)
@@ -169,7 +169,7 @@ class QueryClient:
             return None
         if self._own_queries is None:
             words = CrashMarker(self._store.crash_marker_folder)
-            self._own_runs = RunFactory(self._registry, self._surroundings, words)
+            self._own_runs = RunFactory(self._registry, self._platform, words)
             self._own_queries = Queries(self._store, self._own_runs)
         return self._own_queries
 

@@ -1,4 +1,4 @@
-"""What a worker takes from its surroundings, in one value: the real world, or a simulated one.
+"""What a worker takes from its platform, in one value: the real one, or a simulated one.
 
 A simulation replaces clocks and randomness, the thread that keeps the lease, and the wake-ups between processes. All
 else runs as it is.

@@ -31,7 +31,7 @@ class RunFactory:
     def __init__(
         self,
         registry: Registry,
-        surroundings: Platform,
+        platform: Platform,
         words: CrashMarker,
         limit: PayloadLimit | None = None,
         key: Callable[[], str] = str,
@@ -42,11 +42,11 @@ class RunFactory:
         records.install()
         self._registry = registry
         self._limit = limit or PayloadLimit()
-        self._elapsed_ms = surroundings.providers.elapsed_ms
-        self._limit_ms = limit_ms = surroundings.turn_limit_ms
+        self._elapsed_ms = platform.providers.elapsed_ms
+        self._limit_ms = limit_ms = platform.turn_limit_ms
         self._guard = Guard()
         self._watchdog: Watchdog | None = None
-        if surroundings.watch_turns:
+        if platform.watch_turns:
             self._watchdog = Watchdog(limit_ms, guilty=self._guard.guilty_frame)
         self._samples: dict[str, Callable[[], Guarded]] = {}
         self.flows = FlowRunFactory(registry, self._limit)

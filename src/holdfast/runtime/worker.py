@@ -61,7 +61,7 @@ class WorkerRuntime:
         self,
         store: Store,
         registry: Registry,
-        surroundings: Platform,
+        platform: Platform,
         *,
         queues: tuple[str, ...],
         max_activities: int,
@@ -75,8 +75,8 @@ class WorkerRuntime:
         halted: Callable[[StoreReplaced], None],
         trouble: RepeatedTrouble,
     ) -> None:
-        self._platform = surroundings
-        self._clock = surroundings.providers
+        self._platform = platform
+        self._clock = platform.providers
         self._store = store
         self.registry = registry
         self.stopped = asyncio.Event()
@@ -101,7 +101,7 @@ class WorkerRuntime:
         self.claimer = Claimer(
             store, registry, self.committer, self.attempts, self.key_now, queues=queues, deadlines=deadlines
         )
-        self.run_factory = RunFactory(registry, surroundings, words, payload_limit, self.key_now)
+        self.run_factory = RunFactory(registry, platform, words, payload_limit, self.key_now)
         self.turns = self._make_turn_taker(cache_size)
         self.local_events = LocalEvents(self.committer, self.turns, lambda: self.claimer.read_messages(self.turns))
         self.maintenance = self._make_maintenance()

@@ -84,7 +84,7 @@ class Environment(Engine):
             max_activities=max_activities,
             cache_size=cache_size,
             durability=DURABILITY,
-            surroundings=Platform(
+            _platform=Platform(
                 providers=self._time,
                 make_lease=StaticLease,
                 make_notifier=NoNotifier,

@@ -27,7 +27,7 @@ def blocked(workflow: hf.Workflow[..., Any]) -> str:
     """Why an instance was parked, after others of the same worker went on."""
 
     async def run() -> str:
-        async with hf.Engine(":memory:", workflows=[workflow, fine], surroundings=WORLD) as engine:
+        async with hf.Engine(":memory:", workflows=[workflow, fine], _platform=WORLD) as engine:
             handle = await engine.start(workflow, id="it")
             with pytest.raises(hf.WorkflowBlocked) as parked:
                 await handle.result(timeout=20)

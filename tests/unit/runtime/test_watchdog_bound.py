@@ -23,7 +23,7 @@ def test_G12_code_that_is_busy_beyond_its_time_is_parked_and_others_go_on() -> N
     world = Platform(turn_limit_ms=50, watch_turns=False)
 
     async def run() -> int:
-        async with hf.Engine(":memory:", workflows=[busy, fine], surroundings=world) as engine:
+        async with hf.Engine(":memory:", workflows=[busy, fine], _platform=world) as engine:
             handle = await engine.start(busy, id="busy")
             with pytest.raises(hf.WorkflowBlocked, match="still busy at its deadline"):
                 await handle.result(timeout=20)

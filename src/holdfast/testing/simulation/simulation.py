@@ -221,7 +221,7 @@ class Simulation:
     # ------------------------------------------------------------ the client
 
     async def _start_and_collect(self) -> None:
-        client = Client(self._store("client"), Registry((), self._workflows, ()), self._surroundings("client"))
+        client = Client(self._store("client"), Registry((), self._workflows, ()), self._platform("client"))
         await client.open()
         try:
             for job in self._jobs:
@@ -297,7 +297,7 @@ class Simulation:
             activities=self._activities,
             lease=LEASE_SECONDS,
             cache_size=self._cache_size,
-            surroundings=self._surroundings(name, hook),
+            _platform=self._platform(name, hook),
         )
         entering = asyncio.ensure_future(engine.__aenter__())
         ended = asyncio.ensure_future(self._until(crashed))
@@ -343,7 +343,7 @@ class Simulation:
         clock = SimulatedClockAndIds(self._random, name).now_ms
         return DuplicatingStore(self.report.store, clock=clock, random=self._random, lost_replies=lost_replies)
 
-    def _surroundings(self, name: str, hook: Any = None) -> Platform:
+    def _platform(self, name: str, hook: Any = None) -> Platform:
         return Platform(
             providers=SimulatedClockAndIds(self._random, name),
             make_lease=TaskLease,

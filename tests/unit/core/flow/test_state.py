@@ -26,7 +26,7 @@ from holdfast.payloads.failures import resolve_builtin
 MOST_STEPS = 400
 EXAMPLES = {50: 50, 300: 120}.get(settings().max_examples, 2_000)
 """Each is a whole run, read again after every event."""
-SLOTS = [name for name in FlowState.__slots__ if name != "progress"]
+SLOTS = [name for name in FlowState.__slots__ if name != "scheduler"]
 
 
 def payload(value: Any) -> Payload:

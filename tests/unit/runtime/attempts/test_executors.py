@@ -92,7 +92,7 @@ def test_W7_a_body_does_not_begin_in_its_process_after_the_lease_of_the_worker_i
     async def run() -> int:
         world = Platform(providers=machine)
         async with hf.Engine(
-            ":memory:", workflows=[flow], activities=[bodies.which_attempt], lease=30, surroundings=world
+            ":memory:", workflows=[flow], activities=[bodies.which_attempt], lease=30, _platform=world
         ) as engine:
             return await engine.run(flow, id="it")
 
