@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.scenarios.kinds import are_files
 from tests.scenarios.support import check_tables, engine_of, together, until
+from tests.support.inside import claimer_of, committer_of, free_slots, key_of, live_instances, lose_lease, worker_of
 
 import holdfast as hf
 from holdfast import background
@@ -124,8 +125,7 @@ async def use_everything(path: Path, during: Callable[[hf.Engine], Coroutine[Any
 
 def waits_for_event(engine: hf.Engine, name: str) -> bool:
     """Whether an instance that is live in the engine would take the event along with its next turn."""
-    worker = engine.worker
-    return worker is not None and any(live.run.waits_for_event(name) for live in worker.turns.live.values())
+    return any(live.run.waits_for_event(name) for live in live_instances(worker_of(engine)).values())
 
 
 async def watch_until_closed(client: hf.Client, instance_id: str) -> hf.Change:
@@ -173,10 +173,9 @@ def test_a_background_task_that_ends_is_logged_and_started_again(
     async def during(engine: hf.Engine) -> None:
         ending.is_armed = True
         if duty is Duty.NEW_KEY:
-            assert engine.worker is not None
-            key = engine.worker.key
-            engine.worker._replace_key()
-            await until(lambda: engine.worker is not None and engine.worker.key != key)
+            key = key_of(worker_of(engine))
+            lose_lease(worker_of(engine))
+            await until(lambda: key_of(worker_of(engine)) != key)
         if duty not in ON_DEMAND:
             await until(lambda: ending.struck)
 
@@ -233,8 +232,7 @@ def test_a_claim_that_is_cancelled_while_it_waits_keeps_no_slot(
 ) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", double, order, max_activities=5) as engine:
-            worker = engine.worker
-            assert worker is not None
+            worker = worker_of(engine)
             is_waiting = asyncio.Event()
 
             async def never(_: Member) -> Outcome:
@@ -243,13 +241,13 @@ def test_a_claim_that_is_cancelled_while_it_waits_keeps_no_slot(
                 raise AssertionError
 
             with monkeypatch.context() as patch:
-                patch.setattr(worker.committer, "commit", never)
-                claim = asyncio.create_task(worker.claimer._claim_attempts())
+                patch.setattr(committer_of(worker), "commit", never)
+                claim = asyncio.create_task(claimer_of(worker)._claim_attempts())
                 await is_waiting.wait()
-                assert worker.attempts.free == 0
+                assert free_slots(worker) == 0
                 claim.cancel()
                 await asyncio.wait([claim])
-            assert worker.attempts.free == 5
+            assert free_slots(worker) == 5
 
     together(scenario())
 
