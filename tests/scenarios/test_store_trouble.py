@@ -128,12 +128,12 @@ def test_L13_a_full_disk_is_one_line_for_all_loops_and_its_end_is_one(
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, write, writes, lease=8) as engine, engine_of(path) as other:
-            assert other._trouble is engine._trouble
+            assert other._session.trouble is engine._session.trouble
             handles = [await engine.start(writes, id=f"{number}") for number in range(20)]
             connection = vars(engine._store)["_writer"]._connection
             pages, most = connection.pragma("page_count"), connection.pragma("max_page_count")
             connection.pragma("max_page_count", pages)
-            await until(lambda: (series := engine._trouble._series.get("")) is not None and series.count >= 100)
+            await until(lambda: (series := engine._session.trouble._series.get("")) is not None and series.count >= 100)
             assert not ended()
             connection.pragma("max_page_count", most)
             assert [await handle.result() for handle in handles] == [9_000] * 20

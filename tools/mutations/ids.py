@@ -54,8 +54,8 @@ IDS: Final = (
     in_python(
         "bodies of an ended instance go on",
         "A9",
-        "client/client",
-        "self._worker.turns.drop(number)",
+        "runtime/session",
+        "self.worker.instance_closed(number)",
         "pass",
         TERMINATE,
     ),

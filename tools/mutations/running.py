@@ -261,8 +261,8 @@ RUNTIME: Final = (
         "commits are sent after the lease",
         "W7",
         "runtime/committer",
-        "if not self._may_act():",
-        "if self._may_act is None:",
+        "if self._elapsed_ms() >= self._gate.fenced_at_ms:",
+        "if self._elapsed_ms() < 0:",
         LEASES,
     ),
     in_python(
@@ -301,7 +301,7 @@ RUNTIME: Final = (
         "what happened is forgotten when the store refuses",
         "L13",
         "runtime/committer",
-        "call_later(RETRY_SECONDS, self._insist_again, member, done)",
+        "call_later(RETRY_SECONDS, self._retry, member, done)",
         "call_later(RETRY_SECONDS, repr, member)",
         TROUBLE,
     ),
@@ -406,7 +406,7 @@ CLIENT: Final = (
     in_python(
         "calls from the loops of other threads are accepted",
         "C3",
-        "client/client",
+        "runtime/session",
         "if loop is None or _get_running_loop() is not loop:",
         "if loop is None:",
         EVENT_LOOPS,
@@ -414,7 +414,7 @@ CLIENT: Final = (
     in_python(
         "calls after the close reach the store",
         "C3",
-        "client/client",
+        "runtime/session",
         "if loop is None or _get_running_loop() is not loop:",
         "if loop is not None and _get_running_loop() is not loop:",
         EVENT_LOOPS,
@@ -422,8 +422,8 @@ CLIENT: Final = (
     in_python(
         "the waiting coroutines of a closed client are not woken",
         "C3",
-        "client/client",
-        "self._waiters.stop(closed)",
+        "runtime/session",
+        "self._stop_waiting(reason)",
         "pass",
         CLOSING,
     ),

@@ -26,7 +26,7 @@ WORKERS: Final = (
     in_python(
         "the command runs a program that has no guard",
         "A5",
-        "client/client",
+        "runtime/session",
         "        refuse_while_importing()\n",
         "",
         "tests/unit/cli/test_run.py::test_a_program_that_starts_an_engine_when_it_is_imported_is_refused",
@@ -193,12 +193,12 @@ WORKERS: Final = (
         BACKGROUND,
     ),
     in_python(
-        "a listener that fails costs members their outcomes",
+        "an announcement that fails costs members their outcomes",
         "L13",
         "runtime/committer",
-        "        except Exception:  # the group is on disk",
-        "        except ZeroDivisionError:  # the group is on disk",
-        f"{BACKGROUND}::test_every_member_receives_its_outcome_whatever_a_listener_does",
+        '        except Exception:\n            logger.exception("a commit was not announced',
+        '        except ZeroDivisionError:\n            logger.exception("a commit was not announced',
+        f"{BACKGROUND}::test_every_member_receives_its_outcome_when_the_announcement_of_its_group_fails",
     ),
     in_python(
         "a receiver that fails costs others their outcomes",
@@ -206,7 +206,7 @@ WORKERS: Final = (
         "runtime/committer",
         "            except BaseException as error:  # a receiver",
         "            except ZeroDivisionError as error:  # a receiver",
-        f"{BACKGROUND}::test_every_member_receives_its_outcome_whatever_a_listener_does",
+        f"{BACKGROUND}::test_every_member_receives_its_outcome_when_the_announcement_of_its_group_fails",
     ),
     in_python(
         "a notification that fails raises",

@@ -5,7 +5,7 @@ worker knows is created together with its first turn.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -23,18 +23,15 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.core.admission import EventVerdict, ExistingInstance, IdPolicy, StartIdentity, StartVerdict, decide_start
 from holdfast.core.history import Started
 from holdfast.core.leases import SHORTEST_LOOP_TIMEOUT_MS
-from holdfast.errors import InvalidOption, StoreReplaced, UsageError, WorkerFenced
+from holdfast.errors import InvalidOption, UsageError, WorkerFenced
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.crash_detection import CrashMarker
 from holdfast.runtime.flow_run_factory import saved
-from holdfast.runtime.platform import Platform
-from holdfast.runtime.signals import RepeatedTrouble, ResultWaiters
+from holdfast.runtime.session import StoreSession
 from holdfast.runtime.turns.turn_builder import with_started
 from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.contract import OpenableStore
 from holdfast.storage.members.instances import Start
-from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Applied, Delivered, Failed, Outcome, Rejected, StartedInstance
 from holdfast.storage.records import InstanceId, InstanceRecord
@@ -53,13 +50,10 @@ class EmbeddedWorker:
     """What a client has to do with the worker beside it, if there is one."""
 
     _store: OpenableStore
-    _platform: Platform
     _committer: Committer
     _alone: Committer
     """What commits for the client when there is no worker."""
-    _waiters: ResultWaiters
-    _trouble: RepeatedTrouble
-    """The errors of the store, which all of this process share."""
+    _session: StoreSession
     _limit: PayloadLimit
     """The largest payload that this client sends."""
     _worker: WorkerRuntime | None = None
@@ -77,17 +71,7 @@ class EmbeddedWorker:
         """One that tells this client what it commits, and which instances end."""
         told = WorkerOptions(payload_limit=self._limit)
         told.update(options)
-        return WorkerRuntime(
-            self._store,
-            registry,
-            self._platform,
-            words=CrashMarker(self._store.crash_marker_folder),
-            ended=self._waiters.ended,
-            committed=self._committed,
-            halted=self._store_was_replaced,
-            trouble=self._trouble,
-            **told,
-        )
+        return WorkerRuntime(self._session, registry, **told)
 
     async def start_worker(self, worker: WorkerRuntime) -> None:
         """Let a worker run beside this client. What it cannot begin with is raised, and then there is none."""
@@ -96,6 +80,7 @@ class EmbeddedWorker:
         self._alone = self._committer
         self._committer = worker.committer
         self._worker = worker
+        self._session.worker = worker
         try:
             await worker.start()
         except BaseException:
@@ -110,6 +95,7 @@ class EmbeddedWorker:
         await worker.stop()
         if self._worker is worker:
             self._worker = None
+            self._session.worker = None
             self._committer = self._alone
 
     async def _keep_flow(self, flow: Workflow[..., Any]) -> str:
@@ -211,19 +197,6 @@ class EmbeddedWorker:
 
     def _note_unknown(self, workflow: str) -> None:
         """An instance was started whose workflow the worker here may not have: a client does that for others."""
-
-    def _sent(self) -> None:
-        """A message of this process is on disk. Its end, if it causes one, is told by whoever takes it."""
-        if self._worker is not None:
-            self._worker.poll()
-
-    def _committed(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
-        """A group is on disk, of the client or of the worker."""
-        raise NotImplementedError
-
-    def _store_was_replaced(self, error: StoreReplaced) -> None:
-        """The store can be used no more, which the client or the worker has noticed."""
-        raise NotImplementedError
 
 
 def worker_options(

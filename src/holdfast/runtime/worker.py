@@ -7,7 +7,8 @@ when they wake this one, and a slow look now and then mends a lost wake-up.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -28,19 +29,18 @@ from holdfast.runtime.duties.claimer import POLL_SECONDS, Claimer
 from holdfast.runtime.duties.expiry import Deadlines
 from holdfast.runtime.duties.maintenance import Maintenance
 from holdfast.runtime.duties.reconciler import Reconciler
-from holdfast.runtime.platform import LeaseLike, Platform
+from holdfast.runtime.platform import LeaseLike
 from holdfast.runtime.queries import Place, Queries, QueryService
 from holdfast.runtime.run_factory import RunFactory
-from holdfast.runtime.signals import RepeatedTrouble, log_failed_instance
+from holdfast.runtime.session import StoreSession
+from holdfast.runtime.signals import log_failed_instance
 from holdfast.runtime.turns.live_instance import Message, UnstoredValues
 from holdfast.runtime.turns.messages import LocalEvents
 from holdfast.runtime.turns.turn_builder import with_started
 from holdfast.runtime.turns.turn_taker import TurnTaker
 from holdfast.runtime.worker_lease import BEATS_PER_LEASE, MILLISECONDS, LeaseThread
-from holdfast.storage.contract import Store
 from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt
 from holdfast.storage.members.instances import Start
-from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Outcome, Rejected
 from holdfast.storage.members.turns import InstanceEnd, StreamValues
 from holdfast.storage.members.workers import Registration
@@ -59,9 +59,8 @@ class WorkerRuntime:
 
     def __init__(
         self,
-        store: Store,
+        session: StoreSession,
         registry: Registry,
-        platform: Platform,
         *,
         queues: tuple[str, ...],
         max_activities: int,
@@ -69,24 +68,20 @@ class WorkerRuntime:
         lease_ms: int,
         loop_timeout_ms: int | None,
         payload_limit: PayloadLimit,
-        words: CrashMarker,
-        ended: Callable[[InstanceId, InstanceNumber, InstanceEnd | None], None],
-        committed: Callable[[Sequence[Member], Sequence[Outcome]], None],
-        halted: Callable[[StoreReplaced], None],
-        trouble: RepeatedTrouble,
     ) -> None:
+        self._session = session
+        store = session.store
+        platform = session.platform
         self._platform = platform
         self._clock = platform.providers
         self._store = store
         self.registry = registry
         self.stopped = asyncio.Event()
         self._queues = queues
-        self._on_ended = ended
         self._lease_ms = lease_ms
         self._loop_timeout_ms = loop_timeout_ms
-        self._on_halted = halted
         self.halted = asyncio.Event()
-        self._trouble = trouble
+        self._trouble = session.trouble
         self.failure: StoreReplaced | None = None
         """Why it has halted, if it has."""
         self._host = this_process()
@@ -95,13 +90,15 @@ class WorkerRuntime:
         self._lease: LeaseLike | None = None
         self._given_up: LeaseLike | None = None
         self._new_key = BackgroundTask(Duty.NEW_KEY, self._take_new_key)
-        self.committer = self._make_committer(committed)
+        self.committer = Committer(session, self)
         self.attempts = self._make_runner(max_activities, payload_limit)
         deadlines = Deadlines(store, registry, self.committer, self._overdue)
         self.claimer = Claimer(
             store, registry, self.committer, self.attempts, self.key_now, queues=queues, deadlines=deadlines
         )
-        self.run_factory = RunFactory(registry, platform, words, payload_limit, self.key_now)
+        self.run_factory = RunFactory(
+            registry, platform, CrashMarker(store.crash_marker_folder), payload_limit, self.key_now
+        )
         self.turns = self._make_turn_taker(cache_size)
         self.local_events = LocalEvents(self.committer, self.turns, lambda: self.claimer.read_messages(self.turns))
         self.maintenance = self._make_maintenance()
@@ -147,18 +144,6 @@ class WorkerRuntime:
             BackgroundTask(Duty.RECONCILER, self.reconciler.run),
             BackgroundTask(Duty.QUESTIONS, self.query_service.run),
         ]
-
-    def _make_committer(self, committed: Callable[[Sequence[Member], Sequence[Outcome]], None]) -> Committer:
-        return Committer(
-            self._store,
-            self._clock.commit_id,
-            self._trouble,
-            may_act=self._may_act,
-            after_group=committed,
-            unsure=self._unsure,
-            unusable=self._halt,
-            fault_hook=self._platform.fault_hook,
-        )
 
     def _make_query_service(self) -> QueryService:
         place = Place(self.turns, lambda: self.claimer.read_messages(self.turns), self.key_now)
@@ -283,7 +268,7 @@ class WorkerRuntime:
         await self.maintenance.mark_lost(key, at_deadline=False)
         self.poll()
 
-    def _halt(self, error: StoreReplaced) -> None:
+    def halt(self, error: StoreReplaced) -> None:
         """The files of the store are gone: run and claim nothing more. `stop` follows, when the program comes to it."""
         if self.failure is not None:
             return
@@ -296,14 +281,18 @@ class WorkerRuntime:
         if self._lease is not None:
             self._lease.stop_beating()
         self.halted.set()
-        self._on_halted(error)
-
-    def _unsure(self) -> None:
-        self.reconciler.hurry()  # a commit may be on disk although an error was told (W3)
 
     def poll(self) -> None:
         """There may be something to claim."""
         self.claimer.poll()
+
+    def poll_queries(self) -> None:
+        """Other processes may have put queries into the store."""
+        self.query_service.poll()
+
+    def instance_closed(self, number: InstanceNumber) -> None:
+        """A commit other than its own turn closed an instance."""
+        self.turns.drop(number)
 
     def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
         """Create an instance together with its first turn; False if this worker cannot run it now.
@@ -367,9 +356,17 @@ class WorkerRuntime:
         lease = self._lease
         return 0 if lease is None or lease is self._given_up or lease.key != key else lease.fenced_at_ms
 
+    @property
+    def fenced_at_ms(self) -> float:
+        """W7: when the lease ends by our own clock; before the registration there is none to lose."""
+        return math.inf if self._lease is None else self._lease.fenced_at_ms
+
+    def expired(self) -> None:
+        """The lease has run out by our own clock."""
+        self._replace_key()
+
     def _may_act(self) -> bool:
-        lease = self._lease
-        if lease is None or lease.may_act():
+        if self._clock.elapsed_ms() < self.fenced_at_ms:
             return True
         self._replace_key()
         return False
@@ -429,13 +426,13 @@ class WorkerRuntime:
 
     def _instance_ended(self, instance_id: InstanceId, number: InstanceNumber, close: InstanceEnd | None) -> None:
         """A turn ended an instance, or it was blocked."""
-        self._on_ended(instance_id, number, close)
+        self._session.results.ended(instance_id, number, close)
         log_failed_instance(instance_id, close, self._name)
 
     def _overdue(self, instance_id: InstanceId, number: InstanceNumber) -> None:
         """Its deadline has passed, and it was ended without its code."""
         self.turns.drop(number)
-        self._on_ended(instance_id, number, None)
+        self._session.results.ended(instance_id, number, None)
         extra = {"holdfast_instance": instance_id, "holdfast_worker": self._name}
         logger.error("instance %s failed: its deadline has passed", instance_id, extra=extra)
 
@@ -484,7 +481,7 @@ class WorkerRuntime:
                 if not self._is_stopping:
                     await self.claimer.try_blocked(self.turns, self.registry.build)
             except StoreReplaced as error:  # noticed by a heartbeat, or by another engine of this process
-                self._halt(error)
+                self._session.store_replaced(error)
             except Exception as error:  # noqa: BLE001 - what it did not do, the next round does
                 self._trouble.log("the janitor's round failed and is repeated", error)
 

@@ -14,6 +14,7 @@ being written then has been told, and it is still unknown at a later look.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
@@ -62,7 +63,6 @@ class Reconciler:
         self._key = key
         self._pause_seconds = pause_seconds
         self._work_is_waiting = work_is_waiting
-        self._hurry = asyncio.Event()
         self._hurried = 0
         self._unknown: dict[OwnedRow, int] = {}
         """Rows unknown at the last look, with the count of told groups from which on they are nobody's."""
@@ -73,8 +73,7 @@ class Reconciler:
 
     def hurry(self) -> None:
         """A reply was lost: look now instead of with the next heartbeat."""
-        self._hurried = HURRIED_LOOKS
-        self._hurry.set()
+        self._committer.outcome_unknown.set()
 
     async def run(self) -> None:
         """Look with each heartbeat, until cancelled."""
@@ -86,16 +85,17 @@ class Reconciler:
                 self._committer.trouble.log("looking for rows that were lost failed and is repeated", error)
 
     async def _wait(self) -> None:
+        outcome_unknown = self._committer.outcome_unknown
+        if outcome_unknown.is_set():
+            outcome_unknown.clear()
+            self._hurried = HURRIED_LOOKS
         if self._hurried:
             self._hurried -= 1
             await asyncio.sleep(HURRY_SECONDS)
             return
-        self._hurry.clear()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._pause_seconds):
-                await self._hurry.wait()
-        except TimeoutError:
-            return
+                await outcome_unknown.wait()
 
     async def reconcile(self) -> None:
         """One look. Lets go of what was unknown at the last one, too, if nobody can be about to learn of it."""

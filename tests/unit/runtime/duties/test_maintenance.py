@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +12,8 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker, HostIdentity
 from holdfast.runtime.duties import maintenance as janitor_module
 from holdfast.runtime.duties.maintenance import Maintenance
-from holdfast.runtime.signals import RepeatedTrouble
+from holdfast.runtime.platform import Platform
+from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Applied, Outcome
@@ -47,9 +47,9 @@ def janitor_of(store: SqliteStore, committer: Committer, chance: float = 0.0) ->
 
 
 def on_store(tmp_path: Path) -> tuple[Counted, Bench, Committer, Maintenance]:
-    clock, numbers = ManualClock(), count(1_000_000)
+    clock = ManualClock()
     store = Counted(tmp_path / "shop.db", clock)
-    committer = Committer(store, lambda: next(numbers), RepeatedTrouble(lambda: 0.0))
+    committer = Committer(StoreSession(store, Platform()))
     return store, Bench(store, clock), committer, janitor_of(store, committer)
 
 
@@ -124,13 +124,13 @@ def test_C1_a_janitor_cleans_up_in_its_first_round_and_then_by_time_whatever_it_
             self.rounds += 1
             return self.pieces.pop() if self.pieces else False
 
-    clock, numbers = ManualClock(), count(1_000_000)
+    clock = ManualClock()
     store = Cleaned(tmp_path / "shop.db", clock)
     store.pieces.extend([True, True])
 
     async def scenario() -> None:
         await store.open()
-        janitor = janitor_of(store, Committer(store, lambda: next(numbers), RepeatedTrouble(lambda: 0.0)))
+        janitor = janitor_of(store, Committer(StoreSession(store, Platform())))
         done: list[int] = []
         for late_by_ms in (0, 0, 0, 0, janitor_module.CLEAN_UP_EVERY_MS - 1, 1, 0):
             clock.now_ms += late_by_ms
@@ -187,9 +187,8 @@ def _changed(members: list[Member], outcomes: list[Outcome]) -> int | None:
 
 def test_C1_two_janitors_at_once_leave_nothing_and_do_nothing_twice(tmp_path: Path) -> None:
     store, bench, committer, first = on_store(tmp_path)
-    numbers = count(2_000_000)
     other = Counted(tmp_path / "shop.db", bench.clock)
-    second = janitor_of(other, Committer(other, lambda: next(numbers), RepeatedTrouble(lambda: 0.0)))
+    second = janitor_of(other, Committer(StoreSession(other, Platform())))
 
     async def scenario() -> None:
         await store.open()
