@@ -30,6 +30,7 @@ from holdfast.runtime.flow_run_factory import saved
 from holdfast.runtime.session import StoreSession
 from holdfast.runtime.turns.turn_builder import with_started
 from holdfast.runtime.worker import WorkerRuntime
+from holdfast.runtime.worker_context import WorkerOptions
 from holdfast.storage.contract import OpenableStore
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.messages import Deliver
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
-
-WorkerOptions = dict[str, Any]
-"""What a worker is told besides the code that it runs."""
 
 
 class EmbeddedWorker:
@@ -69,9 +67,7 @@ class EmbeddedWorker:
 
     def make_worker(self, registry: Registry, options: WorkerOptions) -> WorkerRuntime:
         """One that tells this client what it commits, and which instances end."""
-        told = WorkerOptions(payload_limit=self._limit)
-        told.update(options)
-        return WorkerRuntime(self._session, registry, **told)
+        return WorkerRuntime(self._session, registry, options)
 
     async def start_worker(self, worker: WorkerRuntime) -> None:
         """Let a worker run beside this client. What it cannot begin with is raised, and then there is none."""
@@ -152,7 +148,7 @@ class EmbeddedWorker:
     async def _start_with_first_turn(self, worker: WorkerRuntime, start: Start, started: Started) -> Outcome | None:
         """None if the worker cannot take the first turn now."""
         decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        if not worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
+        if not worker.turns.start_instance(start, started, lambda outcome: _settle(decided, outcome)):
             return None
         outcome = await decided
         if start.deadline is not None:
@@ -174,7 +170,7 @@ class EmbeddedWorker:
 
         None if there is no event, or that instance is not live here or has ended meanwhile: the store decides.
         """
-        if start.mail is None or worker.turns.live.find(start.id, found.number) is None:
+        if start.mail is None or worker.instances.live.find(start.id, found.number) is None:
             return None
         outcome = await self._commit_message(msgspec.structs.replace(start.mail, number=found.number))
         match outcome:
@@ -207,16 +203,18 @@ def worker_options(
     cache_size: int,
     lease: Duration,
     loop_timeout: Duration | None,
+    payload_limit: int | None = None,
 ) -> WorkerOptions:
     """What a worker is told, checked. Without `queues` it serves those of the activities it has, and the default."""
     served = registry.queues if queues is None else checked_sequence(queues, "queues")
-    return {
-        "queues": tuple(checked_name(queue, "a queue") for queue in served),
-        "max_activities": checked_integer(max_activities, "max_activities", least=1),
-        "cache_size": checked_integer(cache_size, "cache_size", least=0),
-        "lease_ms": lease_milliseconds(lease, "lease"),
-        "loop_timeout_ms": checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
-    }
+    return WorkerOptions(
+        queues=tuple(checked_name(queue, "a queue") for queue in served),
+        max_activities=checked_integer(max_activities, "max_activities", least=1),
+        cache_size=checked_integer(cache_size, "cache_size", least=0),
+        lease_ms=lease_milliseconds(lease, "lease"),
+        loop_timeout_ms=checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
+        payload_limit=None if payload_limit is None else payload_limit_of(payload_limit),
+    )
 
 
 def checked_loop_timeout_ms(timeout: Duration | None, name: str) -> int | None:

@@ -236,7 +236,7 @@ class CrashingWorkers:
     def _die(self, worker: WorkerRuntime) -> None:
         self.deaths += 1
         worker.committer.kill()
-        self._left_behind.add(worker.key)
+        self._left_behind.add(worker.lease.key)
         if self._died is not None and not self._died.done():
             self._died.set_result(None)
         loop = asyncio.get_running_loop()

@@ -179,7 +179,7 @@ class Environment(Engine):
             return None
         if _at_once(self._store.expired_attempts(1)):
             return self._clock.now_ms()
-        return _at_once(worker.claimer.next_due_ms(worker.claimer.looked_at_ms))
+        return _at_once(worker.claimer.next_due_ms(worker.claimer.polled_at_ms))
 
     # ------------------------------------------------------------ activities and workflows
 
@@ -305,9 +305,6 @@ class StaticLease(TaskLease):
 
     async def start(self) -> None:
         self._beat()
-
-    def may_act(self) -> bool:
-        return True
 
     @property
     def fenced_at_ms(self) -> int:
