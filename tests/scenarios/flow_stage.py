@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, history_of, path_of, rows, together, until
+from tests.support.inside import committer_of, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -139,7 +140,7 @@ class Stage:
             return await (await self.start(what, *args, **options)).result()
         finally:
             if self.engine.worker is not None:
-                await self.engine.worker.committer.drain()
+                await committer_of(worker_of(self.engine)).drain()
 
     async def failure(self, what: str | hf.Workflow[..., Any] = "f", *args: Any, **options: Any) -> BaseException:
         """Run what is to fail, and give why."""

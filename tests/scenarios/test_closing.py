@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.support.inside import worker_of
 
 import holdfast as hf
 from holdfast.background import BackgroundTask, Duty
@@ -96,8 +97,7 @@ def test_W10_a_stop_that_is_cancelled_ends_there_and_may_be_repeated() -> None:
 
     async def scenario() -> None:
         async with engine_of(":memory:", listens) as engine:
-            worker = engine.worker
-            assert worker is not None
+            worker = worker_of(engine)
             may_end = asyncio.Event()
 
             async def reluctant() -> None:

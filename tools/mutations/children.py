@@ -109,7 +109,7 @@ CHILDREN: Final = (
         "nobody goes on with a large family",
         "C1",
         "runtime/duties/maintenance",
-        "await self._store.open_closings(FAMILIES)",
+        "await self._store.open_closings(PARENTS)",
         "[]",
         CLOSED,
     ),
@@ -148,9 +148,9 @@ CHILDREN: Final = (
     in_python(
         "a child that was terminated goes on in this process",
         "A9",
-        "client/client",
-        "for child in ended_with(outcomes):",
-        "for child in ():",
+        "runtime/committer",
+        "for closed in outcome.ended:",
+        "for closed in ():",
         CLOSED,
     ),
     in_python(

@@ -1,8 +1,6 @@
 """The client: starts instances and looks at them. Workers may be in this process, in others, or come later."""
 
-import asyncio
 import warnings
-from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Self, TypeVar, TypeVarTuple, overload
@@ -26,28 +24,20 @@ from holdfast.core.history import CancelRequested, EventReceived, Payload, Start
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import (
     ClientClosed,
-    HoldfastError,
     InstanceClosed,
     InstanceConflict,
     InstanceNotFound,
-    NotInWorkflow,
     StoreError,
-    StoreReplaced,
     UsageError,
-    WrongEventLoop,
 )
-from holdfast.fork import generation
 from holdfast.payloads.failures import Resolver
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.signature import Signature, input_hash
-from holdfast.replay.run import current_run
-from holdfast.runtime.committer import Committer, ended_with
-from holdfast.runtime.importing import refuse_while_importing
+from holdfast.runtime.committer import Committer
 from holdfast.runtime.platform import Platform
-from holdfast.runtime.signals import ResultWaiters, trouble_of
-from holdfast.storage.contract import Notifier, OpenableStore, Store
+from holdfast.runtime.session import CLIENT, SessionOwner, StoreSession
+from holdfast.storage.contract import OpenableStore, Store
 from holdfast.storage.members.instances import Start, Terminate
-from holdfast.storage.members.member import Member, is_for_others
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import (
     Applied,
@@ -71,8 +61,7 @@ NamedEvent = tuple[str | Event[Any], Any]
 class Client(EmbeddedWorker, Overview):
     """Made by `holdfast.connect`. An `Engine` has everything that a client has."""
 
-    _usage: ClassVar[str] = "`async with hf.connect(...) as client:`"
-    """How such an object is made and opened, for messages."""
+    _owner: ClassVar[SessionOwner] = CLIENT
 
     def __init__(
         self,
@@ -81,76 +70,44 @@ class Client(EmbeddedWorker, Overview):
         platform: Platform,
         limit: PayloadLimit | None = None,
     ) -> None:
+        self._session = session = StoreSession(store, platform, limit, self._owner)
         self._store = store
-        self._limit = limit = limit or PayloadLimit()
+        self._limit = limit = session.payload_limit
         self._registry = registry
         self._platform = platform
-        self._providers = providers = platform.providers
-        self._trouble = trouble = trouble_of(store.companion_path, providers.elapsed_ms)
-        self._committer = Committer(
-            store,
-            providers.commit_id,
-            trouble,
-            after_group=self._committed,
-            unusable=self._store_was_replaced,
-        )
-        self._waiters = ResultWaiters(store.read_instance, store.check_files, trouble)
+        self._providers = platform.providers
+        self._committer = Committer(session)
+        self._waiters = session.results
         self.asking = QueryClient(
-            store,
+            session,
             registry,
-            platform,
             worker=lambda: self.worker,
             deliver=self._deliver,
             committer=lambda: self._committer,
-            limit=limit,
         )
         self._starting = {}
-        self._bell: Notifier | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._generation = generation()
-        self._is_closed = False
 
     async def open(self) -> None:
         """Open the store and listen for notifications of other processes."""
-        refuse_while_importing()
-        self._check_not_opened()
-        await self._store.open()
-        self._loop = asyncio.get_running_loop()
-        self._bell = self._platform.notifier(self._store, self._providers.unique_text(), self._rung)
-        self._bell.open()
-
-    def _check_not_opened(self) -> None:
-        """Refuse to open a client twice: its committer and its store belong to one loop and end with its close."""
-        if self._is_closed:
-            raise ClientClosed(f"{self._name} was closed and cannot be opened again; make another one: {self._usage}")
-        if self._loop is not None:
-            raise UsageError(f"{self._name} is open already; use it as it is, or make another one: {self._usage}")
+        await self._session.open()
 
     def use_open_store(self) -> None:
         """Work on a store that was opened for reading. The caller closes the store."""
-        self._loop = asyncio.get_running_loop()
+        self._session.use_open_store()
 
     async def close(self) -> None:
         """Close the store. Instances stay for other workers and later clients. A worker of this client stops first.
 
         Closing twice is closing once. Coroutines that still wait here raise `ClientClosed`.
         """
-        if self._loop is not None:
+        if self._session.is_open:
             self.check_usable()
         await self.stop_worker()
         await self._committer.drain()
-        self._detach(ClientClosed(f"{self._name} was closed during this call; the instance goes on without it"))
-        await self._store.close()
-
-    def _detach(self, closed: ClientClosed | None) -> None:
-        """Refuse further calls. Coroutines that still wait here raise `closed`, or are cancelled if it is None."""
-        self._loop = None
-        self._is_closed = True
-        self._waiters.stop(closed)
-        self.asking.stop(closed)
-        if self._bell is not None:
-            self._bell.close()
-            self._bell = None
+        self.asking.stop()
+        await self._session.close(
+            ClientClosed(f"{self._owner.name} was closed during this call; the instance goes on without it")
+        )
 
     async def __aenter__(self) -> Self:
         """``async with hf.connect("shop.db") as client:`` closes the client at the end of the block."""
@@ -165,58 +122,20 @@ class Client(EmbeddedWorker, Overview):
     if not TYPE_CHECKING:  # a type checker reports `with` by itself
 
         def __enter__(self) -> Never:
-            raise UsageError(f"{self._name} is an asynchronous context manager; write {self._usage}")
+            raise UsageError(f"{self._owner.name} is an asynchronous context manager; write {self._owner.usage}")
 
         def __exit__(self, *ignored: object) -> None:
             """Never reached: `__enter__` raises."""
 
     # ------------------------------------------------------------ event loop
 
-    @property
-    def _name(self) -> str:
-        """How messages call this object."""
-        return f"this {type(self).__name__.lower()}"
-
     def check_usable(self) -> None:
-        """Refuse a call before `open`, after `close`, and from any event loop but the one that opened this client.
-
-        The committer, the waiters and the worker are tasks and futures of that loop. Another loop would wait for them
-        without ever being woken, and would corrupt their state from its own thread.
-        """
-        loop = self._loop
-        if loop is None or _get_running_loop() is not loop:
-            raise self._refusal()
+        """Refuse a call before `open`, after `close`, and from another event loop than the one that opened this."""
+        self._session.check_usable()
 
     def call_on_loop(self, call: Callable[[], None]) -> None:
-        """Call a function on the loop of this client: now if that runs here, else as soon as that loop comes to it."""
-        loop = self._loop
-        if loop is None or loop.is_closed() or _get_running_loop() is loop:
-            call()
-        else:
-            loop.call_soon_threadsafe(call)
-
-    def _refusal(self) -> HoldfastError:
-        name, loop = self._name, self._loop
-        if current_run() is not None:
-            return NotInWorkflow(
-                f"workflow code called {name}, which replay cannot repeat; call it in an activity, "
-                "or use hf.start for a child and hf.raise_event for an event"
-            )
-        if self._generation != generation():
-            return StoreError(f"{name} was opened before this process was forked; make another one: {self._usage}")
-        if self._is_closed:
-            return ClientClosed(f"{name} is closed; make another one: {self._usage}")
-        if loop is None:
-            return UsageError(f"{name} is not open; write {self._usage}")
-        if loop.is_closed():
-            return WrongEventLoop(
-                f"the event loop that opened {name} is closed; open and use it within one asyncio.run(...)"
-            )
-        return WrongEventLoop(
-            f"{name} belongs to another event loop; from other threads call it by "
-            "asyncio.run_coroutine_threadsafe(engine.start(...), loop).result(), "
-            "where loop is the event loop that opened it"
-        )
+        """Call a function on the loop of this client."""
+        self._session.call_on_loop(call)
 
     # ------------------------------------------------------------ starting
 
@@ -310,8 +229,8 @@ class Client(EmbeddedWorker, Overview):
                 if outcome.mail is not None:
                     self._told(instance_id, outcome.mail, start.mail)
                 if outcome.replaced is not None:
-                    self._ended_from_outside(instance_id, outcome.replaced)
-                    self._woken()  # its parent may be here, and is told
+                    self._session.instance_closed(instance_id, outcome.replaced)
+                    self._session.poll()  # its parent may be here, and is told
                 return Handle(self, instance_id, call.signature, is_new=outcome.created, number=number)
             case Rejected():
                 raise InstanceConflict(outcome.reason)
@@ -427,8 +346,8 @@ class Client(EmbeddedWorker, Overview):
         outcome = await self._committer.commit(Terminate(id=instance_id, number=number, reason=checked_reason(reason)))
         match outcome:
             case TerminatedInstance(instance=found, was_open=True):
-                self._ended_from_outside(instance_id, found.number)
-                self._woken()
+                self._session.instance_closed(instance_id, found.number)
+                self._session.poll()
             case TerminatedInstance(instance=found):
                 raise InstanceClosed(f"{instance_id!r} is {found.state}, so it cannot be terminated any more")
             case Rejected():
@@ -446,7 +365,7 @@ class Client(EmbeddedWorker, Overview):
         if told.verdict is EventVerdict.CLOSED:
             raise InstanceClosed(f"{instance_id!r} is {told.instance.state}, so it cannot be cancelled any more")
         if told.instance.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
-            self._ended_from_outside(instance_id, told.instance.number)
+            self._session.instance_closed(instance_id, told.instance.number)
 
     async def deliver_event(
         self,
@@ -481,7 +400,7 @@ class Client(EmbeddedWorker, Overview):
     def _told(self, instance_id: InstanceId, told: Delivered, message: Deliver | None) -> bool:
         """What the sender of an event learns (G6, G7)."""
         name = message.event.name if message is not None and isinstance(message.event, EventReceived) else ""
-        self._sent()
+        self._session.poll_work()
         return was_delivered(instance_id, told, name)
 
     async def _deliver(self, message: Deliver) -> Delivered:
@@ -490,7 +409,7 @@ class Client(EmbeddedWorker, Overview):
     def _delivered(self, message: Deliver, outcome: Outcome) -> Delivered:
         match outcome:
             case Delivered():
-                self._sent()
+                self._session.poll_work()
                 return outcome
             case Rejected():
                 raise InstanceNotFound(outcome.reason)
@@ -502,35 +421,3 @@ class Client(EmbeddedWorker, Overview):
     def signature_of(self, workflow: str) -> Signature | None:
         known = self._registry.workflows.get(workflow)
         return None if known is None else known.signature
-
-    # ------------------------------------------------------------ inside
-
-    def _ended_from_outside(self, instance_id: InstanceId, number: InstanceNumber) -> None:
-        """An instance was ended by this process, and not by its own code."""
-        if self._worker is not None:
-            self._worker.turns.drop(number)
-        self._waiters.ended(instance_id, number)
-
-    def _committed(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
-        """A group is on disk: tell other processes if it has something for them."""
-        for child in ended_with(outcomes):
-            self._ended_from_outside(*child)
-        self.asking.changes.notify()
-        if self._bell is not None and any(is_for_others(member) for member in members):
-            self._bell.notify()
-
-    def _store_was_replaced(self, error: StoreReplaced) -> None:
-        """What is waited for here cannot be seen any more. Later calls get the same error from the store."""
-        self._waiters.stop(error)
-        self.asking.changes.stop(error)
-
-    def _rung(self) -> None:
-        """Another process has written something."""
-        self._woken()
-        if self._worker is not None:
-            self._worker.query_service.poll()
-
-    def _woken(self) -> None:
-        self._waiters.poll()
-        self.asking.changes.notify()
-        self._sent()

@@ -5,7 +5,7 @@ worker knows is created together with its first turn.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -23,18 +23,16 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.core.admission import EventVerdict, ExistingInstance, IdPolicy, StartIdentity, StartVerdict, decide_start
 from holdfast.core.history import Started
 from holdfast.core.leases import SHORTEST_LOOP_TIMEOUT_MS
-from holdfast.errors import InvalidOption, StoreReplaced, UsageError, WorkerFenced
+from holdfast.errors import InvalidOption, UsageError, WorkerFenced
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.crash_detection import CrashMarker
 from holdfast.runtime.flow_run_factory import saved
-from holdfast.runtime.platform import Platform
-from holdfast.runtime.signals import RepeatedTrouble, ResultWaiters
+from holdfast.runtime.session import StoreSession
 from holdfast.runtime.turns.turn_builder import with_started
 from holdfast.runtime.worker import WorkerRuntime
+from holdfast.runtime.worker_context import WorkerOptions
 from holdfast.storage.contract import OpenableStore
 from holdfast.storage.members.instances import Start
-from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Applied, Delivered, Failed, Outcome, Rejected, StartedInstance
 from holdfast.storage.records import InstanceId, InstanceRecord
@@ -45,21 +43,15 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
 
-WorkerOptions = dict[str, Any]
-"""What a worker is told besides the code that it runs."""
-
 
 class EmbeddedWorker:
     """What a client has to do with the worker beside it, if there is one."""
 
     _store: OpenableStore
-    _platform: Platform
     _committer: Committer
     _alone: Committer
     """What commits for the client when there is no worker."""
-    _waiters: ResultWaiters
-    _trouble: RepeatedTrouble
-    """The errors of the store, which all of this process share."""
+    _session: StoreSession
     _limit: PayloadLimit
     """The largest payload that this client sends."""
     _worker: WorkerRuntime | None = None
@@ -75,19 +67,7 @@ class EmbeddedWorker:
 
     def make_worker(self, registry: Registry, options: WorkerOptions) -> WorkerRuntime:
         """One that tells this client what it commits, and which instances end."""
-        told = WorkerOptions(payload_limit=self._limit)
-        told.update(options)
-        return WorkerRuntime(
-            self._store,
-            registry,
-            self._platform,
-            words=CrashMarker(self._store.crash_marker_folder),
-            ended=self._waiters.ended,
-            committed=self._committed,
-            halted=self._store_was_replaced,
-            trouble=self._trouble,
-            **told,
-        )
+        return WorkerRuntime(self._session, registry, options)
 
     async def start_worker(self, worker: WorkerRuntime) -> None:
         """Let a worker run beside this client. What it cannot begin with is raised, and then there is none."""
@@ -96,6 +76,7 @@ class EmbeddedWorker:
         self._alone = self._committer
         self._committer = worker.committer
         self._worker = worker
+        self._session.worker = worker
         try:
             await worker.start()
         except BaseException:
@@ -110,6 +91,7 @@ class EmbeddedWorker:
         await worker.stop()
         if self._worker is worker:
             self._worker = None
+            self._session.worker = None
             self._committer = self._alone
 
     async def _keep_flow(self, flow: Workflow[..., Any]) -> str:
@@ -166,7 +148,7 @@ class EmbeddedWorker:
     async def _start_with_first_turn(self, worker: WorkerRuntime, start: Start, started: Started) -> Outcome | None:
         """None if the worker cannot take the first turn now."""
         decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        if not worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
+        if not worker.turns.start_instance(start, started, lambda outcome: _settle(decided, outcome)):
             return None
         outcome = await decided
         if start.deadline is not None:
@@ -188,7 +170,7 @@ class EmbeddedWorker:
 
         None if there is no event, or that instance is not live here or has ended meanwhile: the store decides.
         """
-        if start.mail is None or worker.turns.live.find(start.id, found.number) is None:
+        if start.mail is None or worker.instances.live.find(start.id, found.number) is None:
             return None
         outcome = await self._commit_message(msgspec.structs.replace(start.mail, number=found.number))
         match outcome:
@@ -212,19 +194,6 @@ class EmbeddedWorker:
     def _note_unknown(self, workflow: str) -> None:
         """An instance was started whose workflow the worker here may not have: a client does that for others."""
 
-    def _sent(self) -> None:
-        """A message of this process is on disk. Its end, if it causes one, is told by whoever takes it."""
-        if self._worker is not None:
-            self._worker.poll()
-
-    def _committed(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
-        """A group is on disk, of the client or of the worker."""
-        raise NotImplementedError
-
-    def _store_was_replaced(self, error: StoreReplaced) -> None:
-        """The store can be used no more, which the client or the worker has noticed."""
-        raise NotImplementedError
-
 
 def worker_options(
     registry: Registry,
@@ -234,16 +203,18 @@ def worker_options(
     cache_size: int,
     lease: Duration,
     loop_timeout: Duration | None,
+    payload_limit: int | None = None,
 ) -> WorkerOptions:
     """What a worker is told, checked. Without `queues` it serves those of the activities it has, and the default."""
     served = registry.queues if queues is None else checked_sequence(queues, "queues")
-    return {
-        "queues": tuple(checked_name(queue, "a queue") for queue in served),
-        "max_activities": checked_integer(max_activities, "max_activities", least=1),
-        "cache_size": checked_integer(cache_size, "cache_size", least=0),
-        "lease_ms": lease_milliseconds(lease, "lease"),
-        "loop_timeout_ms": checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
-    }
+    return WorkerOptions(
+        queues=tuple(checked_name(queue, "a queue") for queue in served),
+        max_activities=checked_integer(max_activities, "max_activities", least=1),
+        cache_size=checked_integer(cache_size, "cache_size", least=0),
+        lease_ms=lease_milliseconds(lease, "lease"),
+        loop_timeout_ms=checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
+        payload_limit=None if payload_limit is None else payload_limit_of(payload_limit),
+    )
 
 
 def checked_loop_timeout_ms(timeout: Duration | None, name: str) -> int | None:

@@ -16,6 +16,7 @@ from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, payload_limi
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.platform import Platform
+from holdfast.runtime.session import ENGINE, SessionOwner
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
 from holdfast.storage.contract import Store
 
@@ -33,7 +34,7 @@ class Engine(Client):
     gone, though never inconsistent. `payload_limit` is the largest argument list, result or event in bytes (32 MiB).
     """
 
-    _usage: ClassVar[str] = "`async with hf.Engine(...) as engine:`"
+    _owner: ClassVar[SessionOwner] = ENGINE
 
     def __init__(
         self,
@@ -85,8 +86,9 @@ class Engine(Client):
     async def _kill(self) -> None:
         """Close the store without committing anything, as a killed process does. For tests."""
         self._worker = None
-        self._detach(None)
-        await self._store.close()
+        self._session.worker = None
+        self.asking.stop()
+        await self._session.close()
 
     def _note_unknown(self, workflow: str) -> None:
         """Started for others, or by mistake: nobody knows but who reads the log. Once for each name."""

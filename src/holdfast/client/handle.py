@@ -140,7 +140,7 @@ class Handle(Generic[R_co]):
 
     async def _result(self) -> R_co:
         worker = self._client.worker
-        if worker is not None and self._signature and self.number is not None and self.number in worker.turns.live:
+        if worker is not None and self._signature and self.number is not None and self.number in worker.instances.live:
             close = await self._client.wait_for_end(self._id, self.number)  # no need to look: it has not ended
             if (data := _data_in(close)) is not None and close is not None:
                 return self._told(close.state, data, self._signature)

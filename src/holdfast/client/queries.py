@@ -16,15 +16,12 @@ from holdfast.core.queries import Reply, ReplyKind, decode_answer
 from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
 from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, describe_error, to_exception
-from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker
-from holdfast.runtime.platform import Platform
 from holdfast.runtime.queries import Queries, Unanswered
 from holdfast.runtime.run_factory import RunFactory
-from holdfast.runtime.signals import ChangeSignal
+from holdfast.runtime.session import StoreSession
 from holdfast.runtime.worker import WorkerRuntime
-from holdfast.storage.contract import OpenableStore
 from holdfast.storage.members.messages import AskQuery, DeleteQueries, Deliver, QueryRow
 from holdfast.storage.members.outcomes import Delivered, Failed, Outcome, Rejected
 from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord
@@ -44,27 +41,24 @@ class QueryClient:
 
     def __init__(
         self,
-        store: OpenableStore,
+        session: StoreSession,
         registry: Registry,
-        platform: Platform,
         *,
         worker: Callable[[], WorkerRuntime | None],
         deliver: Callable[[Deliver], Awaitable[Delivered]],
         committer: Callable[[], Committer],
-        limit: PayloadLimit,
     ) -> None:
-        self._limit = limit
-        self._store = store
+        self._session = session
+        self._limit = session.payload_limit
+        self._store = session.store
         self._registry = registry
-        self._platform = platform
+        self._platform = session.platform
         self._worker = worker
         self._committer = committer
         self._own_runs: RunFactory | None = None
         self._own_queries: Queries | None = None
-        self._is_stopped = False
-        self.changes = changes = ChangeSignal(store.check_files)
-        new_id = platform.providers.unique_text
-        self.updating = UpdateClient(store, changes, registry.resolve, new_id, deliver, limit=limit)
+        self.changes = session.changes
+        self.updating = UpdateClient(session, registry.resolve, deliver)
 
     async def query(
         self,
@@ -122,7 +116,7 @@ class QueryClient:
         self, queries: Queries, worker: WorkerRuntime | None, record: InstanceRecord, name: str, data: bytes
     ) -> Reply | Unanswered:
         answer = await queries.ask(record.number, name, data)
-        is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.key)
+        is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.lease.key)
         if isinstance(answer, Reply) and answer.kind is ReplyKind.REFUSED and is_elsewhere:
             # The code of the owner may fit the history where the code of this process does not.
             return Unanswered.OWNED_ELSEWHERE
@@ -157,7 +151,7 @@ class QueryClient:
                 if loop.time() >= ends_at:
                     return None
         finally:
-            if not self._is_stopped:  # the store of a client that closes takes no more; the row expires
+            if not self._session.is_closed:  # the store of a client that closes takes no more; the row expires
                 self._committer().submit(DeleteQueries(question=question.id), _ignore)
         raise AssertionError
 
@@ -173,10 +167,8 @@ class QueryClient:
             self._own_queries = Queries(self._store, self._own_runs)
         return self._own_queries
 
-    def stop(self, error: Exception | None = None) -> None:
-        """No more answers come: callers that still wait get the error, or are cancelled."""
-        self._is_stopped = True
-        self.changes.stop(error)
+    def stop(self) -> None:
+        """Evict the code that this client ran for queries."""
         if self._own_runs is not None:
             self._own_runs.stop()
 

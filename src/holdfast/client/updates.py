@@ -29,8 +29,7 @@ from holdfast.errors import (
 from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.failures import Failure, Resolver, describe_error, to_exception
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.runtime.signals import ChangeSignal
-from holdfast.storage.contract import Store
+from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Delivered
 from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord, UpdateRow
@@ -73,19 +72,15 @@ class UpdateClient:
 
     def __init__(
         self,
-        store: Store,
-        changes: ChangeSignal,
+        session: StoreSession,
         resolve: Resolver,
-        new_id: Callable[[], str],
         deliver: Callable[[Deliver], Awaitable[Delivered]],
-        *,
-        limit: PayloadLimit,
     ) -> None:
-        self._limit = limit
-        self._store = store
-        self._changes = changes
+        self._limit = session.payload_limit
+        self._store = session.store
+        self._changes = session.changes
         self._resolve = resolve
-        self._new_id = new_id
+        self._new_id = session.platform.providers.unique_text
         self._deliver = deliver
 
     async def update(

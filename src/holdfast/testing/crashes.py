@@ -23,9 +23,8 @@ from holdfast.core.history import ActivityCompleted, ActivityFailed, EventReceiv
 from holdfast.errors import InvalidOption, UsageError
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.platform import FaultHook, FaultPoint, SimulatedCrash
-from holdfast.runtime.signals import RepeatedTrouble
+from holdfast.runtime.session import StoreSession
 from holdfast.runtime.worker import WorkerRuntime
-from holdfast.storage.contract import Store
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.instances import Expire, SaveFlow, Start, Terminate
 from holdfast.storage.members.member import Member
@@ -237,7 +236,7 @@ class CrashingWorkers:
     def _die(self, worker: WorkerRuntime) -> None:
         self.deaths += 1
         worker.committer.kill()
-        self._left_behind.add(worker.key)
+        self._left_behind.add(worker.lease.key)
         if self._died is not None and not self._died.done():
             self._died.set_result(None)
         loop = asyncio.get_running_loop()
@@ -261,10 +260,8 @@ class CrashingWorkers:
 class RetryingCommitter(Committer):
     """What the environment itself commits through: calls that a worker dies over are made again with the next."""
 
-    def __init__(
-        self, store: Store, new_commit_id: Callable[[], int], trouble: RepeatedTrouble, lives: CrashingWorkers
-    ) -> None:
-        super().__init__(store, new_commit_id, trouble)
+    def __init__(self, session: StoreSession, lives: CrashingWorkers) -> None:
+        super().__init__(session)
         self._lives = lives
 
     async def commit(self, member: Member) -> Outcome:

@@ -179,7 +179,7 @@ class Environment(Engine):
             return None
         if _at_once(self._store.expired_attempts(1)):
             return self._clock.now_ms()
-        return _at_once(worker.claimer.next_due_ms(worker.claimer.looked_at_ms))
+        return _at_once(worker.claimer.next_due_ms(worker.claimer.polled_at_ms))
 
     # ------------------------------------------------------------ activities and workflows
 
@@ -213,7 +213,7 @@ class Environment(Engine):
             raise UsageError("crash before= something or after= something; for both, say it twice")
         if self._make_noise is _nothing:
             self._make_noise = quiet_crashes(asyncio.get_running_loop())
-            self._committer = RetryingCommitter(self._store, self._time.commit_id, self._trouble, self._lives)
+            self._committer = RetryingCommitter(self._session, self._lives)
         crash = Crash(named[0][0], checked(named[0][1]))
         self._lives.add(crash)
         return crash
@@ -236,7 +236,7 @@ class Environment(Engine):
 
     def next_worker(self) -> WorkerRuntime:
         """The one that follows a worker that died."""
-        self._worker = self._new_worker()
+        self._worker = self._session.worker = self._new_worker()
         return self._worker
 
     def goes_on(self) -> None:
@@ -305,9 +305,6 @@ class StaticLease(TaskLease):
 
     async def start(self) -> None:
         self._beat()
-
-    def may_act(self) -> bool:
-        return True
 
     @property
     def fenced_at_ms(self) -> int:
