@@ -24,8 +24,7 @@ from holdfast.core.flow.definition import (
 )
 from holdfast.errors import ExpressionError
 from holdfast.flows.expressions.expression import Expression, Literal, compile_expression
-from holdfast.flows.language.problems import Problems, quoted
-from holdfast.flows.language.yaml_fields import Places
+from holdfast.flows.language.problems import Places, Problems, quoted
 
 
 class FoundExpression(NamedTuple):

@@ -25,7 +25,7 @@ from holdfast.core.flow.definition import (
     show_span,
 )
 from holdfast.core.flow.graph import Join
-from holdfast.flows.language.parser import UNLIMITED
+from holdfast.flows.language.node_kinds import UNLIMITED
 from holdfast.flows.language.yaml_tree import is_text
 
 LONGEST_LINE: Final = 110
