@@ -1,7 +1,7 @@
 """The fields of one mapping of a flow, each read as the type that the definition needs.
 
-`Fields` checks values; its subclasses provide them, from YAML with line numbers or from Python. A value of the wrong
-type is added to the problems and read as absent, so that one pass finds every problem.
+The mapping comes from YAML, and then has lines, or from Python. A value of the wrong type is added to the problems and
+read as absent, so that one pass finds every problem.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -10,9 +10,11 @@ from typing import Any, Final, cast
 from holdfast.authoring.validation import checked_name
 from holdfast.core.flow.definition import is_span, span_ms
 from holdfast.errors import HoldfastError
-from holdfast.flows.language.problems import Problems, printable, quoted
+from holdfast.flows.language.problems import Places, Problems, printable, quoted
+from holdfast.flows.language.yaml_tree import YamlMapping, YamlSequence
 
 ABSENT: Final = object()
+_NO_LINES: Final = YamlMapping(0)
 
 OTHER_KEYS: Final = {
     "activity": "run", "task": "run", "uses": "run", "args": "input", "with": "input", "if": "when", "needs": "after",
@@ -24,12 +26,19 @@ OTHER_KEYS: Final = {
 
 
 class Fields:
-    """The fields of a mapping that belongs to `node`. `inside` is its place in the node, such as ``retry``."""
+    """The fields of a mapping that belongs to `node`. `inside` is its place in the node, such as ``retry``.
 
-    def __init__(self, values: Mapping[str, object], node: str, problems: Problems, inside: str = "") -> None:
+    `places` receives the lines of expressions.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any], node: str, problems: Problems, places: Places | None = None, inside: str = ""
+    ) -> None:
         self.values = values
         self.node = node
         self.problems = problems
+        self.places: Places = {} if places is None else places
+        self.yaml = values if isinstance(values, YamlMapping) else _NO_LINES
         self._inside = inside
         self._read: set[str] = set()
 
@@ -40,39 +49,35 @@ class Fields:
         yield from self.values
 
     def take(self, key: str) -> Any:
-        """The plain value of `key`, or `ABSENT`."""
+        """The value of `key`, or `ABSENT`."""
         self._read.add(key)
         return self.values.get(key, ABSENT)
 
-    def inner(self, key: str, example: str) -> "Fields | None":
+    def inner(self, key: str, example: str = "") -> "Fields | None":
         """The mapping under `key`; None if it is absent or not a mapping."""
         value = self.take(key)
         if isinstance(value, Mapping):
-            return Fields(cast("Mapping[str, object]", value), self.node, self.problems, self.place(key))
+            return self.inside(key, cast("Mapping[str, Any]", value))
         if value is not ABSENT:
             self.add_problem(key, f"{key} must be a map such as {example}, not {self.shown(key)}")
         return None
 
+    def inside(self, key: str, values: Mapping[str, Any]) -> "Fields":
+        """The fields of a mapping that is under `key`."""
+        return Fields(values, self.node, self.problems, self.places, self.place(key))
+
     def shown(self, key: str) -> str:
         """The value of `key` as messages show it."""
-        return shown(self.values.get(key))
-
-    def written(self, key: str) -> str:
-        """A string or a number as it was written."""
-        return str(self.values[key])
-
-    def note_line(self, key: str) -> None:
-        """Record the line of an expression, where values have lines."""
-
-    def line_of(self, key: str) -> int:
-        """The line of a key; 0 where values have no lines."""
-        del key
-        return 0
+        value = self.values.get(key)
+        return shown(value) if value is None else printable(self.yaml.written.get(key, "")) or shown(value)
 
     def add_problem(self, key: str, message: str, *, suggestion: str = "") -> None:
-        """Add a problem with the value of a key."""
+        """Add a problem with the value of a key, unless the reader of YAML has added one."""
         self.problems.spoil(self.node, self.place(key))
-        self._add(self.line_of(key), message, suggestion)
+        if key not in self.yaml.refused:
+            is_nested = isinstance(self.values.get(key), list | dict)
+            lines = self.yaml.key_lines if is_nested else self.yaml.value_lines
+            self._add(lines.get(key, self.yaml.line), message, suggestion)
 
     def _add(self, line: int, message: str, suggestion: str) -> None:
         prefix = f"{self._inside}: " if self._inside else ""
@@ -89,7 +94,7 @@ class Fields:
             if key not in known:
                 other = OTHER_KEYS.get(key, "")
                 suggestion = other if other.partition(":")[0] in known else self.problems.closest(key, known)
-                self._add(self.line_of(key), f"there is no key {quoted(key)} here", suggestion)
+                self._add(self.yaml.key_lines.get(key, 0), f"there is no key {quoted(key)} here", suggestion)
 
     # ---------------------------------------------------------------- values
 
@@ -98,8 +103,9 @@ class Fields:
         value = self.take(key)
         if value is ABSENT:
             return ""
-        if type(value) in {str, int, float} and self.written(key).strip():
-            return self.written(key)
+        written = self.yaml.written.get(key) or str(value)
+        if type(value) in {str, int, float} and written.strip():
+            return written
         self.add_problem(key, f"{key} must be {what}, not {self.shown(key)}")
         return ""
 
@@ -163,7 +169,7 @@ class Fields:
         """An expression. The checker compiles it, with the rest of the flow."""
         value = self.take(key)
         if (isinstance(value, str) and value.strip()) or isinstance(value, bool):
-            self.note_line(key)
+            self.places[self.node, self.place(key)] = self.yaml.value_lines.get(key, 0)
             return value if isinstance(value, str) else str(value).lower()
         if value is not ABSENT:
             self.add_problem(key, f"{key} must be an expression, not {self.shown(key)}")
@@ -172,7 +178,21 @@ class Fields:
     def template(self, key: str) -> Any:
         """JSON in which every string is an expression."""
         value = self.take(key)
-        return None if value is ABSENT else value
+        return None if value is ABSENT else self._plain(value, self.place(key), self.yaml.value_lines.get(key, 0))
+
+    def _plain(self, value: Any, place: str, line: int) -> Any:
+        """A template without its lines, which `places` receives."""
+        self.places[self.node, place] = line
+        if isinstance(value, dict):
+            lines = value.value_lines if isinstance(value, YamlMapping) else {}
+            fields = cast("dict[str, Any]", value).items()
+            return {key: self._plain(item, f"{place}.{key}", lines.get(key, 0)) for key, item in fields}
+        if isinstance(value, YamlSequence):
+            return [
+                self._plain(item, f"{place}.{at}", line)
+                for at, (item, line) in enumerate(zip(value, value.lines, strict=True))
+            ]
+        return value
 
     def strings(self, key: str, what: str) -> tuple[str, ...] | None:
         """A string or a list of strings, at least one."""

@@ -1,6 +1,5 @@
 """Reads a flow from YAML into a checked definition. Every problem of a file is found in one pass, with its line."""
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -9,11 +8,10 @@ from holdfast.authoring.validation import checked_name
 from holdfast.core.flow.definition import After, AnyAction, FlowDefinition, Node, RunAction
 from holdfast.errors import FlowError, FlowProblem, HoldfastError, UsageError
 from holdfast.flows.language.checker import KnownNames, check_into
-from holdfast.flows.language.fields import ABSENT, Fields
-from holdfast.flows.language.fields import shown as shown_value
+from holdfast.flows.language.fields import Fields, shown
 from holdfast.flows.language.node_kinds import COMMON_KEYS, KINDS, node_with_edges, read_definition
-from holdfast.flows.language.problems import Places, Problems, printable, quoted
-from holdfast.flows.language.yaml_tree import LARGEST_BYTES, Tree, YamlMapping, YamlScalar, YamlSequence, read_document
+from holdfast.flows.language.problems import Places, Problems, quoted
+from holdfast.flows.language.yaml_tree import LARGEST_BYTES, YamlMapping, YamlValue, read_document
 from holdfast.flows.libraries import require_libraries
 
 NOTHING: Final = RunAction(activity="")
@@ -43,8 +41,8 @@ def load_text(text: str | bytes, source: str, known: KnownNames | None = None) -
     require_libraries()
     problems = Problems()
     places: Places = {}
-    tree = read_document(_decoded(text, source), problems)
-    read = None if tree is None else _read_flow(tree, problems, places)
+    document = read_document(_decoded(text, source), problems)
+    read = None if document is None else _read_flow(document, problems, places)
     if read is not None:
         check_into(problems, read.definition, places=places, known=known, unreadable=read.unreadable)
     if read is None or problems.has_errors:
@@ -65,91 +63,6 @@ def _decoded(text: object, source: str) -> str:
         raise FlowError(f"{source}:{line}: {message}", (FlowProblem(line, message),)) from None
 
 
-class YamlFields(Fields):
-    """The fields of a mapping in YAML. Lines of expressions are recorded in `places`."""
-
-    def __init__(self, tree: YamlMapping, node: str, problems: Problems, places: Places, inside: str = "") -> None:
-        super().__init__(tree.entries, node, problems, inside)
-        self.tree = tree
-        self.places = places
-
-    def take(self, key: str) -> Any:
-        tree = super().take(key)
-        return ABSENT if tree is ABSENT else _plain(tree)
-
-    def inner(self, key: str, example: str) -> "YamlFields | None":
-        tree = self.tree.entries.get(key)
-        if isinstance(tree, YamlMapping):
-            return self.inside(key, tree)
-        super().inner(key, example)  # adds the problem
-        return None
-
-    def inside(self, key: str, tree: YamlMapping) -> "YamlFields":
-        """The fields of the mapping under `key`."""
-        self._read.add(key)
-        return YamlFields(tree, self.node, self.problems, self.places, self.place(key))
-
-    def shown(self, key: str) -> str:
-        return shown(self.tree.entries.get(key))
-
-    def written(self, key: str) -> str:
-        tree = self.tree.entries[key]
-        return tree.text if isinstance(tree, YamlScalar) else ""
-
-    def note_line(self, key: str) -> None:
-        self.places[self.node, self.place(key)] = self.tree.entries[key].line
-
-    def line_of(self, key: str) -> int:
-        value = self.tree.entries.get(key)
-        return value.line if isinstance(value, YamlScalar) else self.tree.lines.get(key, self.tree.line)
-
-    def add_problem(self, key: str, message: str, *, suggestion: str = "") -> None:
-        if _is_refused(self.tree.entries.get(key)):  # the reader of YAML has added a problem for it
-            self.problems.spoil(self.node, self.place(key))
-        else:
-            super().add_problem(key, message, suggestion=suggestion)
-
-    def template(self, key: str) -> Any:
-        tree = self.tree.entries.get(key)
-        if tree is not None:
-            self._note_lines(tree, self.place(key))
-        return super().template(key)
-
-    def _note_lines(self, tree: Tree, place: str) -> None:
-        self.places[self.node, place] = tree.line
-        for step, inner in _inner_trees(tree):
-            self._note_lines(inner, f"{place}.{step}")
-
-
-def _inner_trees(tree: Tree) -> Iterator[tuple[object, Tree]]:
-    if isinstance(tree, YamlSequence):
-        yield from enumerate(tree.items)
-    elif isinstance(tree, YamlMapping):
-        yield from tree.entries.items()
-
-
-def _plain(tree: Tree) -> Any:
-    if isinstance(tree, YamlScalar):
-        return tree.value
-    if isinstance(tree, YamlSequence):
-        return [_plain(item) for item in tree.items]
-    return {key: _plain(value) for key, value in tree.entries.items()}
-
-
-def _is_refused(tree: Tree | None) -> bool:
-    """Whether a problem for this value has been added already."""
-    if isinstance(tree, YamlSequence):
-        return any(map(_is_refused, tree.items))
-    return isinstance(tree, YamlScalar) and tree.is_refused
-
-
-def shown(tree: Tree | None) -> str:
-    """A value as messages show it; a scalar as it was written."""
-    if isinstance(tree, YamlScalar) and tree.value is not None:
-        return quoted(tree.text) if isinstance(tree.value, str) else printable(tree.text)
-    return shown_value(None if tree is None else _plain(tree))
-
-
 # ---------------------------------------------------------------- the flow
 
 
@@ -159,15 +72,16 @@ class _ReadFlow(NamedTuple):
     """Nodes whose kind is not known; their actions are not checked."""
 
 
-def _read_flow(tree: Tree, problems: Problems, places: Places) -> _ReadFlow | None:
-    if not isinstance(tree, YamlMapping):
-        problems.add(tree.line, f"a flow is a map that begins with flow: NAME, not {shown(tree)}")
+def _read_flow(document: YamlValue, problems: Problems, places: Places) -> _ReadFlow | None:
+    mapping = document.value
+    if not isinstance(mapping, YamlMapping):
+        problems.add(document.line, f"a flow is a map that begins with flow: NAME, not {shown(mapping)}")
         return None
-    fields = YamlFields(tree, "", problems, places)
-    places["", ""] = tree.lines.get("flow", tree.line)
-    places["", "activities"] = tree.lines.get("activities", tree.line)
+    fields = Fields(mapping, "", problems, places)
+    places["", ""] = mapping.key_lines.get("flow", mapping.line)
+    places["", "activities"] = mapping.key_lines.get("activities", mapping.line)
     if "flow" not in fields:
-        problems.add(tree.line, "it has no name; write flow: NAME")
+        problems.add(mapping.line, "it has no name; write flow: NAME")
     name = _flow_name(fields)
     nodes, unreadable = _nodes(fields)
     definition = read_definition(fields, name, nodes)
@@ -175,7 +89,7 @@ def _read_flow(tree: Tree, problems: Problems, places: Places) -> _ReadFlow | No
     return _ReadFlow(definition, unreadable)
 
 
-def _flow_name(fields: YamlFields) -> str:
+def _flow_name(fields: Fields) -> str:
     text = fields.text("flow", "the name of the flow")
     try:
         return checked_name(text, "a flow") if text else ""
@@ -184,26 +98,26 @@ def _flow_name(fields: YamlFields) -> str:
         return ""
 
 
-def _nodes(fields: YamlFields) -> tuple[list[Node], frozenset[str]]:
-    tree = fields.tree.entries.get("activities")
-    if not isinstance(tree, YamlMapping) or not tree.entries:
-        given = "nothing" if isinstance(tree, YamlMapping) else shown(tree)
+def _nodes(fields: Fields) -> tuple[list[Node], frozenset[str]]:
+    activities = fields.values.get("activities")
+    if not isinstance(activities, YamlMapping) or not activities:
+        given = "nothing" if isinstance(activities, YamlMapping) else fields.shown("activities")
         message = f"activities must be a map with a trigger and what comes after it, not {given}"
         fields.add_problem("activities", message)
         return [], frozenset()
     nodes: list[Node] = []
     unreadable: set[str] = set()
-    for node_id, value in tree.entries.items():
-        fields.places[node_id, ""] = tree.lines[node_id]
+    for node_id, value in activities.items():
+        fields.places[node_id, ""] = activities.key_lines[node_id]
         if isinstance(value, YamlMapping):
-            node, is_whole = _read_node(YamlFields(value, node_id, fields.problems, fields.places))
+            node, is_whole = _read_node(Fields(value, node_id, fields.problems, fields.places))
             nodes.append(node)
             if not is_whole:
                 unreadable.add(node_id)
         else:
-            if not _is_refused(value):
+            if node_id not in activities.refused:
                 message = f"it must be a map such as {{run: shop.pack}}, not {shown(value)}"
-                fields.problems.add(value.line, message, node=node_id)
+                fields.problems.add(activities.value_lines[node_id], message, node=node_id)
             unreadable.add(node_id)
     return nodes, frozenset(unreadable)
 
@@ -211,7 +125,7 @@ def _nodes(fields: YamlFields) -> tuple[list[Node], frozenset[str]]:
 # ---------------------------------------------------------------- one node
 
 
-def _read_node(fields: YamlFields) -> tuple[Node, bool]:
+def _read_node(fields: Fields) -> tuple[Node, bool]:
     """A node, and whether it has exactly one kind."""
     present = tuple(kind for kind in KINDS if kind in fields)
     keys = _keys_of(present)
@@ -220,7 +134,7 @@ def _read_node(fields: YamlFields) -> tuple[Node, bool]:
         fields.add_problem(present[1], f"it is {' and '.join(present)} at once; divide it into several activities")
     elif (
         not present
-        and not fields.tree.is_partial
+        and not fields.yaml.is_partial
         and not any(fields.problems.closest(key, KINDS) for key in fields if key not in keys)
     ):
         fields.add_problem("", f"it does nothing; it needs one of {', '.join(KINDS)}")
@@ -245,9 +159,9 @@ def _keys_of(present: tuple[str, ...]) -> frozenset[str]:
     return keys if present == ("trigger",) else keys | COMMON_KEYS
 
 
-def _add_unknown_keys(fields: YamlFields, present: tuple[str, ...], keys: frozenset[str]) -> None:
+def _add_unknown_keys(fields: Fields, present: tuple[str, ...], keys: frozenset[str]) -> None:
     """Add a problem for each unknown key. A key of another kind is named with its kind."""
-    unknown = fields.tree.entries.keys() - keys
+    unknown = fields.values.keys() - keys
     for key in sorted(unknown):
         owners = [kind for kind, (_, its_keys) in KINDS.items() if key in its_keys]
         if owners and present:
@@ -257,21 +171,21 @@ def _add_unknown_keys(fields: YamlFields, present: tuple[str, ...], keys: frozen
         fields.finish(*keys)
 
 
-def _edges(fields: YamlFields) -> list[After]:
-    tree = fields.tree.entries.get("after")
-    if isinstance(tree, YamlMapping):
-        inner = fields.inside("after", tree)
-        return [edge for source in tree.entries for edge in _edges_from(inner, source)]
+def _edges(fields: Fields) -> list[After]:
+    after = fields.take("after")
+    if isinstance(after, YamlMapping):
+        inner = fields.inside("after", after)
+        return [edge for source in inner for edge in _edges_from(inner, source)]
     sources = fields.strings("after", "the id of an activity") or ()
     for source in {source for source in sources if sources.count(source) > 1}:
         fields.add_problem("after", f"{quoted(source)} is there twice")
     return [After(source) for source in dict.fromkeys(sources)]
 
 
-def _edges_from(fields: YamlFields, source: str) -> list[After]:
+def _edges_from(fields: Fields, source: str) -> list[After]:
     """The edges from one node; with a list several, such as one for errors and one for the rest."""
-    tree = fields.tree.entries[source]
-    edges = [_edge(fields, source, item) for item in (tree.items if isinstance(tree, YamlSequence) else [tree])]
+    value = fields.take(source)
+    edges = [_edge(fields, source, item) for item in (value if isinstance(value, list) else [value])]
     for catches in (False, True):
         if sum((edge.catch is not None) is catches for edge in edges) > 1:
             fields.add_problem(source, f"{quoted(source)} is there twice; join the conditions, or the errors to catch")
@@ -279,13 +193,13 @@ def _edges_from(fields: YamlFields, source: str) -> list[After]:
     return edges
 
 
-def _edge(fields: YamlFields, source: str, tree: Tree) -> After:
-    if isinstance(tree, YamlScalar) and tree.value is None:
+def _edge(fields: Fields, source: str, value: Any) -> After:
+    if value is None:
         return After(source)
-    if not isinstance(tree, YamlMapping):
-        fields.add_problem(source, f"it must be a map such as {{catch: [ValueError]}}, not {shown(tree)}")
+    if not isinstance(value, YamlMapping):
+        fields.add_problem(source, f"it must be a map such as {{catch: [ValueError]}}, not {shown(value)}")
         return After(source)
-    inner = fields.inside(source, tree)
+    inner = fields.inside(source, value)
     edge = After(
         source, inner.strings("catch", "the name of an error"), inner.expression("when"), inner.boolean("otherwise")
     )
