@@ -7,10 +7,11 @@ Where the expressions of a flow are.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, assert_never, cast
 
 from holdfast.core.flow.ancestry import Ancestry, rounds
 from holdfast.core.flow.definition import (
+    AnyAction,
     ChildAction,
     CycleAction,
     FlowDefinition,
@@ -45,22 +46,33 @@ def expressions_of(node: Node) -> Iterator[FoundExpression]:
             yield FoundExpression(f"after.{edge.source}.when", edge.when, edge.source)
     if node.when:
         yield FoundExpression("when", node.when)
-    action = node.action
-    if isinstance(action, RunAction | ChildAction):
-        if action.each is not None:
-            yield FoundExpression("each", action.each.items)
-        yield from _in_template("input", action.input, sees_item=action.each is not None)
-    if isinstance(action, ChildAction) and action.id:
-        yield FoundExpression("id", action.id, sees_item=action.each is not None)
-    elif isinstance(action, WaitAction) and isinstance(action.timeout, str):
-        yield FoundExpression("wait.timeout" if action.event else "wait.timer", action.timeout)
-    elif isinstance(action, CycleAction) and isinstance(action.delay, str):
-        yield FoundExpression("delay", action.delay)
-    elif isinstance(action, RaiseAction):
-        yield FoundExpression("raise.to", action.to)
-        yield from _in_template("raise.value", action.value)
-    elif isinstance(action, InterruptAction) and action.target:
-        yield FoundExpression("interrupt", action.target)
+    yield from _in_action(node.action)
+
+
+def _in_action(action: AnyAction) -> Iterator[FoundExpression]:
+    match action:
+        case TriggerAction():
+            pass
+        case RunAction(each=each) | ChildAction(each=each):
+            if each is not None:
+                yield FoundExpression("each", each.items)
+            yield from _in_template("input", action.input, sees_item=each is not None)
+            if isinstance(action, ChildAction) and action.id:
+                yield FoundExpression("id", action.id, sees_item=each is not None)
+        case WaitAction(timeout=timeout):
+            if isinstance(timeout, str):
+                yield FoundExpression("wait.timeout" if action.event else "wait.timer", timeout)
+        case CycleAction(delay=delay):
+            if isinstance(delay, str):
+                yield FoundExpression("delay", delay)
+        case RaiseAction():
+            yield FoundExpression("raise.to", action.to)
+            yield from _in_template("raise.value", action.value)
+        case InterruptAction(target=target):
+            if target:
+                yield FoundExpression("interrupt", target)
+        case _:
+            assert_never(action)
 
 
 def expressions_of_output(definition: FlowDefinition) -> Iterator[FoundExpression]:
