@@ -53,12 +53,8 @@ def _in_action(action: AnyAction) -> Iterator[FoundExpression]:
     match action:
         case TriggerAction():
             pass
-        case RunAction(each=each) | ChildAction(each=each):
-            if each is not None:
-                yield FoundExpression("each", each.items)
-            yield from _in_template("input", action.input, sees_item=each is not None)
-            if isinstance(action, ChildAction) and action.id:
-                yield FoundExpression("id", action.id, sees_item=each is not None)
+        case RunAction() | ChildAction():
+            yield from _in_work(action)
         case WaitAction(timeout=timeout):
             if isinstance(timeout, str):
                 yield FoundExpression("wait.timeout" if action.event else "wait.timer", timeout)
@@ -73,6 +69,15 @@ def _in_action(action: AnyAction) -> Iterator[FoundExpression]:
                 yield FoundExpression("interrupt", target)
         case _:
             assert_never(action)
+
+
+def _in_work(action: RunAction | ChildAction) -> Iterator[FoundExpression]:
+    sees_item = action.each is not None
+    if action.each is not None:
+        yield FoundExpression("each", action.each.items)
+    yield from _in_template("input", action.input, sees_item=sees_item)
+    if isinstance(action, ChildAction) and action.id:
+        yield FoundExpression("id", action.id, sees_item=sees_item)
 
 
 def expressions_of_output(definition: FlowDefinition) -> Iterator[FoundExpression]:
