@@ -14,8 +14,8 @@ from tools.citations import ROOT
 from holdfast.audit.attempts import ENDED
 from holdfast.audit.flows import POSSIBLE
 from holdfast.audit.histories import _READERS  # pyright: ignore[reportPrivateUsage]
-from holdfast.cli.history import _SAID as SHOWN  # pyright: ignore[reportPrivateUsage]
-from holdfast.cli.steps import _STATES  # pyright: ignore[reportPrivateUsage]
+from holdfast.cli.history import DESCRIBED
+from holdfast.client.views.steps import STATES_BY_END
 from holdfast.core import history as ev
 from holdfast.core.flow.definition import Action
 from holdfast.core.flow.scheduler import MOVE_OF, NodeOutcome
@@ -76,11 +76,11 @@ TABLES: dict[str, tuple[Collection[Any], set[Any], set[Any]]] = {
     "a step has a begin": (_BEGINS, STEP_BEGINS, set()),
     "a step has an end": (_ENDS, STEP_ENDS, set()),
     "an ended step is shown, cancelled by default": (
-        _STATES,
+        STATES_BY_END,
         STEP_ENDS | {ev.EventReceived},
         {ev.ActivityCancelled, ev.TimerCancelled, ev.EventWaitEnded, ev.ChildStopped},
     ),
-    "flow events are shown in words, the others by their fields": (SHOWN, FLOW_COMMANDS, set()),
+    "flow events are shown in words, the others by their fields": (DESCRIBED, FLOW_COMMANDS, set()),
     "an activity that ended has an attempt in this state": (
         ENDED,
         {ev.ActivityCompleted, ev.ActivityFailed},
