@@ -10,7 +10,6 @@ from holdfast.authoring.registry import Registry
 from holdfast.core.leases import WorkerKey
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.turns.live_instance import LiveInstance
-from holdfast.storage.contract import Store
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.instances import Block, Release
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome
@@ -57,18 +56,13 @@ class Keeper:
         """G2: the instance becomes claimable by others."""
         self.keep(Release(number=live.number, owner=owner or self._key(), fence=live.fence))
 
-    async def still_owns(self, record: InstanceRecord, store: Store) -> bool:
-        """Whether an instance was neither ended nor taken over between its claim and this look (A9)."""
-        current = await store.read_instance(record.number)
-        return current is not None and (current.fence, current.owner) == (record.fence, self._key())
-
     def park(self, instance: LiveInstance | InstanceRecord, reason: str) -> None:
         """G12: the instance waits for somebody who can go on with it. Its history and messages stay."""
         number, owner, build = instance.number, self._key(), self._registry.build
         block = Block(number=number, owner=owner, fence=instance.fence, reason=reason, build=build)
 
         def done(outcome: Outcome) -> None:
-            if isinstance(outcome, Applied):  # else another worker has it, which may go on with it
+            if isinstance(outcome, Applied):  # else it was ended (A9), or another worker has claimed it
                 extra = {
                     "holdfast_instance": instance.id,
                     "holdfast_workflow": instance.workflow,

@@ -237,8 +237,7 @@ class TurnTaker:
         try:
             run, loaded = await self._runs.load(self._store, record)
         except WorkflowBlocked as blocked:
-            if await self._keeper.still_owns(record, self._store):
-                self._keeper.park(record, str(blocked))
+            self._keeper.park(record, str(blocked))
             return
         live = LiveInstance.of(record, run)
         self._make_room(max(self._size, 1) - 1)
@@ -246,10 +245,7 @@ class TurnTaker:
         try:
             self._runs.replay(live.number, live.run, loaded.history)
         except Exception as error:  # noqa: BLE001 - whatever it is, this build cannot go on with it
-            if await self._keeper.still_owns(record, self._store):
-                self._block(live, error)
-            else:
-                self.forget(live)
+            self._block(live, error)
             return
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
         if self._take_in(live, loaded.inbox, loaded.attempts):
