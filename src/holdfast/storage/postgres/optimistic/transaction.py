@@ -97,7 +97,7 @@ class OptimisticTransaction:
         asked: list[BoundStatement],
         numbers: InstanceNumbers,
     ) -> None:
-        self.sql = self.steps = statements_of(schema)
+        self.sql = statements_of(schema)
         self.now_ms = now_ms
         self._connection = connection
         self._schema = schema

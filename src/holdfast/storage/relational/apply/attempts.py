@@ -27,7 +27,7 @@ def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: 
     """Open an attempt, READY or running at once."""
     given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else keep_input(transaction, number, new.input)
     transaction.update(
-        transaction.steps.insert_attempt,
+        transaction.sql.insert_attempt,
         number,
         execution,
         new.activity,
@@ -64,7 +64,7 @@ def _close(transaction: Transaction, completion: Completion, ledger: int, from_s
     key = completion.key
     return bool(
         transaction.update(
-            transaction.steps.move_attempt,
+            transaction.sql.move_attempt,
             completion.to_state,
             ledger,
             completion.failure,
@@ -138,7 +138,7 @@ def move_attempt(transaction: Transaction, move: Transition, overdue_at_ms: int 
     key = move.key
     return bool(
         transaction.update(
-            transaction.steps.move_attempt,
+            transaction.sql.move_attempt,
             move.to_state,
             move.to_ledger,
             move.failure,

@@ -20,7 +20,7 @@ from holdfast.storage.members.turns import InstanceEnd, NewChild, Turn
 from holdfast.storage.records import InstanceNumber, InstanceRecord
 from holdfast.storage.relational.apply.instance_endings import answer_parent, cancel, tell_parent, terminate
 from holdfast.storage.relational.apply.shared_writes import insert_payloads, set_deadline
-from holdfast.storage.relational.rows import COLUMNS_IN_USE, instance_of
+from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import Transaction
 
 MOST_CHILDREN_PER_COMMIT: Final = 500
@@ -57,10 +57,10 @@ def _close(
         family = families.popleft()
         for (how,) in transaction.fetch(transaction.sql.read_closing, *family):
             children = transaction.fetch(transaction.sql.open_children, *family, how, limit - done)
-            for row in children:
-                child = instance_of(row[:COLUMNS_IN_USE])
+            for *columns, policy in children:
+                child = instance_of(tuple(columns))
                 done += 1
-                if _act_on(transaction, child, ParentClose(row[COLUMNS_IN_USE]), ParentEnd(how)):
+                if _act_on(transaction, child, ParentClose(policy), ParentEnd(how)):
                     ended.append(EndedInstance(child.id, child.number))
                     families.append((child.number, child.execution))
             if done < limit:

@@ -15,7 +15,7 @@ from holdfast.storage.records import DeadlineRecord, InstanceRecord
 from holdfast.storage.relational.apply.children import close_children
 from holdfast.storage.relational.apply.instance_endings import ask_to_end, end_from_outside
 from holdfast.storage.relational.apply.shared_writes import set_deadline
-from holdfast.storage.relational.rows import deadline_of, instance_of
+from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import Transaction
 
 _encode = msgspec.json.Encoder().encode
@@ -31,7 +31,7 @@ def apply_set_deadline(transaction: Transaction, member: SetDeadline) -> Outcome
 def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
     """Ask the code to end, or end the instance without it. Before its time, and twice, nothing is done."""
     rows = transaction.fetch(transaction.sql.read_deadline, member.number)
-    deadline = deadline_of(rows[0]) if rows else None
+    deadline = DeadlineRecord(*rows[0]) if rows else None
     if deadline is None or deadline.expires_at_ms > transaction.now_ms:
         return Rejected(reason=f"the deadline of instance {member.number} has not come")
     found = instance_of(transaction.fetch(transaction.sql.lock_instance, member.number)[0])

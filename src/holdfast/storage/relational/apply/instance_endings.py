@@ -29,9 +29,8 @@ from holdfast.core.history import (
     encode_events,
 )
 from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
-from holdfast.storage.records import InstanceNumber, InstanceRecord
+from holdfast.storage.records import InboxRow, InstanceNumber, InstanceRecord
 from holdfast.storage.relational.apply.shared_writes import put
-from holdfast.storage.relational.rows import inbox_of
 from holdfast.storage.relational.transaction import Transaction
 
 _payload: Final = msgspec.json.Decoder(Payload)
@@ -81,7 +80,7 @@ def settle_pending(transaction: Transaction, number: InstanceNumber) -> None:
     spares.
     """
     sql, do = transaction.sql, transaction.execute
-    if transaction.reads_are_cheap and not transaction.fetch(transaction.steps.has_pending, number)[0][0]:
+    if transaction.reads_are_cheap and not transaction.fetch(transaction.sql.has_pending, number)[0][0]:
         return
     do(sql.exit_responses, number)
     do(sql.delete_inbox_of_instance, number)
@@ -107,7 +106,7 @@ def end_from_outside(transaction: Transaction, found: InstanceRecord, ended: Ext
     outcome = _encode(why)
     changed = transaction.update(transaction.sql.terminate_instance, state, outcome, now_ms, number, found.state)
     require(changed == 1, f"instance {number} was not {found.state} any more inside one transaction")
-    transaction.update(transaction.steps.append_history, number, found.execution, found.turn, encode_events(events))
+    transaction.update(transaction.sql.append_history, number, found.execution, found.turn, encode_events(events))
     settle_pending(transaction, number)
     answer_parent(transaction, number, state, outcome)
     how = ParentEnd.CANCELLED if isinstance(ended, InstanceCancelled) else ParentEnd.TERMINATED
@@ -118,7 +117,7 @@ def _unread_start(transaction: Transaction, number: InstanceNumber) -> list[Hist
     """The start of an instance that never took a turn: its history begins with it all the same (G3)."""
     for row in transaction.fetch(transaction.sql.read_inbox, number):
         try:
-            event = decode_event(inbox_of(row).event)
+            event = decode_event(InboxRow(*row).event)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue  # what nobody can read must not keep the instance from being ended
         if isinstance(event, Started):

@@ -114,7 +114,7 @@ def _stored_input(start: Start) -> bytes:
 def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber | None:
     first = start.first
     number = transaction.insert_instance(
-        transaction.steps.start_instance,
+        transaction.sql.start_instance,
         start.id,
         start.workflow,
         start.version,

@@ -74,7 +74,7 @@ def write_mail(transaction: Transaction, turn: Turn, number: InstanceNumber) -> 
     """What a turn changes about events: its waits, how many it took or set aside, and those it raises to others."""
     if turn.waits is not None or turn.mail_taken:
         waits = None if turn.waits is None else _text_of(turn.waits)
-        transaction.update(transaction.steps.set_awaited_events, waits, turn.mail_taken, number)
+        transaction.update(transaction.sql.set_awaited_events, waits, turn.mail_taken, number)
     for message_id in turn.ids_set_aside:
         transaction.execute(transaction.sql.forget_received, number, message_id)
     if turn.mailbox is not None:

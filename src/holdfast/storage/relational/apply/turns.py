@@ -15,14 +15,13 @@ from holdfast.core.history import ANSWERS, decode_event
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.members.outcomes import APPLIED, Applied, EndedInstance, Outcome, Rejected
 from holdfast.storage.members.turns import NextExecution, Turn
-from holdfast.storage.records import InstanceNumber, StateValue
+from holdfast.storage.records import InboxRow, InstanceNumber, StateValue
 from holdfast.storage.relational.apply import attempts
 from holdfast.storage.relational.apply.children import tell_relatives, write_children
 from holdfast.storage.relational.apply.instance_endings import settle_pending
 from holdfast.storage.relational.apply.messages import write_answers, write_mail
 from holdfast.storage.relational.apply.shared_writes import insert_payloads, keep_input
 from holdfast.storage.relational.apply.streams import enter_with_turn, exit_pending, undo_values
-from holdfast.storage.relational.rows import inbox_of
 from holdfast.storage.relational.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -57,7 +56,8 @@ def start_next_execution(
 
 
 def _clear_answers(transaction: Transaction, number: InstanceNumber) -> None:
-    for row in map(inbox_of, transaction.fetch(transaction.sql.read_inbox, number)):
+    for columns in transaction.fetch(transaction.sql.read_inbox, number):
+        row = InboxRow(*columns)
         try:
             event = decode_event(row.event)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -85,7 +85,7 @@ def apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
         if not attempts.close_by_completion(transaction, one, one.applied_ledger):
             stale.append(one)  # noqa: PERF401 - nearly never there
     entered = not turn.entries or enter_with_turn(transaction, turn.entries)
-    has_read_all = turn.read_to is None or transaction.exists(transaction.steps.has_read_all, turn.number, turn.read_to)
+    has_read_all = turn.read_to is None or transaction.exists(transaction.sql.has_read_all, turn.number, turn.read_to)
     if not stale and entered and has_read_all and _advance(transaction, turn):
         for left in turn.yields:
             exit_pending(transaction, left)
@@ -104,20 +104,18 @@ def apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
 
 def _advance(transaction: Transaction, turn: Turn) -> bool:
     after = turn.turn + 1 if turn.events else turn.turn
-    steps, number, fence, owner = transaction.steps, turn.number, turn.fence, turn.owner
+    sql, number, fence, owner = transaction.sql, turn.number, turn.fence, turn.owner
     if turn.key is not None:
         key = turn.key
-        return (
-            transaction.update(steps.commit_flow_turn, after, turn.stamp_ms, key, number, fence, owner, turn.turn) > 0
-        )
-    return transaction.update(steps.commit_turn, after, turn.stamp_ms, number, fence, owner, turn.turn) > 0
+        return transaction.update(sql.commit_flow_turn, after, turn.stamp_ms, key, number, fence, owner, turn.turn) > 0
+    return transaction.update(sql.commit_turn, after, turn.stamp_ms, number, fence, owner, turn.turn) > 0
 
 
 def write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
     """What the turn did. Which of its children ended with it."""
     execution = turn.execution
     if turn.events:
-        transaction.update(transaction.steps.append_history, number, execution, turn.turn, turn.events)
+        transaction.update(transaction.sql.append_history, number, execution, turn.turn, turn.events)
     for new in turn.attempts:
         attempts.insert_attempt(transaction, number, execution, new)
     return () if turn.is_plain else _write_rest(transaction, turn, number)
@@ -162,7 +160,7 @@ def _leave(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tupl
     if turn.close is not None:
         settle_pending(transaction, number)
         close = turn.close
-        transaction.update(transaction.steps.close_instance, close.state, close.outcome, transaction.now_ms, number)
+        transaction.update(transaction.sql.close_instance, close.state, close.outcome, transaction.now_ms, number)
     elif turn.next is not None:
         start_next_execution(transaction, turn, number, turn.next)
     else:

@@ -21,9 +21,9 @@ from holdfast.storage.attempt_endings import end_by_loss, transition
 from holdfast.storage.members.attempts import OpenNextAttempt
 from holdfast.storage.members.outcomes import Applied, Outcome, Rejected
 from holdfast.storage.members.workers import MarkWorkerLost, Registration, ReleaseUnknown
-from holdfast.storage.records import AttemptRecord
+from holdfast.storage.records import AttemptRecord, WorkerRow
 from holdfast.storage.relational.apply import attempts
-from holdfast.storage.relational.rows import attempt_of, worker_of
+from holdfast.storage.relational.rows import attempt_of
 from holdfast.storage.relational.transaction import Transaction
 
 NO_DEADLINE_MS: Final = 2**62
@@ -118,7 +118,7 @@ def apply_beat(transaction: Transaction, beat: Heartbeat, registration: Registra
     rows = transaction.fetch(sql.read_worker, beat.key)
     record: WorkerRecord | None = None
     if rows:
-        row = worker_of(rows[0])
+        row = WorkerRow(*rows[0])
         record = WorkerRecord(WorkerKey(row.key), WorkerState(row.state), row.token, row.deadline_ms)
     _, reply = judge_heartbeat(record, beat, now_ms=transaction.now_ms)
     if isinstance(reply, Renewed):
