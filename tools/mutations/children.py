@@ -14,7 +14,7 @@ CHILDREN: Final = (
         "a child that has ended tells nobody",
         "G5",
         "storage/relational/apply/children",
-        "answer_parent(transaction, number, turn.close.state, turn.close.outcome)",
+        "answer_parent(transaction, number, close.state, close.outcome)",
         "pass",
     ),
     in_python(

@@ -26,8 +26,8 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
         "a group is written with the index of a WAL that others have replaced",
         "G11",
         "storage/sqlite/writer",
-        "self._check_files()\n            if self._cursor.execute(sql.find_commit",
-        "if self._cursor.execute(sql.find_commit",
+        "self._check_files()\n            if self._cursor.execute(self._sql.find_commit",
+        "if self._cursor.execute(self._sql.find_commit",
         f"{FILES}::test_nothing_is_written_to_files_that_were_replaced_before",
     ),
     in_python(

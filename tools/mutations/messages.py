@@ -55,7 +55,7 @@ MESSAGES: Final = (
         "the id of an event that was set aside counts as delivered",
         "G6",
         "storage/relational/apply/messages",
-        "for message_id in turn.ids_set_aside:",
+        "for message_id in effects.ids_set_aside:",
         "for message_id in ():",
         SET_ASIDE,
     ),

@@ -101,8 +101,8 @@ STORE: Final = (
         "a message stays after it was consumed",
         "G10",
         "storage/relational/apply/turns",
-        "for row in turn.consumed:",
-        "for row in turn.consumed[:0]:",
+        "for row in effects.consumed:",
+        "for row in effects.consumed[:0]:",
     ),
     in_python(
         "a message is consumed that was not in the turn",
@@ -185,14 +185,14 @@ STORE: Final = (
         "a group's id is not stored",
         "L13",
         "storage/sqlite/writer",
-        "transaction.update(sql.insert_commit, commit_id, transaction.now_ms)",
-        "sql.insert_commit",
+        "transaction.update(self._sql.insert_commit, commit_id, transaction.now_ms)",
+        "_ = self._sql.insert_commit",
     ),
     in_python(
         "a group is written twice",
         "L13",
         "storage/sqlite/writer",
-        "if self._cursor.execute(sql.find_commit, (commit_id,)).fetchall():",
+        "if self._cursor.execute(self._sql.find_commit, (commit_id,)).fetchall():",
         "if commit_id is None:",
     ),
     in_python(

@@ -47,7 +47,7 @@ from holdfast.runtime.platform import Platform
 from holdfast.runtime.signals import ResultWaiters, trouble_of
 from holdfast.storage.contract import Notifier, OpenableStore, Store
 from holdfast.storage.members.instances import Start, Terminate
-from holdfast.storage.members.member import Member, is_for_others
+from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import (
     Applied,
@@ -516,7 +516,7 @@ class Client(EmbeddedWorker, Overview):
         for child in ended_with(outcomes):
             self._ended_from_outside(*child)
         self.asking.changes.notify()
-        if self._bell is not None and any(is_for_others(member) for member in members):
+        if self._bell is not None and any(member.notifies for member in members):
             self._bell.notify()
 
     def _store_was_replaced(self, error: StoreReplaced) -> None:

@@ -32,7 +32,7 @@ from holdfast.storage.contract import Store
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome, Rejected, StartedInstance
-from holdfast.storage.members.turns import Turn
+from holdfast.storage.members.turns import TurnEffects
 from holdfast.storage.records import AttemptKey, AttemptRecord, InboxRow, InstanceNumber, InstanceRecord
 
 logger = logging.getLogger("holdfast")
@@ -371,7 +371,7 @@ class TurnTaker:
             case Rejected():
                 # The store kept the completions of this turn; what waits behind it has to be kept, too. If only a
                 # completion was stale, the instance is still ours and must not stay so without being live (G2).
-                if built.turn.close is not None:
+                if built.turn.effects is not None and built.turn.effects.close is not None:
                     self._note_refused_end(live.number)
                 self._runner.release(len(built.eager))
                 self.forget(live)
@@ -403,7 +403,7 @@ class TurnTaker:
             self._runner.start(running_record(live, attempt))
         if len(eager) < len(turn.attempts):
             self._work_is_waiting()
-        if not turn.is_plain and self._after_effects(live, turn):
+        if turn.effects is not None and self._after_effects(live, turn.effects):
             return
         if messages:
             self._live.move_to_end(live.number)
@@ -414,31 +414,31 @@ class TurnTaker:
         else:
             self._idle(live)  # a timer that is due already fires from there
 
-    def _after_effects(self, live: LiveInstance, turn: Turn) -> bool:
+    def _after_effects(self, live: LiveInstance, effects: TurnEffects) -> bool:
         """Do what follows from an unusual turn. Whether the instance is live no longer."""
-        if turn.abandoned:
-            self._runner.cancel_activities(live.number, live.execution, set(turn.abandoned))
-        if turn.sent or turn.family:
+        if effects.abandoned:
+            self._runner.cancel_activities(live.number, live.execution, set(effects.abandoned))
+        if effects.sent or effects.has_relatives:
             self._work_is_waiting()
-        if turn.close is not None or turn.next is not None:
-            self._end(live, turn)
+        if effects.close is not None or effects.next is not None:
+            self._end(live, effects)
             return True
-        if turn.release:
+        if effects.release:
             self.forget(live)
             self._work_is_waiting()
-        return turn.release
+        return effects.release
 
-    def _end(self, live: LiveInstance, turn: Turn) -> None:
+    def _end(self, live: LiveInstance, effects: TurnEffects) -> None:
         """The execution has come to its end, durably: the next begins (G4), or whoever waits for the last may know."""
-        if turn.next is not None and not turn.release:
+        if effects.next is not None and not effects.release:
             self._live.continued.add(live.number)
         if live.run.has_open_activities:
             self._runner.cancel_instance(live.number)
         self.forget(live)
         self._room_was_made()
-        if turn.close is not None:
+        if effects.close is not None:
             self._refused_ends.pop(live.number, None)
-            self._ended(live.id, live.number, turn.close)
+            self._ended(live.id, live.number, effects.close)
         else:
             self._work_is_waiting()
 

@@ -17,7 +17,7 @@ import psycopg
 
 from holdfast.core.leases import SHORTEST_LEASE_MS, Heartbeat, HeartbeatReply
 from holdfast.errors import StoreError
-from holdfast.storage.members.member import Member, is_for_others
+from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Failed, Outcome, Rejected
 from holdfast.storage.members.workers import Registration, ReplyLost
 from holdfast.storage.postgres.address import Address
@@ -85,7 +85,7 @@ class PostgresWriter:
         """Write a group. When it returns, what was applied is on disk. Others are told with the commit, by `sender`."""
         self._part = 0
         self._is_mistaken = False
-        is_news = sender is not None and any(is_for_others(member) for member in members)
+        is_news = sender is not None and any(member.notifies for member in members)
         self._news = (self._sql.notify, self._address.channel, sender) if is_news else None
         order = apply_order(members)
         ordered = self._write(commit_id, [members[at] for at in order], is_whole=True)

@@ -16,7 +16,7 @@ from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.large_payloads import large_payload, marked
 from holdfast.storage.members.instances import CloseChildren, Terminate
 from holdfast.storage.members.outcomes import Applied, EndedInstance, Outcome, Rejected, TerminatedInstance
-from holdfast.storage.members.turns import InstanceEnd, NewChild, Turn
+from holdfast.storage.members.turns import InstanceEnd, NewChild, TurnEffects
 from holdfast.storage.records import InstanceNumber, InstanceRecord
 from holdfast.storage.relational.apply.instance_endings import answer_parent, cancel, tell_parent, terminate
 from holdfast.storage.relational.apply.shared_writes import insert_payloads, set_deadline
@@ -92,27 +92,31 @@ def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
     )
 
 
-def write_children(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
-    """What a turn says about children. Who ended at once, because it had not begun."""
-    for new in turn.children:
-        _create(transaction, new, number, turn.execution)
+def write_children(
+    transaction: Transaction, effects: TurnEffects, number: InstanceNumber, execution: int
+) -> tuple[EndedInstance, ...]:
+    """Create the children of a turn and cancel those that it names. Returns the children that ended at once."""
+    for new in effects.children:
+        _create(transaction, new, number, execution)
     ended: list[EndedInstance] = []
-    for asked in turn.children_asked:
-        for row in transaction.fetch(transaction.sql.find_child, number, turn.execution, asked.child):
+    for cancelled in effects.children_cancelled:
+        for row in transaction.fetch(transaction.sql.find_child, number, execution, cancelled.child):
             child = instance_of(row)
-            request = CancelRequested(time_ms=0, reason=asked.reason, descendants=asked.descendants)
+            request = CancelRequested(time_ms=0, reason=cancelled.reason, descendants=cancelled.descendants)
             if cancel(transaction, child, request).at_once:
                 ended.append(EndedInstance(child.id, child.number))
                 ended += close_children(transaction, child.number, child.execution)
     return tuple(ended)
 
 
-def tell_relatives(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
-    """An execution with relatives has ended, by its own turn: its parent is told, its children learn it."""
-    if isinstance(turn.close, InstanceEnd):
-        answer_parent(transaction, number, turn.close.state, turn.close.outcome)
-    transaction.update(transaction.sql.insert_closing, number, turn.execution, ParentEnd.BY_ITSELF)
-    return close_children(transaction, number, turn.execution)
+def end_with_relatives(
+    transaction: Transaction, number: InstanceNumber, execution: int, close: InstanceEnd | None
+) -> tuple[EndedInstance, ...]:
+    """Answer the parent if the instance was closed by its own turn, and close the children of the execution."""
+    if close is not None:
+        answer_parent(transaction, number, close.state, close.outcome)
+    transaction.update(transaction.sql.insert_closing, number, execution, ParentEnd.BY_ITSELF)
+    return close_children(transaction, number, execution)
 
 
 def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int) -> None:

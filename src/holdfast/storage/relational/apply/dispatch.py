@@ -20,7 +20,7 @@ from holdfast.storage.members.instances import (
     Start,
     Terminate,
 )
-from holdfast.storage.members.member import Member, actor_of
+from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.outcomes import Outcome, Rejected
 from holdfast.storage.members.turns import StreamValues, Turn
@@ -53,7 +53,7 @@ def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[O
     alive: dict[WorkerKey, bool] = {}
     outcomes: list[Outcome] = []
     for member in members:
-        actor = member.owner if type(member) is Turn else actor_of(member)  # most are turns
+        actor = member.actor
         if actor is not None and actor not in alive:
             alive[actor] = is_active(transaction, actor)
         if actor is not None and not alive[actor]:

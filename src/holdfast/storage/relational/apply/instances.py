@@ -61,8 +61,8 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
         write_turn(transaction, start.first, number)
     else:
         transaction.update(transaction.sql.insert_inbox, number, 1, transaction.now_ms, start.started)
-    first = start.first
-    if first is None or not (first.release or first.next):
+    effects = start.first.effects if start.first else None
+    if effects is None or not (effects.release or effects.next):
         return StartedInstance(instance=_created(start, number, transaction.now_ms), created=True)
     return StartedInstance(
         instance=instance_of(transaction.fetch(transaction.sql.find_instance, start.id)[0]), created=True
@@ -140,7 +140,7 @@ def _created_at_ms(start: Start, now_ms: int) -> int:
 def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecord:
     """The row that was inserted, with what its first turn made of it."""
     first = start.first
-    closed = first.close if first else None
+    closed = first.effects.close if first and first.effects else None
     return InstanceRecord(
         number=number,
         id=start.id,
