@@ -65,6 +65,7 @@ from holdfast.core.leases import MAX_LOST_OWNERS, SUSPECT_AFTER
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import MAX_QUESTIONS
 from holdfast.core.updates import REFUSALS, REJECTION_KEPT_MS, UpdateState, decide_update
+from holdfast.storage.instance_endings import REPLACED
 from holdfast.storage.members.instances import (
     Block,
     ClaimInstances,
@@ -89,7 +90,6 @@ from holdfast.storage.records import Fence, HistoryRow, InstanceNumber, Parent
 
 logger = logging.getLogger("holdfast")
 
-REPLACED = "its id was started again, and the policy was terminate_existing"
 MOVED_ON = "the fence or the owner has moved on"
 TAKEN = (EventVerdict.DELIVER, EventVerdict.KEEP, EventVerdict.DUPLICATE)
 
@@ -326,7 +326,7 @@ def _write_children(tables: MemoryTables, effects: TurnEffects, number: Instance
     for cancelled in effects.children_cancelled:
         child = _child(tables, number, execution, cancelled.child)
         request = CancelRequested(time_ms=0, reason=cancelled.reason, descendants=cancelled.descendants)
-        if child is not None and cancel(tables, child, request).is_ended:
+        if child is not None and cancel(tables, child, request).ends_at_once:
             ended.append(EndedInstance(child.id, child.number))
             ended += close_children(tables, child.number, child.execution)[0]
     return tuple(ended)
@@ -471,8 +471,8 @@ def apply_deliver(tables: MemoryTables, message: Deliver) -> Outcome:
         return Delivered(instance=target, verdict=verdict)
     if isinstance(event, UpdateAccepted):
         return Delivered(instance=instance_record(found), verdict=_deliver_update(tables, found, event))
-    verdict, is_ended = cancel(tables, found, event)
-    ended = close_children(tables, found.number, found.execution)[0] if is_ended else ()
+    verdict, ends_at_once = cancel(tables, found, event)
+    ended = close_children(tables, found.number, found.execution)[0] if ends_at_once else ()
     return Delivered(instance=instance_record(found), verdict=verdict, ended=ended)
 
 

@@ -111,7 +111,7 @@ MESSAGES: Final = (
         "a request to end is told to nobody",
         "A9",
         "storage/relational/apply/instance_endings",
-        "    put(transaction, found, event, None)\n",
+        "    put_in_inbox(transaction, found.number, found.execution, event)\n",
         "",
     ),
     in_python(

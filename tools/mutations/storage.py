@@ -157,8 +157,8 @@ STORE: Final = (
         "an answer wakes nobody",
         "G5",
         "storage/relational/apply/shared_writes",
-        "transaction.execute(transaction.sql.wake_instance, key.number)",
-        "transaction.sql.wake_instance",
+        "    if wakes:\n",
+        "    if wakes is None:\n",
     ),
     in_python(
         "a stale heartbeat token counts",

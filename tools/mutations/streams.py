@@ -20,8 +20,8 @@ KEPT_AND_STREAMED: Final = (
         "values that wait wake nobody",
         "G5",
         "storage/relational/apply/streams",
-        "transaction.sql.wake_instance, key.number",
-        "'SELECT ?', 0",
+        "key.execution, responses.event)",
+        "key.execution, responses.event, wakes=False)",
     ),
     in_python(
         "values of a rejected turn stay counted",

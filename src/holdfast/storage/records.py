@@ -39,6 +39,11 @@ class AttemptKey(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     dimension: str = ""
 
+    @property
+    def primary_key(self) -> tuple[int, int, int, str, int]:
+        """In the order of the table's primary key, in which statements name an attempt."""
+        return self.number, self.execution, self.activity, self.dimension, self.attempt
+
 
 class NewAttempt(Record, frozen=True):
     """An attempt to be inserted: READY for anyone, or RUNNING here at once (eager dispatch)."""

@@ -21,6 +21,7 @@ from psycopg import RawCursor
 
 from holdfast.storage.postgres.connection import PostgresConnection, one_round_trip
 from holdfast.storage.relational import statements
+from holdfast.storage.relational.raw_tables import RAW_COLUMNS
 from holdfast.storage.relational.reads import BoundStatement
 from holdfast.storage.relational.statements import Migration, Statements
 from holdfast.storage.relational.transaction import Row
@@ -158,7 +159,9 @@ _TABLE: Final = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 @lru_cache
 def statements_of(schema: str) -> Statements:
     """The statements on the tables of a schema."""
-    return Statements(PACKAGE, row_lock=ROW_LOCK, translate=lambda text: translate(text, schema))
+    return Statements(
+        PACKAGE, raw_columns=RAW_COLUMNS, row_lock=ROW_LOCK, translate=lambda text: translate(text, schema)
+    )
 
 
 def translate(text: str, schema: str) -> str:

@@ -33,7 +33,7 @@ from holdfast.storage.postgres.optimistic.transaction import (
 from holdfast.storage.postgres.transaction import BEGIN, PostgresTransaction, ServerClock, run_pipelined, statements_of
 from holdfast.storage.records import CommitId
 from holdfast.storage.relational.apply.dispatch import apply_members
-from holdfast.storage.relational.apply.workers import apply_beat
+from holdfast.storage.relational.apply.workers import apply_worker_heartbeat
 from holdfast.storage.relational.transaction import ConcurrentChange
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class HeartbeatWriter:
             (sql.server_time,),  # when the row is ours: whoever waited for it must not judge by an older time
         )
         transaction = PostgresTransaction(connection, sql, self._clock.read(server_ms, mark_ms))
-        reply = apply_beat(transaction, beat, registration)
+        reply = apply_worker_heartbeat(transaction, beat, registration)
         try:
             run_pipelined(connection, (sql.advance_clock, transaction.now_ms, self._clock.slack_ms), ("COMMIT",))
         except (psycopg.Error, OSError) as error:

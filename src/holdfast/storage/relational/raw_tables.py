@@ -7,13 +7,12 @@ reports it and continues.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-if TYPE_CHECKING:
-    from holdfast.storage.relational.statements import Statements
-    from holdfast.storage.relational.transaction import Row
+from holdfast.storage.relational.statements import ColumnLists, Statements
+from holdfast.storage.relational.transaction import Row
 
 LONGEST_PART: Final = 40
 """Characters of a column that a report quotes of a row that cannot be read."""
@@ -143,7 +142,7 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 RawKind = TypeVar("RawKind", bound=Raw)
 
-RAW_COLUMNS: Final = {
+RAW_COLUMNS: Final[ColumnLists] = {
     "raw_instance_columns": RawInstance.__struct_fields__,
     "raw_attempt_columns": RawAttempt.__struct_fields__,
 }
@@ -157,7 +156,7 @@ class RawTables(ABC):
     one execution of one instance. Large payloads are read one at a time.
     """
 
-    sql: "Statements"
+    sql: Statements
 
     @abstractmethod
     def close(self) -> None:
@@ -172,11 +171,11 @@ class RawTables(ABC):
         """Whether there are tables at all: a process may have died before it made them."""
 
     @abstractmethod
-    def _rows(self, statement: str, *bindings: Any) -> "list[Row]":
+    def _rows(self, statement: str, *bindings: Any) -> list[Row]:
         """The rows of a statement that gives few."""
 
     @abstractmethod
-    def _stream(self, statement: str, table: str) -> "Iterator[Row | Unreadable]":
+    def _stream(self, statement: str, table: str) -> Iterator[Row | Unreadable]:
         """The rows of a statement without parameters, of which few are in memory at a time."""
 
     def count(self) -> int:

@@ -3,8 +3,8 @@
 ``statements.commit_turn`` is ``sql/commit_turn.sql``. Most statements are the same for every database and are in this
 package. A database that needs another text has a file of the same name in its own package, which takes precedence.
 Shared statements are written for SQLite; `translate` makes them fit another database. A statement may contain the name
-of a column list in braces (`storage.records.COLUMNS`), and ``{row_lock}`` behind a read whose rows must not change
-before the end of the transaction.
+of a column list in braces (`records.COLUMNS`, `raw_tables.RAW_COLUMNS`), and ``{row_lock}`` behind a read whose rows
+must not change before the end of the transaction.
 
 Migrations are numbered files. The number of a release is that of the newest migration it has. Every file has a line
 ``-- oldest: N``: the oldest release that works on tables with this migration. A migration that only adds (a table, a
@@ -16,18 +16,18 @@ A line ``-- optional`` marks a file that not every database can run and that the
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from holdfast.core.checks import require
 from holdfast.errors import ReleaseTooOld
 from holdfast.storage.records import COLUMNS
-from holdfast.storage.relational.raw_tables import RAW_COLUMNS
 
 SHARED: Final = "holdfast.storage.relational"
 SUFFIX: Final = ".sql"
+ColumnLists: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
 def _unchanged(text: str) -> str:
@@ -44,9 +44,16 @@ class Statements:
 
         def __getattr__(self, name: str) -> str: ...
 
-    def __init__(self, package: str, *, row_lock: str = "", translate: Callable[[str], str] = _unchanged) -> None:
-        parts = {name: ", ".join(columns) for name, columns in (COLUMNS | RAW_COLUMNS).items()}
-        parts["row_lock"] = row_lock
+    def __init__(
+        self,
+        package: str,
+        *,
+        raw_columns: ColumnLists,
+        row_lock: str = "",
+        translate: Callable[[str], str] = _unchanged,
+    ) -> None:
+        lists = {**COLUMNS, **raw_columns}
+        parts = {name: ", ".join(columns) for name, columns in lists.items()} | {"row_lock": row_lock}
         for folder in (SHARED, package):  # a file of the database's own package replaces the shared one
             for source in (files(folder) / "sql").iterdir():
                 if source.name.endswith(SUFFIX):

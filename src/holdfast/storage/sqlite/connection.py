@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, cast
 import apsw
 
 from holdfast.errors import StoreError
-from holdfast.storage.relational.raw_tables import RawTables, Unreadable
+from holdfast.storage.relational.raw_tables import RAW_COLUMNS, RawTables, Unreadable
 from holdfast.storage.relational.statements import Migration, Statements, check_release
 from holdfast.storage.relational.statements import migrations as read_migrations
 from holdfast.storage.relational.transaction import Row
@@ -29,7 +29,7 @@ PACKAGE: Final = "holdfast.storage.sqlite"
 @lru_cache
 def statements() -> Statements:
     """The statements of the SQLite store."""
-    return Statements(PACKAGE)
+    return Statements(PACKAGE, raw_columns=RAW_COLUMNS)
 
 
 def migrations() -> tuple[Migration, ...]:

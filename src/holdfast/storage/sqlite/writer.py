@@ -24,7 +24,7 @@ from holdfast.storage.members.outcomes import Failed, Outcome, Rejected
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import CommitId
 from holdfast.storage.relational.apply.dispatch import apply_members
-from holdfast.storage.relational.apply.workers import apply_beat
+from holdfast.storage.relational.apply.workers import apply_worker_heartbeat
 from holdfast.storage.relational.transaction import Row
 from holdfast.storage.sqlite.connection import (
     SqliteConnection,
@@ -238,7 +238,7 @@ class SqliteWriter:
             self._cursor.execute("ROLLBACK")
 
     def _judge(self, transaction: SqliteTransaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
-        return apply_beat(transaction, beat, registration)
+        return apply_worker_heartbeat(transaction, beat, registration)
 
     def _count_pages(self, connection: object, database: str, pages: int) -> int:
         del connection, database

@@ -9,6 +9,7 @@ from holdfast.core.checks import require
 from holdfast.core.leases import MAX_LOST_OWNERS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
+from holdfast.storage.instance_endings import REPLACED
 from holdfast.storage.large_payloads import large_payload, marked
 from holdfast.storage.members.instances import Block, ClaimInstances, Release, SaveFlow, Start
 from holdfast.storage.members.outcomes import (
@@ -23,9 +24,8 @@ from holdfast.storage.members.outcomes import (
 )
 from holdfast.storage.records import Fence, InstanceNumber, InstanceRecord
 from holdfast.storage.relational.apply.children import terminate_with_children
-from holdfast.storage.relational.apply.instance_endings import REPLACED
 from holdfast.storage.relational.apply.messages import apply_deliver
-from holdfast.storage.relational.apply.shared_writes import insert_payloads, keep_input, set_deadline
+from holdfast.storage.relational.apply.shared_writes import insert_payloads, set_deadline, stored_input
 from holdfast.storage.relational.apply.turns import write_turn
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import ConcurrentChange, Transaction
@@ -52,8 +52,7 @@ def apply_start(transaction: Transaction, start: Start) -> Outcome:
 
 def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> StartedInstance:
     """The row is new: its first turn rides along, or its start waits for whoever claims it."""
-    if len(start.input) > INLINE_LIMIT_BYTES:
-        keep_input(transaction, number, start.input)
+    stored_input(transaction, number, start.input)
     insert_payloads(transaction, number, start.payloads)
     if start.deadline is not None:
         set_deadline(transaction, number, start.deadline)

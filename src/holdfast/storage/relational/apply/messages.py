@@ -19,7 +19,7 @@ from holdfast.storage.members.turns import TurnEffects, UpdateAnswer
 from holdfast.storage.records import InstanceNumber, InstanceRecord
 from holdfast.storage.relational.apply.children import close_children
 from holdfast.storage.relational.apply.instance_endings import cancel
-from holdfast.storage.relational.apply.shared_writes import put
+from holdfast.storage.relational.apply.shared_writes import put_in_inbox
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import Row, Transaction
 
@@ -128,7 +128,7 @@ def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message
         if message_id:
             transaction.update(transaction.sql.insert_received, number, message_id)
         transaction.update(transaction.sql.count_event, verdict is EventVerdict.DELIVER, number)
-        put(transaction, found, event, event.name)
+        put_in_inbox(transaction, number, execution, event, event.name, wakes=False)  # `count_event` does
     return Delivered(instance=found, verdict=verdict)
 
 
@@ -136,6 +136,5 @@ def _update(transaction: Transaction, found: InstanceRecord, event: UpdateAccept
     """An update waits in the inbox until the code takes it (G5). Its empty name: see `release_instance`."""
     verdict = record_update(transaction, found, event)
     if verdict is EventVerdict.DELIVER:
-        put(transaction, found, event, name="")
-        transaction.execute(transaction.sql.wake_instance, found.number)
+        put_in_inbox(transaction, found.number, found.execution, event, name="")
     return verdict

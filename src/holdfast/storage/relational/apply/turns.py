@@ -12,7 +12,6 @@ import msgspec
 
 from holdfast.core.checks import require
 from holdfast.core.history import ANSWERS, decode_event
-from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.members.outcomes import APPLIED, Applied, EndedInstance, Outcome, Rejected
 from holdfast.storage.members.turns import NextExecution, Turn, TurnEffects
 from holdfast.storage.records import InboxRow, InstanceNumber, StateValue
@@ -20,7 +19,7 @@ from holdfast.storage.relational.apply import attempts
 from holdfast.storage.relational.apply.children import end_with_relatives, write_children
 from holdfast.storage.relational.apply.instance_endings import settle_pending
 from holdfast.storage.relational.apply.messages import write_answers, write_mailbox
-from holdfast.storage.relational.apply.shared_writes import insert_payloads, keep_input
+from holdfast.storage.relational.apply.shared_writes import insert_payloads, stored_input
 from holdfast.storage.relational.apply.streams import enter_with_turn, exit_pending, undo_values
 from holdfast.storage.relational.transaction import Transaction
 
@@ -38,13 +37,10 @@ def start_next_execution(
     _clear_answers(transaction, number)
     change(transaction.sql.clear_timers, number)
     change(transaction.sql.cancel_activities, transaction.now_ms, number)
-    stored = following.input
-    if len(stored) > INLINE_LIMIT_BYTES:
-        stored = keep_input(transaction, number, stored)
     changed = change(
         transaction.sql.continue_instance,
         execution,
-        stored,
+        stored_input(transaction, number, following.input),
         None if release else turn.owner,
         0 if release else None,
         number,
