@@ -39,7 +39,7 @@ from holdfast.storage.members.instances import (
     Start,
     Terminate,
 )
-from holdfast.storage.members.member import Member, actor_of
+from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.outcomes import Failed, Outcome, PendingQueries, Rejected
 from holdfast.storage.members.turns import StreamValues, Turn
@@ -454,7 +454,7 @@ class MemoryNotifier:
 
 def _apply(tables: MemoryTables, member: Member) -> Outcome:
     """Apply one member. What a worker sends that is not active is rejected (W6, W7)."""
-    actor = actor_of(member)
+    actor = member.actor
     if actor is not None and not tables.is_active(actor):
         return Rejected(reason=f"worker {actor} is not active")
     try:

@@ -5,7 +5,7 @@ kills one; the row goes when its asker has the answer, or when its time is over.
 """
 
 from holdfast.core.history import CancelRequested, EventReceived, UpdateAccepted
-from holdfast.core.leases import WorkerKey
+from holdfast.storage.members.base import CommitMember, WorkerMember
 from holdfast.storage.records import InstanceId, InstanceNumber, Record
 
 
@@ -18,39 +18,45 @@ class QueryRow(Record, frozen=True):
     input: bytes
 
 
-class AskQuery(Record, frozen=True):
+class AskQuery(CommitMember, frozen=True):
     """Put a question, for whoever has the code. A client's member, in nobody's name."""
 
     question: QueryRow
     expires_at_ms: int
 
 
-class ClaimQueries(Record, frozen=True):
+class ClaimQueries(WorkerMember, frozen=True):
     """Take questions that nobody has taken: for instances of the owner, and for those that nobody owns."""
 
-    owner: WorkerKey
     workflows: tuple[str, ...]
     limit: int
 
+    @property
+    def notifies(self) -> bool:
+        return False
 
-class AnswerQuery(Record, frozen=True):
+
+class AnswerQuery(WorkerMember, frozen=True):
     """Answer a question that the owner has taken."""
 
     id: str
-    owner: WorkerKey
     answer: bytes
 
 
-class DeleteQueries(Record, frozen=True):
+class DeleteQueries(CommitMember, frozen=True):
     """Remove a question that nobody waits for any more; without one, whatever has outlived its time."""
 
     question: str | None = None
+
+    @property
+    def notifies(self) -> bool:
+        return False
 
 
 QueryMember = AskQuery | ClaimQueries | AnswerQuery | DeleteQueries
 
 
-class Deliver(Record, frozen=True):
+class Deliver(CommitMember, frozen=True):
     """A message from outside, or from another instance's turn, for the newest instance of an id (G5, G7).
 
     `message_id` makes it one message however often it is sent; without one, each is another. An update has its own id.

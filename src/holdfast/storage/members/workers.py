@@ -2,10 +2,11 @@
 
 from holdfast.core.leases import WorkerKey
 from holdfast.errors import StoreError
+from holdfast.storage.members.base import CommitMember, WorkerMember
 from holdfast.storage.records import InstanceNumber, OwnedAttempt, OwnedInstance, Record
 
 
-class MarkWorkerLost(Record, frozen=True):
+class MarkWorkerLost(CommitMember, frozen=True):
     """A worker is gone: it becomes INACTIVE, and a batch of what it had moves on (W6)."""
 
     key: WorkerKey
@@ -21,14 +22,13 @@ class MarkWorkerLost(Record, frozen=True):
     """W1: its event loop is blocked. It stays ACTIVE with its attempts, and only its instances move on."""
 
 
-class ReleaseUnknown(Record, frozen=True):
+class ReleaseUnknown(WorkerMember, frozen=True):
     """A worker lets go of what is in its name and what it does not know (W3): the reply to a commit was lost.
 
     What is no longer as it was seen (another claim, another state) is left alone. Attempts go the way of a lost
     worker's (W6), instances become claimable as if released.
     """
 
-    owner: WorkerKey
     attempts: tuple[OwnedAttempt, ...] = ()
     instances: tuple[OwnedInstance, ...] = ()
 

@@ -22,22 +22,17 @@ from holdfast.storage.records import (
     OwnedRows,
     ParentAndChildren,
     QueueRow,
+    TimerRow,
     UpdateRow,
     WorkerLoad,
     WorkerRow,
 )
 from holdfast.storage.relational.rows import (
     attempt_of,
-    deadline_of,
     family_of,
     held_of,
-    history_of,
-    inbox_of,
     instance_of,
-    queue_of,
-    timer_of,
     update_of,
-    worker_of,
 )
 from holdfast.storage.relational.statements import Statements
 from holdfast.storage.relational.transaction import Row
@@ -85,19 +80,19 @@ class RelationalReads(ABC):
             (sql.read_timers, number, execution),
             (sql.read_attempts, number, execution),
         )
-        history = [history_of(row) for row in turns]
-        inbox = [inbox_of(row) for row in messages]
+        history = [HistoryRow(*row) for row in turns]
+        inbox = [InboxRow(*row) for row in messages]
         named = references_in([*(row.events for row in history), *(row.event for row in inbox)])
         return LoadedInstance(
             history=history,
             inbox=inbox,
-            timers=[timer_of(row) for row in timers],
+            timers=[TimerRow(*row) for row in timers],
             attempts=[attempt_of(row) for row in attempts],
             payloads=await self.read_payloads(number, named),
         )
 
     async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
-        return [history_of(row) for row in await self._read(self.sql.read_history, number, execution)]
+        return [HistoryRow(*row) for row in await self._read(self.sql.read_history, number, execution)]
 
     async def read_set_aside(
         self, number: InstanceNumber, *, first: int, before: int, limit: int
@@ -136,7 +131,7 @@ class RelationalReads(ABC):
         return dict(await self._read(self.sql.read_state_values, number))
 
     async def peek_inbox(self, number: InstanceNumber, limit: int) -> list[InboxRow]:
-        return [inbox_of(row) for row in await self._read(self.sql.peek_inbox, number, limit)]
+        return [InboxRow(*row) for row in await self._read(self.sql.peek_inbox, number, limit)]
 
     async def read_updates(self, number: InstanceNumber, limit: int) -> list[UpdateRow]:
         return [update_of(row) for row in await self._read(self.sql.read_updates, number, limit)]
@@ -158,7 +153,7 @@ class RelationalReads(ABC):
         return rows[0][0] if rows else None
 
     async def read_inbox_of(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
-        return [inbox_of(row) for row in await self._read(self.sql.read_inbox_of_owner, owner, after_row)]
+        return [InboxRow(*row) for row in await self._read(self.sql.read_inbox_of_owner, owner, after_row)]
 
     async def rows_owned_by(self, owner: WorkerKey) -> OwnedRows:
         attempts, instances = await self._read_all(
@@ -174,7 +169,7 @@ class RelationalReads(ABC):
 
     async def read_deadline(self, number: InstanceNumber) -> DeadlineRecord | None:
         rows = await self._read(self.sql.read_deadline, number)
-        return deadline_of(rows[0]) if rows else None
+        return DeadlineRecord(*rows[0]) if rows else None
 
     async def expired_instances(self, limit: int) -> list[InstanceNumber]:
         rows = await self._read(self.sql.expired_instances, self.now_ms(), limit)
@@ -219,11 +214,12 @@ class RelationalReads(ABC):
         return [(InstanceNumber(number), execution) for number, execution in rows]
 
     async def workers(self) -> list[WorkerRow]:
-        return [worker_of(row) for row in await self._read(self.sql.read_workers)]
+        return [WorkerRow(*row) for row in await self._read(self.sql.read_workers)]
 
     async def worker_loads(self) -> list[WorkerLoad]:
         rows = sorted(await self._read(self.sql.worker_loads))
-        return [WorkerLoad(key=key, attempts=attempts, instances=instances) for key, attempts, instances in rows]
+        return [WorkerLoad(*row) for row in rows]
 
     async def queues(self) -> list[QueueRow]:
-        return sorted(map(queue_of, await self._read(self.sql.queues, self.now_ms())), key=lambda row: row.queue)
+        rows = await self._read(self.sql.queues, self.now_ms())
+        return sorted((QueueRow(*row) for row in rows), key=lambda row: row.queue)

@@ -63,7 +63,7 @@ async def family(bench: Bench, *children: NewChild) -> InstanceRecord:
 
 def with_children(parent: InstanceRecord, *children: NewChild, **more: Any) -> Turn:
     """A turn that starts them."""
-    return turn(parent, children=children, family=True, **more)
+    return turn(parent, children=children, has_relatives=True, **more)
 
 
 async def begin(bench: Bench, instance_id: str) -> InstanceRecord:
@@ -124,7 +124,7 @@ class ChildRules(Rules):
     def test_G3_a_closed_child_of_an_earlier_instance_of_the_parents_id_makes_room(self) -> None:
         async def case(bench: Bench) -> None:
             first = await family(bench, new_child(0, "p/1/0"), new_child(1, "open", parent_close=ParentClose.ABANDON))
-            check(applied(await bench.one(closing(first, family=True))))
+            check(applied(await bench.one(closing(first, has_relatives=True))))
             before = await bench.instance("p/1/0")
             again = await bench.one(start("p", first=first_turn(ANNA, activities=0), policy=IdPolicy.REUSE))
             check(getattr(again, "created", False), f"the parent was not started again: {again}")
@@ -143,12 +143,12 @@ class ChildRules(Rules):
             parent = await family(bench, *(new_child(number, f"p/1/{number}") for number in range(4)))
             check(applied(await bench.one(Release(number=parent.number, owner=ANNA, fence=parent.fence))))
             done, failed = await begin(bench, "p/1/0"), await bench.instance("p/1/1")
-            last = closing(done, family=True)
+            last = closing(done, has_relatives=True)
             check(applied(await bench.one(last)))
             check(not applied(await bench.one(last)), "twice is refused")
             raised = ExecutionFailed(failure=Payload(msgspec.Raw(b'{"type":"x","message":"no"}')))
             close = InstanceEnd(state=InstanceState.FAILED, outcome=msgspec.json.encode(raised.failure))
-            ended = turn(failed, events=encode_events([raised]), close=close, family=True)
+            ended = turn(failed, events=encode_events([raised]), close=close, has_relatives=True)
             check(applied(await bench.one(ended)))
             await bench.one(Terminate(id=InstanceId("p/1/2"), reason="enough"))
             await bench.one(Deliver(id=InstanceId("p/1/3"), event=CancelRequested(time_ms=0, reason="why")))
@@ -170,13 +170,10 @@ class ChildRules(Rules):
             close = InstanceEnd(
                 state=InstanceState.COMPLETED, outcome=msgspec.json.encode(Payload(reference=reference))
             )
-            check(applied(await bench.one(closing_with(child, close))))
+            check(applied(await bench.one(closing(child, close=close, has_relatives=True))))
             told = (await inbox(bench, parent))[0]
             check(isinstance(told, ChildCompleted) and told.result.reference == reference)
             check((await bench.store.read_payloads(parent.number))[reference] == LARGE)
-
-        def closing_with(record: InstanceRecord, close: InstanceEnd) -> Turn:
-            return msgspec.structs.replace(closing(record, family=True), close=close)
 
         self.on_bench(case)
 
@@ -185,10 +182,10 @@ class ChildRules(Rules):
             free = {"parent_close": ParentClose.ABANDON}
             parent = await family(bench, new_child(0, "p/1/0", **free), new_child(1, "p/1/1", **free))
             child, other = await begin(bench, "p/1/0"), await bench.instance("p/1/1")
-            check(applied(await bench.one(closing(child, family=True))), "its answer waits, unread")
-            check(applied(await bench.one(continuing(parent, family=True))))
+            check(applied(await bench.one(closing(child, has_relatives=True))), "its answer waits, unread")
+            check(applied(await bench.one(continuing(parent, has_relatives=True))))
             check([type(event) for event in await inbox(bench, await bench.instance("p"))] == [Started])
-            check(applied(await bench.one(closing(other, family=True))))
+            check(applied(await bench.one(closing(other, has_relatives=True))))
             check([type(event) for event in await inbox(bench, await bench.instance("p"))] == [Started])
 
         self.on_bench(case)
@@ -197,9 +194,9 @@ class ChildRules(Rules):
         async def case(bench: Bench) -> None:
             parent = await family(bench, new_child(0, "p/1/0"))
             child = await begin(bench, "p/1/0")
-            check(applied(await bench.one(continuing(child, family=True))))
+            check(applied(await bench.one(continuing(child, has_relatives=True))))
             check(await inbox(bench, parent) == [], "it has not ended")
-            check(applied(await bench.one(closing(await bench.instance("p/1/0"), family=True))))
+            check(applied(await bench.one(closing(await bench.instance("p/1/0"), has_relatives=True))))
             check([type(event) for event in await inbox(bench, parent)] == [ChildCompleted])
 
         self.on_bench(case)
@@ -207,11 +204,15 @@ class ChildRules(Rules):
     def test_A9_a_turn_asks_its_own_child_to_end(self) -> None:
         async def case(bench: Bench) -> None:
             parent = await family(bench, new_child(0, "p/1/0"), new_child(1, "p/1/1"))
-            await bench.one(turn(parent, children_asked=(CancelChild(child=1, reason="unbegun"),), family=True))
+            await bench.one(
+                turn(parent, children_cancelled=(CancelChild(child=1, reason="unbegun"),), has_relatives=True)
+            )
             check(await states(bench, "p/1/0", "p/1/1") == ["REQUESTED", "CANCELLED"])
             child = await begin(bench, "p/1/0")
             asks = (CancelChild(child=0, reason="enough"), CancelChild(child=0, reason="twice"), CancelChild(child=7))
-            check(applied(await bench.one(turn(await bench.instance("p"), children_asked=asks, family=True))))
+            check(
+                applied(await bench.one(turn(await bench.instance("p"), children_cancelled=asks, has_relatives=True)))
+            )
             told = await inbox(bench, child)
             check([each.reason for each in told if isinstance(each, CancelRequested)] == ["enough"])
             check(await states(bench, "p/1/0") == ["CANCEL_REQUESTED"])
@@ -225,7 +226,7 @@ class ChildRules(Rules):
             await begin(bench, "p/1/0")
             for each in ("p/1/1", "p/1/2"):
                 check(applied(await bench.one(turn(await bench.instance(each)))), "its first turn was rejected")
-            outcome = await bench.one(closing(parent, family=True))
+            outcome = await bench.one(closing(parent, has_relatives=True))
             ended = await bench.instance("p/1/0")
             check(isinstance(outcome, Applied) and outcome.ended == (EndedInstance(ended.id, ended.number),))
             check(await states(bench, "p/1/0", "p/1/1", "p/1/2") == ["TERMINATED", "CANCEL_REQUESTED", "RUNNING"])
@@ -252,7 +253,7 @@ class ChildRules(Rules):
             parent = await family(bench, new_child(0, "p/1/0"))
             await begin(bench, "p/1/0")
             asked = (CancelChild(child=0),)
-            check(applied(await bench.one(closing(parent, family=True, children_asked=asked))))
+            check(applied(await bench.one(closing(parent, has_relatives=True, children_cancelled=asked))))
             check(await states(bench, "p", "p/1/0") == ["COMPLETED", "CANCEL_REQUESTED"])
             check(await bench.store.open_closings(10) == [])
 
@@ -262,7 +263,7 @@ class ChildRules(Rules):
         async def case(bench: Bench) -> None:
             count = 1_100
             parent = await family(bench, *(new_child(at, f"p/1/{at}") for at in range(count)))
-            check(applied(await bench.one(closing(parent, family=True))))
+            check(applied(await bench.one(closing(parent, has_relatives=True))))
             left = (await bench.store.read_family(parent.number)).children
             check(0 < left.get(InstanceState.REQUESTED, 0) < count, "one commit is bounded")
             check(await bench.store.open_closings(10) == [(parent.number, 1)])

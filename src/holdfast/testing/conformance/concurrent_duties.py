@@ -154,7 +154,7 @@ class DutyRules(Rules):
             here = both[0]
             count = 1_050
             parent = await family(here, *(new_child(at, f"p/1/{at}") for at in range(count)))
-            check(applied(await here.one(closing(parent, family=True))))
+            check(applied(await here.one(closing(parent, has_relatives=True))))
             left = (await here.store.read_family(parent.number)).children.get(InstanceState.REQUESTED, 0)
             check(left > 0, "one commit is bounded")
             closed = CloseChildren(number=parent.number, execution=1, limit=200)

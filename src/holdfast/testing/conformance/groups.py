@@ -76,7 +76,7 @@ class GroupRules(Rules):
                 "abandoned": (0,),
                 "timers_started": (TimerRow(timer=1, due_at_ms=5),),
                 "payloads": (LargePayload(reference="hash", data=b"data"),),
-                "kept": (StateValue(key="k", value=b"1"),),
+                "state_values": (StateValue(key="k", value=b"1"),),
                 "sent": (Deliver(id=target.id, event=EventReceived(time_ms=0, name="go", value=NULL), message_id="m"),),
                 "waits": ("go",),
                 "release": True,
@@ -85,7 +85,7 @@ class GroupRules(Rules):
                 turn(record, turn=record.turn + 1, attempts=(new_attempt(7),), **parts),
                 turn(record, fence=Fence(record.fence + 1), attempts=(new_attempt(7),), **parts),
                 turn(record, attempts=(new_attempt(7), new_attempt(0)), **parts),
-                closing(record, attempts=(new_attempt(0),), kept=parts["kept"]),
+                closing(record, attempts=(new_attempt(0),), state_values=parts["state_values"]),
             ):
                 check(not applied(await bench.one(falls)))
                 check(await _all_of(bench, record.number) == before)
@@ -197,7 +197,7 @@ class SharingRules(Rules):
                 attempts=(new_attempt(2),),
                 timers_started=(TimerRow(timer=1, due_at_ms=bench.clock.now_ms + 5),),
                 payloads=(LargePayload(reference="hash", data=b"data"),),
-                kept=(StateValue(key="k", value=b"1"),),
+                state_values=(StateValue(key="k", value=b"1"),),
             )
             check(applied(await bench.one(whole)))
             check(applied(await bench.one(completion(record, 0))))

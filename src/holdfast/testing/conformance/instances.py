@@ -417,11 +417,11 @@ class KeepingRules(Rules):
             record = await bench.started("a")
             other = await bench.started("b")
             check(await bench.store.read_state_values(record.number) == {})
-            check(applied(await bench.one(turn(record, kept=kept(a=b"1", b=b"2")))))
+            check(applied(await bench.one(turn(record, state_values=kept(a=b"1", b=b"2")))))
             check(await bench.store.read_state_values(record.number) == {"a": b"1", "b": b"2"})
             check(await bench.store.read_state_values(other.number) == {})
             record = await bench.instance("a")
-            check(applied(await bench.one(turn(record, kept=kept(a=b"3", b=None, never=None)))))
+            check(applied(await bench.one(turn(record, state_values=kept(a=b"3", b=None, never=None)))))
             check(await bench.store.read_state_values(record.number) == {"a": b"3"})
 
         self.on_bench(case)
@@ -429,7 +429,7 @@ class KeepingRules(Rules):
     def test_G11_a_rejected_turn_keeps_nothing(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            stale = turn(record, fence=Fence(record.fence + 1), kept=kept(a=b"1"))
+            stale = turn(record, fence=Fence(record.fence + 1), state_values=kept(a=b"1"))
             check(isinstance(await bench.one(stale), Rejected))
             check(await bench.store.read_state_values(record.number) == {})
 
@@ -439,7 +439,7 @@ class KeepingRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             status = (StateValue(key="", value=b'"done"'), StateValue(key="k", value=b"1"))
-            check(applied(await bench.one(closing(record, kept=status))))
+            check(applied(await bench.one(closing(record, state_values=status))))
             check(await bench.store.read_state_values(record.number) == {"": b'"done"', "k": b"1"})
             (listed,) = await bench.store.list_instances(before=2**62, limit=10)
             check(listed.custom_status == b'"done"')
@@ -450,7 +450,7 @@ class KeepingRules(Rules):
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(await bench.store.read_latest(InstanceNumber(record.number + 1)) is None)
-            second = turn(record, kept=(StateValue(key="", value=b'"half"'),))
+            second = turn(record, state_values=(StateValue(key="", value=b'"half"'),))
             check(applied(await bench.one(second)))
             found = await bench.store.read_latest(record.number)
             check(found is not None and found[0].turn == record.turn + 1 and found[0].custom_status == b'"half"')

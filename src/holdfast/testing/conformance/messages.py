@@ -130,7 +130,7 @@ class DeliveryRules(Rules):
             check(await told(bench, event("a", message_id="two")) is EventVerdict.MAILBOX_FULL)
             record = await bench.instance("a")
             row = (await bench.store.load(record.number, 1)).inbox[0].row
-            check(applied(await bench.one(turn(record, consumed=(row,), mail_taken=1))))
+            check(applied(await bench.one(turn(record, consumed=(row,), events_taken=1))))
             check(await told(bench, event("a", message_id="two")) is EventVerdict.KEEP, "there is room again")
             check(await told(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE, "it was read before")
 
@@ -142,7 +142,7 @@ class DeliveryRules(Rules):
             check(await told(bench, event("a", message_id="one")) is EventVerdict.KEEP)
             check(await told(bench, event("a", message_id="two")) is EventVerdict.KEEP)
             rows = tuple(row.row for row in (await bench.store.load(record.number, 1)).inbox)
-            aside = turn(record, consumed=rows, mail_taken=2, ids_set_aside=("one",))
+            aside = turn(record, consumed=rows, events_taken=2, ids_set_aside=("one",))
             check(isinstance(await bench.one(msgspec.structs.replace(aside, turn=7)), Rejected))
             check(await told(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE, "it is still unread")
             check(applied(await bench.one(aside)))

@@ -8,7 +8,7 @@ from holdfast.storage.members.outcomes import Applied, ClaimedQueries, Outcome, 
 from holdfast.storage.relational.transaction import Transaction
 
 
-def apply_ask(transaction: Transaction, ask: AskQuery) -> Outcome:
+def apply_ask_query(transaction: Transaction, ask: AskQuery) -> Outcome:
     """Put a question, unless there are too many."""
     asked = ask.question
     values = (asked.id, asked.number, asked.name, asked.input, ask.expires_at_ms)
@@ -17,7 +17,7 @@ def apply_ask(transaction: Transaction, ask: AskQuery) -> Outcome:
     return Rejected(reason=f"{MAX_QUESTIONS} questions wait for their answers already, or this one was put before")
 
 
-def apply_take(transaction: Transaction, take: ClaimQueries) -> Outcome:
+def apply_claim_queries(transaction: Transaction, take: ClaimQueries) -> Outcome:
     """Take what is for this worker."""
     workflows = json.dumps(take.workflows)
     rows = transaction.fetch(transaction.sql.claim_queries, take.owner, transaction.now_ms, workflows, take.limit)
@@ -26,13 +26,13 @@ def apply_take(transaction: Transaction, take: ClaimQueries) -> Outcome:
     )
 
 
-def apply_answer(transaction: Transaction, answer: AnswerQuery) -> Outcome:
+def apply_answer_query(transaction: Transaction, answer: AnswerQuery) -> Outcome:
     """Answer what was taken, if anybody still waits for it."""
     changed = transaction.update(transaction.sql.answer_query, answer.id, answer.owner, answer.answer)
     return Applied() if changed else Rejected(reason=f"nobody waits for the answer to question {answer.id!r}")
 
 
-def apply_forget(transaction: Transaction, forget: DeleteQueries) -> Outcome:
+def apply_delete_queries(transaction: Transaction, forget: DeleteQueries) -> Outcome:
     """Remove a question, or all that have outlived their time, with the rejections of updates that have."""
     if forget.question is not None:
         return Applied(changed=transaction.update(transaction.sql.delete_query, forget.question))
