@@ -132,7 +132,7 @@ CHILDREN: Final = (
     in_python(
         "children nest without end",
         "G11",
-        "replay/children",
+        "core/run",
         "if depth > MOST_PARENTS:",
         "if depth > 10 * MOST_PARENTS:",
         CHILDREN_TESTS,
@@ -140,7 +140,7 @@ CHILDREN: Final = (
     in_python(
         "another child than recorded is no difference",
         "G12",
-        "replay/run",
+        "replay/matching",
         'ev.ChildScheduled: ("child", "name", "named"),',
         'ev.ChildScheduled: ("child", "named"),',
         CHILDREN_TESTS,

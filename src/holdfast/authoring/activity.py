@@ -146,7 +146,7 @@ class Activity(Definition, Generic[P, R]):
             call = self._run_body(args, kwargs)
         else:
             signature = self.signature
-            call = run.run_activity(self, signature, signature.encode_arguments(args, kwargs))
+            call = run.activities.run(self, signature, signature.encode_arguments(args, kwargs))
         call.__qualname__ = self.name  # Python's warning names it if the call is never awaited
         typed: Coroutine[object, object, R] = call
         return typed

@@ -112,7 +112,7 @@ async def start(  # type: ignore[misc]  # mypy does not see that Any takes what 
     )
     named = "" if id is None else checked_name(id, "an instance")
     call = _call(workflow, args, deadline)
-    run.checked(call.encoded, f"{call.name}(): the payload of the arguments")
+    run.context.checked(call.encoded, f"{call.name}(): the payload of the arguments")
     child = run.children.start(call, ChildTies(policy, not detached, named))
     if named:
         await child.confirmed()

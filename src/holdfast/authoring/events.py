@@ -11,11 +11,9 @@ from typing import Any, Generic, TypeVar, cast, get_args, overload
 from holdfast.authoring.validation import checked_name
 from holdfast.authoring.workflow_api import current
 from holdfast.errors import InvalidOption
-from holdfast.payloads.encoding import encode, payload_type
+from holdfast.payloads.encoding import encode, encode_untyped, payload_type
 
 T = TypeVar("T")
-_PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
-"""What JSON has by itself."""
 
 
 class Event(Generic[T]):
@@ -75,7 +73,7 @@ def raise_event(target: str, event: str, value: Any = None) -> None: ...
 def raise_event(target: str, event: "str | Event[Any]", value: Any = None) -> None:
     """Raise an event to another instance, with the commit of this turn. Nobody waits for it to arrive."""
     name, data = encoded_event(event, value)
-    current("hf.raise_event").raise_event(checked_name(target, "an instance"), name, data, value)
+    current("hf.raise_event").events.raise_event(checked_name(target, "an instance"), name, data, value)
 
 
 def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:
@@ -83,8 +81,7 @@ def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:
     if isinstance(event, Event):
         return event.name, encode(value, event.annotation, what=f"the value of event {event.name!r}")
     name = checked_name(event, "an event")
-    kind = cast("Any", type(value))  # a sender by name says the type with the value
-    return name, encode(value, Any if kind in _PLAIN else kind, what=f"the value of event {name!r}")
+    return name, encode_untyped(value, what=f"the value of event {name!r}")
 
 
 def named_value(event: Any) -> "tuple[str | Event[Any], Any]":
@@ -97,4 +94,4 @@ def named_value(event: Any) -> "tuple[str | Event[Any], Any]":
 
 async def _wait(name: str, annotation: Any) -> Any:
     kind = payload_type(annotation)
-    return await current("hf.event").next_event(name, lambda data: kind.decode(data, f"event {name!r}"))
+    return await current("hf.event").events.wait(name, lambda data: kind.decode(data, f"event {name!r}"))

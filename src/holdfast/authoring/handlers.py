@@ -8,7 +8,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, o
 from holdfast.authoring.validation import checked_name
 from holdfast.authoring.workflow_api import current, readable_run
 from holdfast.errors import InvalidOption
-from holdfast.replay.queries import Handler, UpdateHandler
+from holdfast.replay.queries import Handler
+from holdfast.replay.updates import UpdateHandler
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,7 +78,7 @@ def on_query(what: Any, /) -> Any:
 def _answer(name: str, fn: Callable[P, R]) -> Callable[P, R]:
     if not inspect.isfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
         raise InvalidOption(f"the query {name!r} must be answered by a plain `def`, which cannot wait, not by {fn!r}")
-    current("hf.on_query").handlers.queries[name] = Handler(name, cast("Any", fn))
+    current("hf.on_query").queries.by_name[name] = Handler(name, cast("Any", fn))
     return fn
 
 
@@ -89,7 +90,7 @@ class UpdateFunction(Generic[P, R]):
             raise InvalidOption(f"the update {name!r} must be handled by a `def` or an `async def`, not by {fn!r}")
         self._fn: Callable[P, R] = fn
         self._handler = UpdateHandler(name, fn)
-        current("hf.on_update").handlers.updates[name] = self._handler
+        current("hf.on_update").updates.handlers[name] = self._handler
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._fn(*args, **kwargs)
@@ -102,7 +103,7 @@ class UpdateFunction(Generic[P, R]):
         name = self._handler.name
         if not inspect.isfunction(check) or inspect.iscoroutinefunction(check) or inspect.isgeneratorfunction(check):
             raise InvalidOption(f"the validator of update {name!r} must be a plain `def`, which cannot wait: {check!r}")
-        current("hf.on_update").handlers.updates[name] = self._handler
+        current("hf.on_update").updates.handlers[name] = self._handler
         self._handler.validator = check
         return check
 

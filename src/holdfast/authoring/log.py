@@ -16,10 +16,7 @@ from typing import Any, Final
 from holdfast.authoring.activity import current_activity
 from holdfast.core.run import ExecutionId, LogLine
 from holdfast.errors import NotInWorkflow
-from holdfast.replay.calls import WorkflowCalls
-from holdfast.replay.loop.event_loop import WorkflowLoop
-from holdfast.replay.loop.loop_swap import swapped_loop
-from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
+from holdfast.replay.run import observed_run
 
 workflow_logger: Final = logging.getLogger("holdfast.workflow")
 activity_logger: Final = logging.getLogger("holdfast.activity")
@@ -87,9 +84,9 @@ class Log:
         caller = sys._getframe(CALLER_DEPTH)  # noqa: SLF001 - as `logging` finds the caller
         place = (caller.f_code.co_filename, caller.f_lineno, caller.f_code.co_name)
         line = LogLine(level, message, arguments, extra, error, place)
-        calls = _calls_here()
-        if calls is not None:
-            calls.add_line(line)
+        run = observed_run()
+        if run is not None:
+            run.context.add_line(line)
             return
         activity = current_activity.get()
         if activity is None:
@@ -132,15 +129,6 @@ def _fields(identity: ExecutionId) -> tuple[Any, ...]:
     return identity.instance_id, identity.workflow, identity.execution, None, None, identity.worker or None
 
 
-def _calls_here() -> WorkflowCalls | None:
-    """The run whose code is being executed on this thread: to be changed, or only looked at."""
-    loop = swapped_loop()
-    if isinstance(loop, ReadOnlyLoop):
-        return loop.calls
-    host: object = loop.host if isinstance(loop, WorkflowLoop) else None
-    return host if isinstance(host, WorkflowCalls) else None
-
-
 class _Factory:
     """Makes records by the factory that was there before, and fills them while it is needed."""
 
@@ -153,11 +141,11 @@ class _Factory:
     def __call__(self, name: str, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self.previous(name, *args, **kwargs)
         if self.is_needed and name != ENGINE_LOGGER:
-            calls = _calls_here()
-            if calls is not None:
-                if calls.is_silent:
+            run = observed_run()
+            if run is not None:
+                if run.context.is_silent:
                     record.levelno = DROPPED
-                _fill(record, _fields(calls.identity))
+                _fill(record, _fields(run.identity))
             else:
                 activity = current_activity.get()
                 if activity is not None:

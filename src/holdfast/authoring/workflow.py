@@ -112,7 +112,7 @@ class Workflow(Definition, Generic[P, R]):
                 f"`{self.__name__}.fn` is the plain function"
             )
         encoded = self.signature.encode_arguments(args, kwargs)
-        run.checked(encoded, f"{self.name}(): the payload of the arguments")
+        run.context.checked(encoded, f"{self.name}(): the payload of the arguments")
         call: Any = run.children.run(
             ChildCall(self.name, self.version, encoded, self.signature, start_deadline(self.deadline, ...))
         )

@@ -8,10 +8,7 @@ from uuid import UUID
 
 from holdfast.errors import NotInWorkflow
 from holdfast.payloads.encoding import decode, encode
-from holdfast.replay.calls import WorkflowCalls
-from holdfast.replay.loop.loop_swap import swapped_loop
-from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
-from holdfast.replay.run import WorkflowRun, current_run
+from holdfast.replay.run import WorkflowRun, current_run, observed_run
 
 T = TypeVar("T")
 UUID_BITS = 128
@@ -77,14 +74,18 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 def current(called: str) -> WorkflowRun:
-    """The run of the code that called us."""
-    run = current_run()
-    if run is None:
-        raise NotInWorkflow(f"{called} works in workflow code only; here the ordinary Python tools do")
+    """The run of the calling workflow code."""
+    return _required(current_run(), called)
+
+
+def readable_run(called: str) -> WorkflowRun:
+    """The run of the calling workflow code, which may be read-only: a query or a validator."""
+    run = _required(observed_run(), called)
+    run.context.loop.check_evicted()
     return run
 
 
-def readable_run(called: str) -> WorkflowCalls:
-    """The same for what only looks, which queries may do, too."""
-    loop = swapped_loop()
-    return loop.calls if isinstance(loop, ReadOnlyLoop) else current(called)
+def _required(run: WorkflowRun | None, called: str) -> WorkflowRun:
+    if run is None:
+        raise NotInWorkflow(f"{called} works in workflow code only; here the ordinary Python tools do")
+    return run

@@ -27,7 +27,7 @@ from holdfast.errors import InvalidOption, StoreReplaced, UsageError, WorkerFenc
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker
-from holdfast.runtime.flow_run_factory import saved
+from holdfast.runtime.flow_versions import saved
 from holdfast.runtime.platform import Platform
 from holdfast.runtime.signals import RepeatedTrouble, ResultWaiters
 from holdfast.runtime.turns.turn_builder import with_started

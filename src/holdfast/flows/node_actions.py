@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.authoring.validation import checked_name, checked_reason
 from holdfast.core import history as ev
-from holdfast.core.children import MOST_PARENTS, NOT_WAITED_FOR, ParentClose, child_seed, default_child_id
+from holdfast.core.children import NOT_WAITED_FOR, ParentClose
 from holdfast.core.collation import Move
 from holdfast.core.flow.definition import (
     ChildAction,
@@ -21,8 +21,8 @@ from holdfast.core.flow.definition import (
 from holdfast.core.flow.scheduler import COMPLETED
 from holdfast.core.flow.state import NO_ITEM, FanOut, NodePlace
 from holdfast.core.history import Payload
-from holdfast.core.run import CancelledChild, ScheduledActivity, ScheduledChild, SentEvent
-from holdfast.errors import CycleLimitExceeded, ExpressionError, NestedTooDeep
+from holdfast.core.run import CancelledChild, ParentInfo, ScheduledActivity, SentEvent, schedule_child
+from holdfast.errors import CycleLimitExceeded, ExpressionError
 from holdfast.flows.compiled_flow import CompiledNode
 from holdfast.flows.expressions.expression import Expression
 from holdfast.flows.expressions.templates import INDEX, ITEM, ItemVariables, bounded, evaluate, joined
@@ -99,8 +99,7 @@ def stop_node(run: "FlowRun", node: str) -> None:
     """Nothing that is open of a node goes on."""
     book = run.state
     for number in [number for number, place in book.activities.items() if place.node == node]:
-        effects = run.output.ensure_effects()
-        effects.abandoned.append(number)
+        run.output.ensure_effects().abandoned.append(number)
         run.do(ev.ActivityCancelled(activity=number))
     if (timer := book.timer_of(node)) is not None:
         end_timer(run, timer)
@@ -114,16 +113,13 @@ def stop_node(run: "FlowRun", node: str) -> None:
 def stop_child(run: "FlowRun", number: int, reason: str, *, descendants: bool = False) -> None:
     """Ask a child to end. What comes of it is not waited for."""
     asked = CancelledChild(number, reason, descendants)
-    effects = run.output.ensure_effects()
-    effects.children_asked.append(asked)
+    run.output.ensure_effects().children_asked.append(asked)
     run.do(ev.ChildCancelRequested(child=number, reason=reason))
 
 
 def end_timer(run: "FlowRun", timer: int) -> None:
     """Nobody waits for a timer any more."""
-    effects = run.output.ensure_effects()
-    if effects.timers_started.pop(timer, None) is None:
-        effects.timers_ended.append(timer)
+    run.output.ensure_effects().cancel_timer(timer)
     run.do(ev.TimerCancelled(timer=timer))
 
 
@@ -152,42 +148,31 @@ def _start_child(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: 
     action = cast("ChildAction", compiled.node.action)
     encoded = _arguments(run, compiled, own)
     chosen = "" if compiled.target is None else _id(run, compiled.target, own)
-    identity, depth = run.identity, run.depth + 1
-    if depth > MOST_PARENTS:
-        raise NestedTooDeep(
-            f"it has {run.depth} parents above it, the most that are allowed, and its node {place.node!r} cannot start "
-            f"{action.workflow!r}"
-        )
     number = run.state.next_child
-    child_id = chosen or default_child_id(identity.instance_id, identity.execution, number)
-    policy = ParentClose.ABANDON if action.detached else ParentClose.TERMINATE
-    scheduled = ScheduledChild(
-        child=number,
-        id=child_id,
-        named=bool(chosen),
+    scheduled = schedule_child(
+        ParentInfo(run.identity, run.seed, run.depth),
+        number,
         workflow=action.workflow,
         version="",
-        input=encoded,
+        encoded=encoded,
         deadline=None,
-        parent_close=policy,
-        seed=child_seed(run.seed, number),
-        depth=depth,
+        parent_close=ParentClose.ABANDON if action.detached else ParentClose.TERMINATE,
+        chosen_id=chosen,
     )
-    effects = run.output.ensure_effects()
-    effects.children.append(scheduled)
+    run.output.ensure_effects().children.append(scheduled)
     run.do(
         ev.ChildScheduled(
             child=number,
             name=action.workflow,
-            id=child_id,
-            named=bool(chosen),
+            id=scheduled.id,
+            named=scheduled.named,
             node=place.node,
             item=place.item,
             detached=action.detached,
         )
     )
     if action.detached and not chosen and place.item == NO_ITEM:  # nobody waits for anything: its id is the output
-        _complete(run, place.node, _encode(child_id))
+        _complete(run, place.node, _encode(scheduled.id))
         run.finished(place.node, COMPLETED)
 
 
@@ -271,8 +256,7 @@ def _raise(run: "FlowRun", compiled: CompiledNode, action: RaiseAction) -> None:
         b"null" if compiled.input is None else bounded(bytes(compiled.input(run.values, None)), "the value", run.limit)
     )
     number = run.state.sent
-    effects = run.output.ensure_effects()
-    effects.sent.append(SentEvent(number, target, action.event, data))
+    run.output.ensure_effects().sent.append(SentEvent(number, target, action.event, data))
     run.do(ev.EventRaised(number=number, target=target, name=action.event))
     _complete(run, node, b"null")
     run.finished(node, COMPLETED)
@@ -286,8 +270,7 @@ def _interrupt(run: "FlowRun", compiled: CompiledNode, action: InterruptAction) 
         run.interrupt(reason, descendants=action.descendants)
         return
     target = _id(run, compiled.target, None)
-    effects = run.output.ensure_effects()
-    effects.interrupted.append((target, reason, action.descendants))
+    run.output.ensure_effects().interrupted.append((target, reason, action.descendants))
     _complete(run, node, b"null")
     run.finished(node, COMPLETED)
 

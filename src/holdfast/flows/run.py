@@ -1,14 +1,8 @@
-"""One execution of a flow: it takes turns like workflow code does, only that a graph decides (K).
+"""One execution of a flow: it takes turns like workflow code, and a graph decides instead of code (K).
 
-Each input is noted in the books and decided upon: which nodes finish by it, which follow, what they do. What comes of
-it are the same commands that code gives, so everything around it is the same, too: attempts, ledgers, timers, children,
-inboxes. Nothing is ever replayed: a flow that is brought back to life reads its history into its books.
-
-The face of a run, as whoever owns an instance knows it: a flow has the same as workflow code.
-
-Failures of nodes: how they are recorded, and by which names an error edge may catch them (K4).
-
-Updates: a flow has no code that could take them, and says so.
+Each input is applied to the flow state and decided upon: which nodes finish, which nodes follow, and their actions. The
+output has the same commands as that of code, so that attempts, ledgers, timers, children and inboxes are the same. No
+decision is repeated from a history: `replay` reads the history into the flow state.
 """
 
 from collections import deque
@@ -23,10 +17,18 @@ from holdfast.core.flow.definition import CycleAction, WaitAction
 from holdfast.core.flow.graph import GraphEdge
 from holdfast.core.flow.scheduler import COMPLETED, RELEASED, EdgeState, Errored, FlowOutcome, NodeOutcome, TimedOut
 from holdfast.core.flow.state import NO_ITEM, FlowState, NodePlace, replay_event
-from holdfast.core.history import EventReceived, Payload, UpdateAccepted
+from holdfast.core.history import Payload
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.queries import Reply, unknown_handler
-from holdfast.core.run import ExecutionEnding, ExecutionId, LogLine, SliceRunner, TurnOutput, run_unwatched
+from holdfast.core.queries import unknown_handler
+from holdfast.core.run import (
+    ExecutionEnding,
+    ExecutionId,
+    LogLine,
+    QueryAnswer,
+    SliceRunner,
+    TurnOutput,
+    run_unwatched,
+)
 from holdfast.errors import (
     CycleLimitExceeded,
     DeadlineExceeded,
@@ -53,156 +55,8 @@ from holdfast.flows.workflow import read_input
 from holdfast.payloads.failures import Failure, Resolver, failure_of, qualified_name
 from holdfast.payloads.limits import PayloadLimit
 
-
-class NoUpdates:
-    """Every update is refused."""
-
-    __slots__ = ("_answer",)
-
-    def __init__(self, answer: Callable[[str, Reply], None]) -> None:
-        self._answer = answer
-
-    def refusal(self, event: UpdateAccepted) -> Reply:
-        """Why it is not accepted."""
-        del event
-        return unknown_handler(())
-
-    def refuse(self, update_id: str, answer: Reply) -> None:
-        """Tell its sender."""
-        self._answer(update_id, answer)
-
-
-class RunBase:
-    """What is asked of every run, and what a flow never has."""
-
-    __slots__ = (
-        "_payloads",
-        "depth",
-        "flow",
-        "identity",
-        "is_done",
-        "limit",
-        "now_ms",
-        "output",
-        "parent",
-        "resolve",
-        "scheduler",
-        "seed",
-        "state",
-        "values",
-        "version",
-    )
-
-    mailbox: Final = None
-    drops_events: Final = False
-    is_ending: Final = False
-    is_spoiled: Final = False
-    is_end_deferred: Final = False
-
-    def __init__(
-        self,
-        flow: CompiledFlow,
-        identity: ExecutionId,
-        resolve: Resolver,
-        payloads: dict[str, bytes] | None = None,
-        limit: PayloadLimit | None = None,
-    ) -> None:
-        self.flow = flow
-        self.identity = identity
-        self.resolve = resolve
-        self.limit = limit or PayloadLimit()
-        self.state = book = FlowState(flow.graph, flow.roster)
-        self.scheduler = book.scheduler
-        self._payloads = {} if payloads is None else payloads
-        self.values = InstanceValues(flow, identity.instance_id, book, self._payloads)
-        self.version = ""
-        self.parent = ""
-        self.depth = 0
-        self.seed = 0
-        self.now_ms = 0
-        self.output = TurnOutput()
-        """What this turn does."""
-        self.is_done = False
-
-    @property
-    def has_family(self) -> bool:
-        """Whether the end of this execution concerns a parent or children."""
-        return self.depth > 0 or self.state.next_child > 0
-
-    @property
-    def has_open_activities(self) -> bool:
-        """Whether activities were still open at the end."""
-        effects = self.output.effects
-        return bool(self.state.activities) or (effects is not None and bool(effects.abandoned))
-
-    @property
-    def waited_for(self) -> tuple[str, ...]:
-        """The names of the events that are waited for."""
-        return tuple(self.state.waits)
-
-    @property
-    def kept(self) -> dict[str, bytes]:
-        """A flow keeps nothing besides its state."""
-        return {}
-
-    @property
-    def updates(self) -> NoUpdates:
-        """A flow takes no updates."""
-        return NoUpdates(self.answer)
-
-    def waits_for(self, timer: int) -> bool:
-        """Whether a timer is still waited for."""
-        return timer in self.state.timers
-
-    def waits_for_event(self, name: str) -> bool:
-        """Whether an event of this name would reach somebody."""
-        return name in self.state.waits
-
-    def misfit(self, event: EventReceived) -> None:
-        """A flow takes any value: its expressions read what they need."""
-
-    def values_of(self, activity: int) -> int:
-        """A flow takes no values before the last one."""
-        del activity
-        return -1
-
-    def add_payloads(self, payloads: dict[str, bytes]) -> None:
-        """Large payloads that messages still to be applied name by reference."""
-        self._payloads.update(payloads)
-
-    def data_of(self, payload: Payload) -> bytes | msgspec.Raw:
-        """What a payload holds, wherever it is kept."""
-        return self._payloads[payload.reference] if payload.reference else payload.data
-
-    def take_output(self) -> TurnOutput:
-        """What was done since the last call."""
-        output = self.output
-        self.output = TurnOutput()
-        return output
-
-    def end(self) -> None:
-        """Nothing of a flow is deferred: it has no handlers beside its nodes."""
-
-    def evict(self) -> Sequence[str]:
-        """Let go. There is no code to tear down."""
-        return ()
-
-    def abandon(self) -> None:
-        """As `evict`: there is no code to tear down."""
-
-    def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
-        """Log a line with this turn's commit."""
-        effects = self.output.ensure_effects()
-        effects.logs.append(LogLine(level, message, arguments, extra))
-
-    def answer(self, update_id: str, answer: Reply | None) -> None:
-        """Tell the sender of an update how it went."""
-        effects = self.output.ensure_effects()
-        if effects.answers is None:
-            effects.answers = {}
-        effects.answers[update_id] = answer
-
-
+MOST_ROUNDS_AT_ONCE: Final = 1_000
+"""Rounds of cycles in one turn: a cycle that waits for nothing would never end."""
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Failure).decode
 
@@ -249,27 +103,144 @@ def _names(kind: type[BaseException]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for base in bases for name in (base.__name__, qualified_name(base))))
 
 
-MOST_ROUNDS_AT_ONCE: Final = 1_000
-"""Of cycles, in one turn: one that waits for nothing would never end."""
+class FlowRun:
+    """The state of one execution of a flow, and its decisions. Implements `core.run.Run`."""
 
+    __slots__ = (
+        "_cycles",
+        "_payloads",
+        "_starting",
+        "_unclear_edges",
+        "_unclear_nodes",
+        "_watch",
+        "depth",
+        "flow",
+        "identity",
+        "is_done",
+        "items",
+        "limit",
+        "now_ms",
+        "output",
+        "parent",
+        "resolve",
+        "scheduler",
+        "seed",
+        "state",
+        "values",
+        "version",
+    )
 
-class FlowRun(RunBase):
-    """The books of one execution, and what it decides."""
+    mailbox: Final = None
+    drops_events: Final = False
+    is_ending: Final = False
+    is_end_deferred: Final = False
+    is_tainted: Final = False
+    needs_turn: Final = False
 
-    __slots__ = ("_cycles", "_starting", "_unclear_edges", "_unclear_nodes", "_watch", "items")
-
-    def __init__(self, *args: Any, watch: SliceRunner | None = None) -> None:
-        super().__init__(*args)
+    def __init__(
+        self,
+        flow: CompiledFlow,
+        identity: ExecutionId,
+        resolve: Resolver,
+        payloads: dict[str, bytes] | None = None,
+        *,
+        limit: PayloadLimit | None = None,
+        watch: SliceRunner | None = None,
+    ) -> None:
+        self.flow = flow
+        self.identity = identity
+        self.resolve = resolve
+        self.limit = limit or PayloadLimit()
+        self.state = FlowState(flow.graph, flow.roster)
+        self.scheduler = self.state.scheduler
+        self.scheduler.lasting = flow.lasting
+        self._payloads = {} if payloads is None else payloads
+        self.values = InstanceValues(flow, identity.instance_id, self.state, self._payloads)
+        self.version = ""
+        self.parent = ""
+        self.depth = 0
+        self.seed = 0
+        self.now_ms = 0
+        self.output = TurnOutput()
+        """The output of this turn."""
+        self.is_done = False
+        self.items: dict[str, list[Any]] = {}
+        """The lists of the running fan-outs, by node."""
         self._watch = watch or run_unwatched
         self._starting: deque[str] = deque()
         self._cycles: list[str] = []
         self._unclear_edges: dict[int, str] = {}
-        """What is new of `book.unclear`."""
+        """The errors of edge conditions that are not in `state.unclear` yet."""
         self._unclear_nodes: dict[str, str] = {}
-        """Nodes that are about to start and whose own condition could not be evaluated."""
-        self.scheduler.lasting = self.flow.lasting
-        self.items: dict[str, list[Any]] = {}
-        """The lists of fan-outs that run now."""
+        """The errors of node conditions, of nodes that are about to start."""
+
+    # ------------------------------------------------------------ called by the owner: see `core.run.Run`
+
+    @property
+    def has_relatives(self) -> bool:
+        return self.depth > 0 or self.state.next_child > 0
+
+    @property
+    def has_open_activities(self) -> bool:
+        effects = self.output.effects
+        return bool(self.state.activities) or (effects is not None and bool(effects.abandoned))
+
+    @property
+    def awaited_events(self) -> tuple[str, ...]:
+        return tuple(self.state.waits)
+
+    @property
+    def state_values(self) -> dict[str, bytes]:
+        """Empty: a flow has no state values."""
+        return {}
+
+    def awaits_timer(self, timer: int) -> bool:
+        return timer in self.state.timers
+
+    def awaits_event(self, name: str) -> bool:
+        return name in self.state.waits
+
+    def event_misfit(self, event: ev.EventReceived) -> None:
+        """None: a wait of a flow takes any value, and expressions read parts of it."""
+
+    def values_received(self, activity: int) -> int:
+        """-1: a flow takes the result of an activity, and no streamed values."""
+        del activity
+        return -1
+
+    def add_payloads(self, payloads: dict[str, bytes]) -> None:
+        self._payloads.update(payloads)
+
+    def take_output(self) -> TurnOutput:
+        output = self.output
+        self.output = TurnOutput()
+        return output
+
+    def end(self) -> None:
+        """Do nothing: the end of a flow is never deferred."""
+
+    def accepts_update(self, event: ev.UpdateAccepted) -> bool:
+        """Refuse it: a flow has no handlers."""
+        self.output.ensure_effects().answer_update(event.id, unknown_handler(()))
+        return False
+
+    def answer_query(self, name: str, data: bytes) -> QueryAnswer:
+        """Refuse it: a flow has no handlers."""
+        del name, data
+        return QueryAnswer(unknown_handler(()))
+
+    def preview(self, apply: Callable[[], None]) -> None:
+        apply()
+
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        self.output.ensure_effects().logs.append(LogLine(level, message, arguments, {}))
+
+    def evict(self) -> Sequence[str]:
+        """Do nothing: a flow has no code to tear down."""
+        return ()
+
+    def abandon(self) -> None:
+        """Do nothing, as `evict`."""
 
     def replay(self, history: Iterable[ev.HistoryEvent]) -> None:
         """Read the history into the books."""
@@ -300,10 +271,14 @@ class FlowRun(RunBase):
             watch(_DECIDE, self, event, place)
 
     def _decide(self, event: ev.Input, place: NodePlace | None) -> None:
-        _HOW[type(event)](self, event, place)
+        _APPLY[type(event)](self, event, place)
         self._go_on()
 
     # ------------------------------------------------------------ what nodes do
+
+    def data_of(self, payload: Payload) -> bytes | msgspec.Raw:
+        """The content of a payload, stored in place or by reference."""
+        return self._payloads[payload.reference] if payload.reference else payload.data
 
     def do(self, command: ev.Command) -> None:
         """A command of this turn: into the books, and into the history."""
@@ -566,7 +541,7 @@ class FlowRun(RunBase):
 
 
 _DECIDE: Final = FlowRun._decide  # noqa: SLF001 - its own method, without making a bound one for each event
-_HOW: Final[dict[type[ev.Input], Callable[[FlowRun, Any, NodePlace | None], None]]] = {
+_APPLY: Final[dict[type[ev.Input], Callable[[FlowRun, Any, NodePlace | None], None]]] = {
     ev.Started: FlowRun._started,  # noqa: SLF001 - the table of its own methods
     ev.ActivityCompleted: FlowRun._answered,  # noqa: SLF001
     ev.ActivityFailed: FlowRun._activity_failed,  # noqa: SLF001

@@ -18,7 +18,7 @@ from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.core.history import INPUTS, HistoryEvent, decode_events
 from holdfast.core.leases import WORKER_LEASE_MS
 from holdfast.errors import HoldfastError, InvariantBroken
-from holdfast.replay.run import is_same
+from holdfast.replay.matching import is_same
 from holdfast.runtime.platform import FaultHook, FaultPoint, SimulatedCrash
 from holdfast.storage.members.member import Member
 from holdfast.storage.records import InstanceId

@@ -186,27 +186,27 @@ class LeftoverTasks:
         """The main function takes its last step, and these have not ended."""
         self._tasks = pending
 
-    def cancel(self, pending: list[WorkflowTask], *, insist: bool = False) -> bool:
-        """Cancel those that were not cancelled yet, or with `insist` all that are pending. Whether any was.
+    def cancel(self, pending: list[WorkflowTask]) -> bool:
+        """Cancel the tasks that were not cancelled yet. Whether one was.
 
-        One that is being cancelled already, by the workflow's own code or with another, cleans up in peace. If it goes
-        on afterwards, as after a time-out of its own, it is cancelled by a later call.
+        A task that is being cancelled already, by the workflow's own code or with another task, may clean up first. If
+        it continues afterwards, as after a time-out of its own, a later call cancels it.
         """
-        told = False
+        is_cancelled = False
         being_cancelled: list[WorkflowTask] = []
-        for task in pending if insist or self._tasks is None else self._tasks:
-            if task.cancelling() and not insist:
+        for task in pending if self._tasks is None else self._tasks:
+            if task.cancelling():
                 being_cancelled.append(task)
             else:
-                told = task.cancel() or told
+                is_cancelled = task.cancel() or is_cancelled
         self._tasks = being_cancelled
-        return told
+        return is_cancelled
 
 
 MAX_STEPS_PER_RUN: Final = 1_000_000
 """Callbacks run by one `run_until_idle`. A workflow that never idles would hold its worker for ever."""
 MAX_LEFT_OVER_ROUNDS: Final = 100
-"""Rounds of winding up. Closing a generator may leave others behind, and `insist` may be refused for ever."""
+"""Rounds of cancelling and closing at the end of a workflow. Closing a generator may leave others behind."""
 LAST_DUE_AT_SECONDS: Final = 253_402_300_799.0
 """The end of the year 9999, the last time a date can tell. A timer due later is one that never fires."""
 MIN_TASKS_BETWEEN_SWEEPS: Final = 64
@@ -229,8 +229,8 @@ class WorkflowLoop(IsolatedLoop):
         compat.install()
         self.host: LoopHost = host
         """Who drives this loop."""
-        self._watch = watch or run_unwatched
-        self._watch_teardown = watch_teardown or self._watch
+        self.watch = watch or run_unwatched
+        self._watch_teardown = watch_teardown or self.watch
         self._now = start_at
         self._ready: deque[ReadyHandle | TimerHandle] = deque()
         self._timers: dict[int, TimerHandle] = {}
@@ -452,7 +452,7 @@ class WorkflowLoop(IsolatedLoop):
             self._running = True
             outer = swap_in(self)
             try:
-                watch = self._watch
+                watch = self.watch
                 steps = watch(drain, self._ready, self._unhandled, max_steps, deadline)
             finally:
                 swap_out(outer)
@@ -480,17 +480,15 @@ class WorkflowLoop(IsolatedLoop):
         self,
         main: "asyncio.Task[Any]",
         *,
-        insist: bool = False,
         max_steps: int = MAX_STEPS_PER_RUN,
         deadline: Callable[[], bool] | None = None,
     ) -> list[WorkflowTask]:
-        """Cancel what `main`, which is done, left running, and run until idle (G14).
+        """Cancel the tasks that `main`, which is done, left running, and run until idle (G14).
 
-        Every task that was there at its end is cancelled once, however often this is called; one that is being
-        cancelled already may clean up first. Tasks that were started since then, by cleaning up, are left to end by
-        themselves. Generators are closed when no task is left. Those returned wait for something durable: feed them
-        further messages and call again. With `insist` all are cancelled in each round, and `TurnTooLong` names those
-        that outlast `MAX_LEFT_OVER_ROUNDS`.
+        Every task that was pending at its end is cancelled once, however often this is called; one that is being
+        cancelled already may clean up first. Tasks that were started since then, by cleaning up, end by themselves.
+        Generators are closed when no task is pending. The returned tasks wait for something durable: apply further
+        inputs and call again. `TurnTooLong` after `MAX_LEFT_OVER_ROUNDS`.
         """
         require(main.done(), "left-over tasks are cancelled after the main task, which is not done")
         if not (self._generators or self._unhandled or self.pending_tasks()):
@@ -498,16 +496,18 @@ class WorkflowLoop(IsolatedLoop):
             self._tasks.clear()
             return []
         for _ in range(MAX_LEFT_OVER_ROUNDS):
-            told = self._left_over.cancel(self.pending_tasks(), insist=insist)
+            is_cancelled = self._left_over.cancel(self.pending_tasks())
             abandoned = [] if self.pending_tasks() else self._generators.take_abandoned()
-            if not told and not abandoned:
+            if not is_cancelled and not abandoned:
                 break
             for generator in abandoned:
                 self.create_task(close(generator))
             self.run_until_idle(max_steps=max_steps, deadline=deadline)
         else:
-            names = ", ".join(task.get_name() for task in self.pending_tasks())
-            raise TurnTooLong(f"tasks outlasted {MAX_LEFT_OVER_ROUNDS} rounds of cancelling: {names}")
+            raise TurnTooLong(
+                f"the end of the workflow took {MAX_LEFT_OVER_ROUNDS} rounds of closing async generators; "
+                "look for one whose clean-up starts another"
+            )
         self._let_go_of_finished_tasks()
         self._report_unhandled()
         return self.pending_tasks()

@@ -120,7 +120,7 @@ def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[Lar
         execution=live.execution + 1,
         parent=live.run.parent,
         depth=live.run.depth,
-        kept={key: msgspec.Raw(value) for key, value in live.run.kept.items()} or None,
+        kept={key: msgspec.Raw(value) for key, value in live.run.state_values.items()} or None,
     )
     kept: list[LargePayload] = []
     stored = encode_event(offload(started, kept))
@@ -272,7 +272,7 @@ def build_turn(
     unusual: Unusual = {}
     if output.outcome is not None:
         unusual["close"], unusual["next"] = _ending(live, events, output.outcome, payloads)
-        unusual["family"] = live.run.has_family
+        unusual["family"] = live.run.has_relatives
         if unusual.get("close") is not None and not may_close_unread:
             unusual["read_to"] = live.last_row
     if live.turn == 0 and (mailbox := live.run.mailbox) is not None:
@@ -330,7 +330,7 @@ def _add_done(
     if effects.abandoned:
         unusual["abandoned"] = tuple(effects.abandoned)
     if effects.waits_changed:
-        unusual["waits"] = live.run.waited_for
+        unusual["waits"] = live.run.awaited_events
     if effects.sent:
         unusual["sent"] = tuple(_messages(live, effects.sent))
     if effects.kept is not None:
