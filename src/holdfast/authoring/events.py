@@ -1,8 +1,8 @@
-"""Events: data raised to an instance from outside, by name.
+"""Events: named data raised to an instance from outside or by another workflow.
 
 ``await hf.event("approval", Approval)`` waits for one, ``async for`` over ``hf.events(...)`` for one after the other.
-An `Event` is both ends of a typed channel: ``approval = hf.Event[Approval]("approval")``, then ``await approval`` in
-the workflow and ``await handle.raise_event(approval, Approval(ok=True))`` outside.
+An `Event` is a typed channel that sender and receiver share: ``approval = hf.Event[Approval]("approval")``, then
+``await approval`` in the workflow and ``await handle.raise_event(approval, Approval(ok=True))`` outside.
 """
 
 from collections.abc import AsyncIterator, Generator
@@ -24,7 +24,7 @@ class Event(Generic[T]):
 
     @property
     def annotation(self) -> Any:
-        """The type of its values; anything if none was given."""
+        """The type of its values; `Any` if none was given."""
         return next(iter(get_args(getattr(self, "__orig_class__", None))), Any)
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -48,9 +48,9 @@ async def event(name: str, annotation: type[object]) -> object: ...  # type: ign
 @overload
 async def event(name: str, annotation: Any = Any) -> Any: ...
 async def event(name: str, annotation: Any = Any) -> Any:
-    """Wait for the next event of this name. Each wait gets one event, in the order in which they were raised."""
+    """Wait for the next event of this name. Each wait receives one event, in the order in which they were raised."""
     # Where the expected type contradicts a class (`x: str = await hf.event("e", int)`), mypy leaves the first overload
-    # and tries the next ones: the second is what keeps it from the last, whose Any would hide the mistake.
+    # and tries the next ones: the second keeps it from the last, whose Any would hide the mistake.
     return await _wait(checked_name(name, "an event"), annotation)
 
 
@@ -61,7 +61,7 @@ def events(name: str, annotation: type[object]) -> AsyncIterator[object]: ...  #
 @overload
 def events(name: str, annotation: Any = Any) -> AsyncIterator[Any]: ...
 async def events(name: str, annotation: Any = Any) -> AsyncIterator[Any]:
-    """The events of this name, one after the other, for ever."""
+    """The events of this name, one after the other, without end."""
     while True:
         yield await event(name, annotation)
 
@@ -71,13 +71,13 @@ def raise_event(target: str, event: Event[T], value: T) -> None: ...
 @overload
 def raise_event(target: str, event: str, value: Any = None) -> None: ...
 def raise_event(target: str, event: "str | Event[Any]", value: Any = None) -> None:
-    """Raise an event to another instance, with the commit of this turn. Nobody waits for it to arrive."""
+    """Raise an event to another instance, with the commit of this turn. The call does not wait for the delivery."""
     name, data = encoded_event(event, value)
     current("hf.raise_event").events.raise_event(checked_name(target, "an instance"), name, data, value)
 
 
 def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:
-    """The name and the value as they are stored; a value that does not fit the channel is a `PayloadError`."""
+    """The name and the encoded value; a value that does not fit the channel is a `PayloadError`."""
     if isinstance(event, Event):
         return event.name, encode(value, event.annotation, what=f"the value of event {event.name!r}")
     name = checked_name(event, "an event")
@@ -85,7 +85,7 @@ def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:
 
 
 def named_value(event: Any) -> "tuple[str | Event[Any], Any]":
-    """The pair that ``start(..., event=...)`` takes. A text alone would be taken letter by letter."""
+    """The pair that ``start(..., event=...)`` takes; anything else, also a single string, is an `InvalidOption`."""
     if not isinstance(event, tuple) or len(cast("Any", event)) != 2:  # noqa: PLR2004 - a pair
         raise InvalidOption(f'event takes a name and a value, such as event=("approval", value), not {event!r}')
     name, value = cast("tuple[str | Event[Any], Any]", event)

@@ -113,6 +113,6 @@ def _set(state: WorkflowState, key: str, data: bytes, what: str) -> None:
 
 def _checked(key: object) -> str:
     if not isinstance(key, str) or not 1 <= len(key) <= MAX_KEY_CHARACTERS:
-        raise InvalidOption(f"a key of hf.state is a text of 1 to {MAX_KEY_CHARACTERS} characters, not {key!r}")
+        raise InvalidOption(f"a key of hf.state is a string of 1 to {MAX_KEY_CHARACTERS} characters, not {key!r}")
     encode(key, str, what="a key of hf.state")
     return key

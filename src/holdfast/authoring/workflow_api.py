@@ -1,4 +1,4 @@
-"""What workflow code calls instead of clocks and randomness: the same in every replay."""
+"""``hf.now``, ``random``, ``uuid4``, ``side_effect``, ``info``, ``continue_as_new``: the same in every replay."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -15,7 +15,7 @@ UUID_BITS = 128
 
 
 class WorkflowInfo(NamedTuple):
-    """Which execution this is."""
+    """The running execution."""
 
     id: str
     workflow: str
@@ -25,11 +25,11 @@ class WorkflowInfo(NamedTuple):
     should_continue: bool = False
     """The history has become long (`@hf.workflow(continue_after=...)`): a good moment for `hf.continue_as_new`."""
     parent: str | None = None
-    """The instance whose code started this one, if one did."""
+    """The id of the parent instance, if there is one."""
 
 
 def now() -> dt.datetime:
-    """The time, in UTC: that of the message being handled, the same in every replay."""
+    """The time in UTC: that of the message being handled, the same in every replay."""
     return dt.datetime.fromtimestamp(readable_run("hf.now").now_ms / 1000, dt.UTC)
 
 
@@ -46,8 +46,8 @@ def uuid4() -> UUID:
 def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
     """Compute a value and record it: every replay gets the recorded one. For quick things without I/O.
 
-    `compute` is called again if the turn is not committed, as after a crash; only what is recorded counts. Anything
-    that must not happen twice is an activity.
+    `compute` is called again if the turn is not committed, as after a crash; only a recorded value counts. An effect
+    that must not happen twice belongs into an activity.
     """
     run = current("hf.side_effect")
     value: T = run.side_effect(
@@ -59,7 +59,7 @@ def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
 
 
 def info() -> WorkflowInfo:
-    """Which instance this code runs for."""
+    """The running execution: its instance, workflow, number, length of the history, parent."""
     run = readable_run("hf.info")
     identity = run.identity
     return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution, *run.length, run.parent or None)

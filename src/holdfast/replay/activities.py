@@ -40,7 +40,7 @@ class Activities:
         loop = self._context.loop
         loop.check_evicted()
         number = self.schedule(activity, encoded)
-        future = loop.create_own_future()
+        future = loop.create_future()
         self.waiting[number] = (future, signature)
         try:
             return await future

@@ -103,7 +103,7 @@ class StartedChild:
                 waiter.set_result(None)
 
     async def _wait(self) -> None:
-        waiter = self._context.loop.create_own_future()
+        waiter = self._context.loop.create_future()
         self._waiters.append(waiter)
         try:
             await waiter

@@ -57,7 +57,7 @@ class EventWaits:
         loop.check_evicted()
         number = self._next_wait
         self._next_wait = number + 1
-        wait = _Wait(number, read, loop.create_own_future())
+        wait = _Wait(number, read, loop.create_future())
         self._waiting.setdefault(name, deque()).append(wait)
         self._emit(ev.EventAwaited(wait=number, name=name))
         while True:
@@ -83,7 +83,7 @@ class EventWaits:
                 name,
                 reason,
             )
-            wait = _Wait(number, read, loop.create_own_future())
+            wait = _Wait(number, read, loop.create_future())
             self._waiting.setdefault(name, deque()).appendleft(wait)
 
     def misfit(self, event: ev.EventReceived) -> PayloadError | None:

@@ -8,6 +8,7 @@ difference is a `HistoryMismatch` that names both.
 """
 
 import asyncio
+import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -529,8 +530,8 @@ class WorkflowRun:
         output.events.append(ev.TimerCancelled(timer=number))
 
     def unhandled(self, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        self.log(40, "%s: %r", context.get("message", "an exception nobody took"), error)
+        message = context.get("message", "an unhandled exception")
+        self.log(logging.ERROR, "%s: %r", message, context.get("exception"))
 
 
 def _overdue(reason: str, error: BaseException) -> DeadlineExceeded:

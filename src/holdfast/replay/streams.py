@@ -149,7 +149,7 @@ class ActivityStream(AsyncIterator[Any]):
     async def _wait(self) -> None:
         if self._waiter is not None:
             raise UsageError(f"two tasks wait for the next value of one stream of {self._activity.name}")
-        self._waiter = self._streams.context.loop.create_own_future()
+        self._waiter = self._streams.context.loop.create_future()
         try:
             await self._waiter
         except asyncio.CancelledError:
