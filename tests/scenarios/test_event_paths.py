@@ -177,8 +177,7 @@ def test_G10_an_event_overtakes_none_that_its_own_turn_leaves_to_the_store(tmp_p
         store = store_at(tmp_path / "a.db")
         async with engine_of(store, alternates, held) as engine:
             handle = await engine.start(alternates, id="it")
-            assert engine.worker is not None
-            [live] = engine.worker.turns.live.values()
+            [live] = live_instances(worker_of(engine)).values()
             turns = HeldTurns(store)
             raised = [asyncio.create_task(handle.raise_event("go"))]
             await turns.is_stuck.wait()
