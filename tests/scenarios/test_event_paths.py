@@ -11,7 +11,7 @@ import pytest
 from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, skipping, together, until
 from tests.scenarios.test_store_trouble import FailOnce
-from tests.support.inside import committer_of, end_lease, worker_of
+from tests.support.inside import committer_of, end_lease, live_instances, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
