@@ -106,8 +106,8 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
         "an idle worker goes on without files",
         "W6",
         "runtime/worker",
-        "# noticed by a heartbeat, or by another engine of this process\n                self._session.store_replaced(error)",
-        "# nothing\n                del error",
+        "another engine of this process\n                self._session.store_replaced(error)",
+        "nothing\n                del error",
         f"{SCENARIOS}::test_a_worker_that_is_idle_stops_too_and_its_run_raises_the_error",
     ),
     in_python(
