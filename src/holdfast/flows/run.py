@@ -313,7 +313,7 @@ class FlowRun(RunBase):
     def finished(self, node: str, outcome: NodeOutcome) -> None:
         """A node is decided. What it leads to starts; an uncaught failure may end the rest (K4)."""
         policy = self.flow.definition.policy
-        settled = self.scheduler.finish(node, outcome, judge=self, policy=policy, waiting=self._starting)
+        settled = self.scheduler.finish(node, outcome, conditions=self, policy=policy, waiting=self._starting)
         self._starting.extend(settled.started)
         if settled.cancelled:
             self._stop(settled.cancelled)
@@ -330,7 +330,7 @@ class FlowRun(RunBase):
 
     def restart(self, target: str) -> None:
         """K8: a node and everything behind it run once more."""
-        self._starting.extend(self.scheduler.restart(target, judge=self).started)
+        self._starting.extend(self.scheduler.restart(target, conditions=self).started)
 
     def interrupt(self, reason: str, *, descendants: bool) -> None:
         """End this instance: nothing that is open goes on, and with `descendants` no child either."""

@@ -116,7 +116,7 @@ def test_mistakes_are_told_all_at_once_when_the_flow_is_first_used() -> None:
     with pytest.raises(FlowError) as caught:
         _ = flow.definition
     assert sorted(str(caught.value).splitlines()) == [
-        "wrong: a: heartbeat must be a number of seconds or a text such as 30s, 2d or 1h30m, not 'soon'",
+        "wrong: a: heartbeat must be a number of seconds or a string such as 30s, 2d or 1h30m, not 'soon'",
         'wrong: a: there is no activity "strat" for it to come after (did you mean start?)',
         'wrong: b: when: "nobody.output >" cannot be read, column 16: unexpected the end',
     ]

@@ -161,7 +161,7 @@ class _Composites:
         children = await self.by_node(number, reading, depth=depth)
         if children is None:
             return None
-        positions = reading.book.scheduler.roster.positions
+        positions = reading.state.scheduler.roster.positions
         return compose(plain, {positions[node]: several for node, several in children.items()}) if children else plain
 
     async def by_node(

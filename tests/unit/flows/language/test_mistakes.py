@@ -58,7 +58,7 @@ def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
         ("{run: x, after: start, retry: {initial: 2m, maximum: 1m}}", "at least as long as initial"),
         ("{run: x, after: start, retry: {jitter: 1}}", "jitter must be true or false"),
         ("{run: x, after: start, retry: {atempts: 1}}", 'no key "atempts" here (did you mean attempts?)'),
-        ("{run: x, after: start, heartbeat: soon}", "heartbeat must be a number of seconds or a text such as"),
+        ("{run: x, after: start, heartbeat: soon}", "heartbeat must be a number of seconds or a string such as"),
         ("{run: x, after: start, heartbeat: -1}", "heartbeat must be 0 to"),
         ("{run: x, after: start, heartbeat: 0}", "longer than 0"),
         ("{run: x, after: start, heartbeat: .inf}", "not a number that JSON has"),
