@@ -68,7 +68,7 @@ def rounds(nodes: Mapping[str, Node], ancestry: Ancestry) -> Mapping[str, int]:
     return readable
 
 
-def circles(nodes: Mapping[str, Node], tangled: frozenset[str]) -> Iterator[list[str]]:
+def cycles(nodes: Mapping[str, Node], tangled: frozenset[str]) -> Iterator[list[str]]:
     """One cycle through each group of nodes that wait for each other, then the rest of the group."""
     sources = {
         name: [edge.source for edge in nodes[name].after if edge.source in tangled] for name in nodes if name in tangled
@@ -76,10 +76,10 @@ def circles(nodes: Mapping[str, Node], tangled: frozenset[str]) -> Iterator[list
     for group in _groups(sources):
         first = min(group)
         if len(group) > 1 or first in sources[first]:
-            yield _circle_from(first, sources, group)
+            yield _cycle_from(first, sources, group)
 
 
-def _circle_from(first: str, sources: Mapping[str, list[str]], group: frozenset[str]) -> list[str]:
+def _cycle_from(first: str, sources: Mapping[str, list[str]], group: frozenset[str]) -> list[str]:
     """The shortest path from `first` back to itself, each node before its successor."""
     came_from: dict[str, str] = {}
     waiting = [first]

@@ -75,7 +75,7 @@ class TriggerAction(Action, frozen=True, omit_defaults=True, tag="trigger"):
 
 
 class RunAction(Action, frozen=True, omit_defaults=True, tag="run"):
-    """Runs an activity. `input` has its arguments: a mapping by name, a list by position, an expression the only one.
+    """Runs an activity. `input` has its arguments: a mapping by name, a list by position, or one expression.
 
     Without `input` it is called without arguments; with `each`, with the item.
     """
