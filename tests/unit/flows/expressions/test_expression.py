@@ -83,7 +83,7 @@ def test_an_expression_gives_plain_values(text: str, value: object) -> None:
         ("quick.input.none.map(x, x)", "list or a map"),
         ("quick.input.speed ? 1 : 2", "true or false"),
         ("b'abc'", "JSON cannot hold"),
-        ("{1: 2}", "only texts as keys"),
+        ("{1: 2}", "keys in JSON are strings"),
         ("1e400", "finite"),
         ("type(1)", "JSON cannot hold"),
     ],

@@ -66,8 +66,8 @@ def test_every_line_of_the_broken_flow_is_reported_at_once() -> None:
         ("{run: x, after: start, when: 5}", "when must be an expression, not 5"),
         ("{run: x, after: start, join: both}", "join must be one of all, any"),
         ("{run: x, after: start, input: {name: hello}}", "\"'hello'\""),
-        ("{run: x, after: start, input: {name: start.ouput}}", "no ouput, only error, input, output (did you mean output?)"),
-        ("{run: x, after: start, input: start.error.mesage}", "no mesage, only type and message (did you mean message?)"),
+        ("{run: x, after: start, input: {name: start.ouput}}", "only error, input, output (did you mean output?)"),
+        ("{run: x, after: start, input: start.error.mesage}", "only type and message (did you mean message?)"),
         ("{run: x, after: start, input: flow.nmae}", "no nmae, only id, name, version (did you mean name?)"),
         ("{run: x, after: start, input: item}", "item has a value only"),
         ("{run: x, after: start, input: it.output}", "it has no value before it runs"),
@@ -141,7 +141,10 @@ def test_what_is_wrong_with_an_activity_is_told(line: str, said: str) -> None:
         ),
         (
             "{run: x, after: start",
-            "it is not valid YAML: while parsing a mapping in { } that begins in line 4: did not find expected ',' or '}'",
+            (
+                "it is not valid YAML: while parsing a mapping in { } that begins in line 4: "
+                "did not find expected ',' or '}'"
+            ),
         ),
         ("{cycle: , after: start}", "it: cycle must be the id of an activity, not nothing"),
         ("{wait: {timer: start.inptu}, after: start}", "it: wait.timer: start has no inptu, only error, input, output"),
@@ -172,8 +175,8 @@ def test_what_a_file_lacks_is_told_once() -> None:
         ("{run: x, after: start, when: 'not start.input.x'}", "unexpected 'start'; write ! for not"),
         ("{run: x, after: start, when: start.input == None}", 'no activity "None" (did you mean null?)'),
         ("{run: x, after: start, when: len(start.input) > 5}", "no function len(); did you mean size?"),
-        ("{run: x, after: start, input: '${start.input}'}", "stands alone, without ${ }"),
-        ("{run: x, after: start, input: '{{ start.input }}'}", "stands alone, without ${ }"),
+        ("{run: x, after: start, input: '${start.input}'}", "is written without ${ }"),
+        ("{run: x, after: start, input: '{{ start.input }}'}", "is written without ${ }"),
         ("{run: x, needs: start, after: start}", "did you mean after?"),
         ("{run: x, after: start, timeout: 5s}", "did you mean start_to_close?"),
         ("{run: x, after: start, catch: [E]}", "did you mean after: {ID: {catch: [ERROR]}}?"),
