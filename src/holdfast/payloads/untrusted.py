@@ -1,7 +1,7 @@
 """The check of JSON from outside, at the edges: HTTP, the command line, SQL.
 
-msgspec accepts texts that other readers refuse or understand differently. `check_untrusted` refuses them
-before anything else looks: keys that occur twice in one object, more than 64 levels, a size above the
+msgspec accepts JSON that other readers refuse or understand differently. `check_untrusted` refuses it before
+it is used: keys that occur twice in one object, more than 64 levels, a size above the
 limit, text that is not UTF-8, NaN and infinities, numbers such as ``1e400``, integers of 4,300 digits, lone
 surrogates, NUL.
 
