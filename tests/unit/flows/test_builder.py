@@ -118,7 +118,7 @@ def test_mistakes_are_told_all_at_once_when_the_flow_is_first_used() -> None:
     assert sorted(str(caught.value).splitlines()) == [
         "wrong: a: heartbeat must be a number of seconds or a string such as 30s, 2d or 1h30m, not 'soon'",
         'wrong: a: there is no activity "strat" for it to come after (did you mean start?)',
-        'wrong: b: when: "nobody.output >" cannot be read, column 16: unexpected the end',
+        'wrong: b: when: "nobody.output >" cannot be read, column 16: unexpected end of the expression',
     ]
 
 

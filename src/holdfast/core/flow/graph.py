@@ -118,7 +118,7 @@ class Graph:
         undecided = {activity: len(edges) for activity, edges in self.incoming.items()}
         ready = [activity for activity, count in undecided.items() if not count]
         if strays := [activity for activity in ready if activity != self.trigger]:
-            raise MalformedGraph(f"nothing leads to {', '.join(sorted(strays))}")
+            raise MalformedGraph(f"these activities are unreachable: {', '.join(sorted(strays))}")
         done = 0
         while ready:
             done += 1

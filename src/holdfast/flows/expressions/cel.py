@@ -74,7 +74,9 @@ def _syntax_error(report: str, text: str) -> ExpressionError:
         return ExpressionError(_explained(report))
     line = int(found[1])
     column = int(found[2])
-    message = _UNEXPECTED.sub("unexpected", found[3].partition(" expecting ")[0]).replace("'<EOF>'", "the end")
+    message = _UNEXPECTED.sub("unexpected", found[3].partition(" expecting ")[0]).replace(
+        "'<EOF>'", "end of the expression"
+    )
     if "recursion depth" in message:
         return ExpressionError("it is nested too deep, or too long; split it")
     if message.startswith("unexpected '="):

@@ -131,7 +131,7 @@ def _read_node(fields: Fields) -> tuple[Node, bool]:
     keys = _keys_of(present)
     action: AnyAction = KINDS[present[0]].read(fields) if present else NOTHING
     if len(present) > 1:
-        fields.add_problem(present[1], f"it is {' and '.join(present)} at once; divide it into several activities")
+        fields.add_problem(present[1], f"it is {' and '.join(present)} at once; split it into several activities")
     elif (
         not present
         and not fields.yaml.is_partial

@@ -327,7 +327,7 @@ def test_K4_fail_fast_cancels_what_started_and_did_nothing_yet_as_if_it_had_not(
     [
         (["t->a", "a->t"], MalformedGraph, "the trigger 't' cannot come after"),
         (["t->a", "a->b", "b->a"], MalformedGraph, "form a cycle: a, b"),
-        (["t->a", "b->a"], MalformedGraph, "nothing leads to b"),
+        (["t->a", "b->a"], MalformedGraph, "unreachable: b"),
         (["t->a", "t->a"], MalformedGraph, "t -> a occurs twice"),
         (["t->a", "a->a"], MalformedGraph, "form a cycle: a"),
     ],

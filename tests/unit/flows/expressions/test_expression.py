@@ -98,8 +98,8 @@ def test_what_has_no_value_says_what_is_missing(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said", "column"),
     [
-        ("start.input.x >", "unexpected the end", 16),
-        ("", "unexpected the end", 1),
+        ("start.input.x >", "unexpected end of the expression", 16),
+        ("", "unexpected end of the expression", 1),
         ("a..b", "..", 3),
         ("a = 3", "write ==", 3),
         ("a\n  && && b", "&&", 8),
