@@ -230,7 +230,7 @@ class FlowBuilder(FlowWorkflow):
         self._header: dict[str, object] = {"version": version} if version else {}
         """The fields of the flow itself, as YAML names them."""
         self._problems = Problems()
-        """Those of the nodes that were added."""
+        """The problems of the nodes that were added."""
         self._in_use = False
         self._activities: dict[str, Activity[..., Any]] = {}
         self._workflows: dict[str, Workflow[..., Any]] = {}
@@ -265,7 +265,7 @@ class FlowBuilder(FlowWorkflow):
         if input is not None and not isinstance(cast("object", input), Mapping):
             raise InvalidOption(f"input takes fields and their types, such as {{'cents': 'integer'}}, not {input!r}")
         declared = None if input is None else plain_value(input, f"{self.name}: {node_id}")
-        self._refuse_if_in_use()
+        self._refuse(node_id)
         self._add_node(Node(node_id, TriggerAction()))
         if declared is not None:
             self._header["input"] = declared
@@ -430,17 +430,20 @@ class FlowBuilder(FlowWorkflow):
 
     def _add(self, node_id: str, kind: str, after: EdgeArguments, arguments: dict[str, Any]) -> NodeRef:
         """Add a node. Its arguments have the names and the meaning of the keys of YAML."""
-        self._refuse_if_in_use()
+        self._refuse(node_id)
         edges = edges_of(after)
         plain = plain_value(_given(arguments), f"{self.name}: {node_id}")
         fields = Fields(plain, node_id, self._problems)
         return self._add_node(node_with_edges(fields, KINDS[kind].read(fields), edges))
 
     def _add_node(self, node: Node) -> NodeRef:
-        if node.id in self._nodes:
-            raise FlowError(f"{self.name}: two activities have the id {node.id!r}")
         self._nodes[node.id] = node
         return NodeRef(node.id)
+
+    def _refuse(self, node_id: str) -> None:
+        self._refuse_if_in_use()
+        if node_id in self._nodes:
+            raise FlowError(f"{self.name}: two activities have the id {node_id!r}")
 
     def _build(self) -> tuple[FlowDefinition, tuple[FlowProblem, ...]]:
         """The definition and its warnings; a `FlowError` with all problems if there is one."""

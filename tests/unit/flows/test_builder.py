@@ -191,6 +191,17 @@ def test_a_second_trigger_that_is_refused_changes_nothing() -> None:
     assert flow.definition.input == {"cents": "integer"}
 
 
+def test_a_node_that_is_refused_leaves_no_problem() -> None:
+    flow = hf.Flow("f")
+    start = flow.trigger("start")
+    flow.run("a", brown, after=start)
+    with pytest.raises(FlowError, match="two activities have the id 'a'"):
+        flow.run("a", brown, after=start, heartbeat="soon")
+    with pytest.raises(InvalidOption, match="is not a JSON value"):
+        flow.run("b", brown, after=start, heartbeat="soon", input=object())
+    assert [node.id for node in flow.definition.nodes] == ["a", "start"]
+
+
 def test_two_versions_of_a_flow_are_told_by_their_versions() -> None:
     several = [hf.Flow("f", version) for version in ("1", "2")]
     for flow in several:

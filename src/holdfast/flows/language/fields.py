@@ -53,7 +53,7 @@ class Fields:
         self._read.add(key)
         return self.values.get(key, ABSENT)
 
-    def inner(self, key: str, example: str = "") -> "Fields | None":
+    def inner(self, key: str, example: str) -> "Fields | None":
         """The mapping under `key`; None if it is absent or not a mapping."""
         value = self.take(key)
         if isinstance(value, Mapping):
