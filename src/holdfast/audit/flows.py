@@ -166,7 +166,7 @@ def _restarted(flow: FlowSnapshot, events: Iterable[HistoryEvent]) -> frozenset[
 
 def check_completeness(facts: Facts) -> list[Finding]:
     """K5: complete and closed at once; a failure that nobody caught is the failure of the flow."""
-    progress, terminal = facts.flow.book.scheduler, facts.history.terminal
+    progress, terminal = facts.flow.state.scheduler, facts.history.terminal
     if facts.is_open or terminal is None:
         done = "nothing of it is pending, started or paused, and it has not ended"
         return [(Rule.KEY_COMPLETE, done)] if progress.is_complete else []

@@ -53,13 +53,13 @@ class Fields:
         self._read.add(key)
         return self.values.get(key, ABSENT)
 
-    def inner(self, key: str, example: str = "") -> "Fields | None":
+    def inner(self, key: str, example: str) -> "Fields | None":
         """The mapping under `key`; None if it is absent or not a mapping."""
         value = self.take(key)
         if isinstance(value, Mapping):
             return self.inside(key, cast("Mapping[str, Any]", value))
         if value is not ABSENT:
-            self.add_problem(key, f"{key} must be a map such as {example}, not {self.shown(key)}")
+            self.add_problem(key, f"{key} must be a mapping such as {example}, not {self.shown(key)}")
         return None
 
     def inside(self, key: str, values: Mapping[str, Any]) -> "Fields":
@@ -98,7 +98,7 @@ class Fields:
 
     # ---------------------------------------------------------------- values
 
-    def text(self, key: str, what: str = "a text") -> str:
+    def text(self, key: str, what: str = "a string") -> str:
         """A string that is not empty. A number is taken as it was written."""
         value = self.take(key)
         if value is ABSENT:
@@ -134,7 +134,7 @@ class Fields:
         if is_integer(value) and least <= value <= most:
             return int(value)
         if value is not ABSENT:
-            self.add_problem(key, f"{key} must be a whole number from {least:,} to {most:,}, not {self.shown(key)}")
+            self.add_problem(key, f"{key} must be an integer from {least:,} to {most:,}, not {self.shown(key)}")
         return None
 
     def number(self, key: str, *, least: float) -> float | None:
@@ -225,7 +225,7 @@ def is_integer(value: object) -> bool:
 def shown(value: object) -> str:
     """A value as messages show it."""
     if isinstance(value, Mapping):
-        return "a map"
+        return "a mapping"
     if isinstance(value, list):
         return "a list" if value else "an empty list"
     if value is None:
