@@ -130,12 +130,12 @@ class FlowRun:
         "version",
     )
 
-    mailbox: Final = None
-    drops_events: Final = False
-    is_ending: Final = False
-    is_end_deferred: Final = False
-    is_tainted: Final = False
-    needs_turn: Final = False
+    mailbox: None = None
+    drops_events: bool = False
+    is_ending: bool = False
+    is_end_deferred: bool = False
+    is_tainted: bool = False
+    needs_turn: bool = False
 
     def __init__(
         self,

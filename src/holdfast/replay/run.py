@@ -30,7 +30,7 @@ from holdfast.payloads.signature import Signature
 from holdfast.replay.activities import Activities
 from holdfast.replay.children import Children
 from holdfast.replay.context import RunContext
-from holdfast.replay.continue_as_new import asked_to_continue, continue_as_new
+from holdfast.replay.continue_as_new import continue_as_new, find_continuation
 from holdfast.replay.events import EventWaits
 from holdfast.replay.guard import Guarded, causes_of
 from holdfast.replay.loop.event_loop import WorkflowLoop
@@ -484,12 +484,12 @@ class WorkflowRun:
         if self._is_overdue and error is not None:
             self._fail(_overdue(self._cancel_reason or "", error))
             return
-        asked = None if error is None else asked_to_continue(error)
-        if self._cancel_reason is not None and (main.cancelled() or asked is not None):
+        continuation = None if error is None else find_continuation(error)
+        if self._cancel_reason is not None and (main.cancelled() or continuation is not None):
             self._end(ev.ExecutionCancelled(reason=self._cancel_reason))  # a cancel prevents the next execution
             return
-        if asked is not None:
-            self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(asked.encoded))))
+        if continuation is not None:
+            self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(continuation.encoded))))
             return
         if error is None:
             try:
@@ -537,7 +537,7 @@ class WorkflowRun:
 def _overdue(reason: str, error: BaseException) -> DeadlineExceeded:
     """The failure of an overdue workflow. An error of its code is the cause; its cancellation is not."""
     exceeded = DeadlineExceeded(reason)
-    if not isinstance(error, asyncio.CancelledError) and asked_to_continue(error) is None:
+    if not isinstance(error, asyncio.CancelledError) and find_continuation(error) is None:
         exceeded.__cause__ = error
     return exceeded
 
@@ -545,7 +545,7 @@ def _overdue(reason: str, error: BaseException) -> DeadlineExceeded:
 def _continues(main: "asyncio.Task[Any]") -> bool:
     """Whether the main function has ended with a continue-as-new."""
     error = None if main.cancelled() else main.exception()
-    return error is not None and asked_to_continue(error) is not None
+    return error is not None and find_continuation(error) is not None
 
 
 def _inputs_before_the_end(recorded: list[HistoryEvent]) -> set[int]:

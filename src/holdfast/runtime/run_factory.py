@@ -97,7 +97,7 @@ class RunFactory:
 
     @contextmanager
     def marked(self, number: InstanceNumber) -> Generator[None]:
-        """Run code of an instance: a crash of the process meanwhile counts against that instance (G12)."""
+        """Run code of an instance: a crash of the process during that time counts against that instance (G12)."""
         self.marker.slot[0] = number
         try:
             yield
