@@ -139,9 +139,7 @@ class QueryClient:
         """Put the question into the store. None if it is to be put again, or there is no answer after `seconds`."""
         question = QueryRow(id=self._platform.providers.unique_text(), number=record.number, name=name, input=data)
         kept_ms = LONGEST_KEPT_MS if within is None else checked_duration_ms(within, "timeout") + LATE_MS
-        outcome = await self._committer().commit(
-            AskQuery(question=question, expires_at_ms=self._store.now_ms() + kept_ms)
-        )
+        outcome = await self._committer().commit(AskQuery(query=question, expires_at_ms=self._store.now_ms() + kept_ms))
         if isinstance(outcome, Rejected):
             raise QueryFailed(f"the query {name!r} was not put to anybody: {outcome.reason}")
         if isinstance(outcome, Failed):
@@ -158,7 +156,7 @@ class QueryClient:
                     return None
         finally:
             if not self._is_stopped:  # the store of a client that closes takes no more; the row expires
-                self._committer().submit(DeleteQueries(question=question.id), _ignore)
+                self._committer().submit(DeleteQueries(query_id=question.id), _ignore)
         raise AssertionError
 
     def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:
