@@ -9,8 +9,8 @@ from tests.scenarios.flowing import FOX, FOXES, PARENT, ROUNDS, Counter, double,
 from tests.scenarios.support import together
 
 import holdfast as hf
-from holdfast.cli.steps import read_steps_of
 from holdfast.client.views.instances import AttemptView, Description
+from holdfast.client.views.report import read_execution
 from holdfast.core.lifecycle import AttemptState
 from holdfast.testing.environment import Environment
 
@@ -41,7 +41,7 @@ def test_K1_the_key_of_a_flow_is_the_text_that_is_stored() -> None:
             assert await handle.result() == 5
             described = await handle.describe()
             assert handle.number is not None
-            assert described.collation_key == "366663000000000" == await env.store.read_key(handle.number)
+            assert described.collation_key == "366663000000000" == await env._session.store.read_key(handle.number)
             assert described.composite_key == "366663"
             assert described.waiting_for == []
             assert [(view.node, view.state) for view in described.attempts] == [
@@ -183,10 +183,10 @@ activities:
             assert described.collation_key == "666730000000000"
             assert described.composite_key == "66673"
             assert handle.number is not None
-            record = await env.store.read_instance(handle.number)
+            record = await env._session.store.read_instance(handle.number)
             assert record is not None
-            steps = (await read_steps_of(env.store, record)).steps
-            assert [step.child is not None for step in steps if step.kind == "child"] == [True, False]
+            steps = (await read_execution(env._session.store, record)).steps
+            assert [step.child is not None for step in steps if step.recorded.kind == "child"] == [True, False]
 
     skipping(scenario())
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, together, until
+from tests.support.inside import live_instances, worker_of
 
 import holdfast as hf
 from holdfast.core.history import EventReceived, Payload, UpdateAccepted
@@ -201,8 +202,7 @@ def test_G14_it_is_so_in_every_turn_that_ends_the_code(tmp_path: Path) -> None:
                     await client.get("it").raise_event("go")
                     sent = group.create_task(client.get("it").update("add", "x"))
                     await until(lambda: len(rows(path, "SELECT 1 FROM inbox")) == 2)
-                    assert engine.worker is not None
-                    [live] = engine.worker.turns.live.values()
+                    [live] = live_instances(worker_of(engine)).values()
                     await until(lambda: len(live.queue) == 2)
                     held.go_on.set()
                     assert await sent == "added x"

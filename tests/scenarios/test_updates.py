@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, skipping, together
+from tests.support.inside import key_of, mark_lost, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -234,13 +235,11 @@ def test_G11_an_update_result_survives_a_crash(tmp_path: Path, cache_size: int) 
         assert await handle.update(add, 3, id="one") == 6
         with pytest.raises(TimeoutError):
             await handle.update("add_when_allowed", 7, id="two", timeout=0.05)
-        assert engine.worker is not None
-        dead = engine.worker.key
-        await engine.worker.kill()
+        dead = key_of(worker_of(engine))
+        await worker_of(engine).kill()
         await engine._kill()
         async with engine_of(path, lists, double, cache_size=cache_size) as other:
-            assert other.worker is not None
-            await other.worker.maintenance.mark_lost(dead, at_deadline=False)
+            await mark_lost(worker_of(other), dead)
             again = other.get("it")
             assert await again.update(add, 3, id="one") == 6
             await again.raise_event("allowed")

@@ -248,11 +248,13 @@ def test_the_command_says_what_is_wrong_and_ends_with_1(store: Path) -> None:
     assert fields["problems"][0]["rule"] == "history-gap-free"
 
 
-def test_a_file_whose_maker_died_before_its_tables_is_sound(tmp_path: Path) -> None:
+def test_a_file_without_tables_breaks_no_rule_and_is_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
-    assert inspect(tmp_path / "empty.db").instances == 0
     sql(tmp_path / "wal.db", "PRAGMA journal_mode = WAL")
-    assert audit(tmp_path / "wal.db") == []
+    for path in (tmp_path / "empty.db", tmp_path / "wal.db"):
+        assert audit(path) == []
+        with pytest.raises(hf.UsageError, match="has no tables, so it is not a Holdfast store"):
+            inspect(path)
 
 
 def test_a_store_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> None:

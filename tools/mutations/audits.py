@@ -39,7 +39,7 @@ AUDITS: Final = (
         "a column that holds another type is shown as it is",
         "G11",
         "client/views/report",
-        "changes[field.name] = _nothing(field.type)",
+        "changes[field.name] = _empty_value(field.type)",
         "continue",
         DAMAGED,
     ),

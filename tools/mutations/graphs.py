@@ -238,10 +238,10 @@ GRAPHS: Final = (
         FLOWS,
     ),
     in_python(
-        "integers that CEL does not have are compared",
+        "an expression may take any amount of work",
         "K3",
-        "flows/expressions/expression",
-        "if kind is int and not _SMALLEST <= found <= _LARGEST:",
+        "flows/expressions/scanner",
+        "if work > MOST_WORK:",
         "if False:",
         EXPRESSIONS,
     ),

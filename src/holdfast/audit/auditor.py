@@ -13,6 +13,7 @@ from holdfast.audit.problems import LONGEST_TEXT, MOST_PROBLEMS, Finding, Proble
 from holdfast.audit.scans import Scan, key_of, number_of, parent_of
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.core.leases import WorkerState
+from holdfast.errors import UsageError
 from holdfast.storage.relational.raw_tables import RawInstance, RawTables, Unreadable
 
 MOST_DEFINITIONS: Final = 64
@@ -21,21 +22,33 @@ PROGRESS_EVERY: Final = 500
 """Instances between two reports of the progress."""
 
 Progress = Callable[[int, int], None]
-"""Is told how many instances were checked, and of how many."""
+"""Receives the number of instances that were checked, and of those that there are."""
 
 
 def audit(path: str | Path) -> list[Problem]:
-    """Every rule that a store breaks; none if it is sound. Nothing in it is changed; workers may go on."""
-    return list(inspect(path).problems)
+    """Every rule that a store breaks. Nothing is changed, and workers may run meanwhile.
+
+    A store without tables, which a process leaves that died while it created the store, breaks none.
+    """
+    return list(_inspect(path, None, may_be_empty=True).problems)
 
 
 def inspect(path: str | Path, progress: Progress | None = None) -> Report:
-    """The same, with counts of what was checked."""
+    """Like `audit`, with the numbers of rows; `UsageError` for a file or schema without tables."""
+    return _inspect(path, progress, may_be_empty=False)
+
+
+def _inspect(path: str | Path, progress: Progress | None, *, may_be_empty: bool) -> Report:
     tables = compose.open_tables(path)
     try:
-        return _Auditor(tables, progress).run()
+        auditor = _Auditor(tables, progress)
+        report = auditor.run()
     finally:
         tables.close()
+    if auditor.has_no_tables and not may_be_empty:
+        name = compose.display_name(path) if compose.is_address(path) else path
+        raise UsageError(f"{name} has no tables, so it is not a Holdfast store")
+    return report
 
 
 class _Auditor:
@@ -48,13 +61,16 @@ class _Auditor:
         self._turns = 0
         self._attempts = 0
         self._definition = lru_cache(MOST_DEFINITIONS)(self._read_definition)
+        self.has_no_tables = False
 
     def run(self) -> Report:
         damage = self._tables.damage()
         for line in damage:
             self._add("", Rule.FILE_SOUND, line)
-        if not damage and self._tables.are_there():  # what a broken file says proves nothing
-            self._check_all()
+        if not damage:  # the rows of a damaged file prove nothing
+            self.has_no_tables = not self._tables.are_there()
+            if not self.has_no_tables:
+                self._check_all()
         return Report(self._instances, self._turns, self._attempts, tuple(self._problems), self._left_out)
 
     def _check_all(self) -> None:

@@ -1,13 +1,17 @@
-"""The builder: a flow in Python, one method for each kind of activity.
+"""Builds the definition of a flow in Python: one method for each kind of node.
 
-What is built is what YAML says, in the same words, and it is read and checked in the same way.
+A method adds a `Node` to the definition at once. Its arguments have the names of the keys of YAML and are read by the
+same functions (`holdfast.flows.language.node_kinds`), so that a flow in Python and the same flow in YAML have the same
+definition. A method returns a `NodeRef`: later nodes name it in `after`, and its `output` in expressions.
 
-What the builder's methods give: steps to come after, and references to what they will have given.
+An argument that is not JSON raises at its call. All other problems are collected and raised as one `FlowError` when
+the flow is first used.
 """
 
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from datetime import timedelta
 from enum import IntEnum
 from typing import Any, TypeAlias, TypedDict, cast
@@ -16,13 +20,13 @@ from holdfast.authoring.activity import Activity, AnyActivity, Retry
 from holdfast.authoring.definition import Definition
 from holdfast.authoring.validation import checked_name
 from holdfast.authoring.workflow import AnyWorkflow, Workflow
-from holdfast.core.flow.definition import After
-from holdfast.errors import FlowError, InvalidOption
+from holdfast.core.flow.definition import After, FlowDefinition, Node, TriggerAction
+from holdfast.errors import FlowError, FlowProblem, InvalidOption
 from holdfast.flows.expressions.scanner import KEYWORDS
-from holdfast.flows.language.parser import UNLIMITED
-from holdfast.flows.language.yaml_tree import Tree, YamlScalar
-from holdfast.flows.language.yaml_tree import YamlMapping as MappingTree
-from holdfast.flows.language.yaml_tree import YamlSequence as SequenceTree
+from holdfast.flows.language.checker import check_into
+from holdfast.flows.language.fields import Fields
+from holdfast.flows.language.node_kinds import KINDS, UNLIMITED, node_with_edges, read_definition
+from holdfast.flows.language.problems import Problems
 from holdfast.flows.libraries import require_libraries
 from holdfast.flows.workflow import FlowWorkflow
 from holdfast.payloads.failures import qualified_name
@@ -215,17 +219,19 @@ class RetryFields(TypedDict, total=False):
 
 
 class FlowBuilder(FlowWorkflow):
-    """Collects what a flow says until it is used."""
+    """Adds nodes to the definition of a flow until the flow is used."""
 
     def __init__(self, name: str, version: str = "") -> None:
         require_libraries()
         super().__init__(checked_name(name, "a flow"), version)
-        self._document: dict[str, Any] = {"flow": name, "activities": {}}
+        self._nodes: dict[str, Node] = {}
+        self._header: dict[str, object] = {"version": version} if version else {}
+        """The fields of the flow itself, as YAML names them."""
+        self._problems = Problems()
+        """Those of the nodes that were added."""
         self._in_use = False
         self._activities: dict[str, Activity[..., Any]] = {}
         self._workflows: dict[str, Workflow[..., Any]] = {}
-        if version:
-            self._document["version"] = version
 
     @property
     def activities(self) -> tuple[Activity[..., Any], ...]:
@@ -243,7 +249,7 @@ class FlowBuilder(FlowWorkflow):
 
     def __getitem__(self, node_id: str) -> NodeRef:
         """A step that was added before."""
-        if node_id not in self._document["activities"]:
+        if node_id not in self._nodes:
             raise KeyError(node_id)
         return NodeRef(node_id)
 
@@ -256,12 +262,12 @@ class FlowBuilder(FlowWorkflow):
         """Where the flow begins. `input` has the fields that the flow takes, such as ``{"cents": "integer"}``."""
         if input is not None and not isinstance(cast("object", input), Mapping):
             raise InvalidOption(f"input takes fields and their types, such as {{'cents': 'integer'}}, not {input!r}")
-        declared = None if input is None else dict(input)
-        as_tree(declared, f"{self.name}: {node_id}")
-        step = self._add(node_id, {"trigger": True})
+        declared = None if input is None else plain_value(input, f"{self.name}: {node_id}")
+        self._refuse_if_in_use()
+        self._add_node(Node(node_id, TriggerAction()))
         if declared is not None:
-            self._document["input"] = declared
-        return step
+            self._header["input"] = declared
+        return NodeRef(node_id)
 
     def run(
         self,
@@ -288,9 +294,9 @@ class FlowBuilder(FlowWorkflow):
         """
         if isinstance(activity, Activity):
             self._activities[activity.name] = activity
-        said = {
+        arguments = {
             "run": _name_of(activity, Activity, "run"),
-            **_edge_keys(after, when, otherwise=otherwise, join=join),
+            **_common(when, otherwise=otherwise, join=join),
             "input": input,
             "each": each,
             "limit": limit,
@@ -301,7 +307,7 @@ class FlowBuilder(FlowWorkflow):
             "schedule_to_close": schedule_to_close,
             "heartbeat": heartbeat,
         }
-        return self._add(node_id, said)
+        return self._add(node_id, "run", after, arguments)
 
     def child(
         self,
@@ -321,16 +327,16 @@ class FlowBuilder(FlowWorkflow):
         """Start another flow, or a workflow written as code, and wait for its end unless it is `detached`."""
         if isinstance(flow, Workflow):
             self._workflows[flow.name] = flow
-        said = {
+        arguments = {
             "flow": _name_of(flow, Workflow, "child"),
-            **_edge_keys(after, when, otherwise=otherwise, join=join),
+            **_common(when, otherwise=otherwise, join=join),
             "input": input,
             "id": id,
             "detached": detached or None,
             "each": each,
             "limit": limit,
         }
-        return self._add(node_id, said)
+        return self._add(node_id, "flow", after, arguments)
 
     def wait(
         self,
@@ -346,8 +352,9 @@ class FlowBuilder(FlowWorkflow):
     ) -> NodeRef:
         """Wait for an `event`, no longer than `timeout`; or for the time of a `timer`."""
         waits = {"event": event, "timeout": timeout, "timer": timer}
-        said = {"wait": _given(waits), **_edge_keys(after, when, otherwise=otherwise, join=join)}
-        return self._add(node_id, said)
+        return self._add(
+            node_id, "wait", after, {"wait": _given(waits), **_common(when, otherwise=otherwise, join=join)}
+        )
 
     def cycle(
         self,
@@ -362,13 +369,13 @@ class FlowBuilder(FlowWorkflow):
         limit: int | None = None,
     ) -> NodeRef:
         """Run `target` and everything behind it once more, after `delay`, at most `limit` times."""
-        said = {
+        arguments = {
             "cycle": target.id if isinstance(target, NodeRef) else target,
-            **_edge_keys(after, when, otherwise=otherwise, join=join),
+            **_common(when, otherwise=otherwise, join=join),
             "delay": delay,
             "limit": limit,
         }
-        return self._add(node_id, said)
+        return self._add(node_id, "cycle", after, arguments)
 
     def raise_event(
         self,
@@ -384,7 +391,7 @@ class FlowBuilder(FlowWorkflow):
     ) -> NodeRef:
         """Raise an event to the instance whose id `to` gives."""
         raised = _given({"event": event, "to": to, "value": value})
-        return self._add(node_id, {"raise": raised, **_edge_keys(after, when, otherwise=otherwise, join=join)})
+        return self._add(node_id, "raise", after, {"raise": raised, **_common(when, otherwise=otherwise, join=join)})
 
     def interrupt(
         self,
@@ -399,60 +406,63 @@ class FlowBuilder(FlowWorkflow):
         join: str | None = None,
     ) -> NodeRef:
         """End this instance, or the one whose id `target` gives, and with `descendants` their children, too."""
-        said = {
+        arguments = {
             "interrupt": target,
-            **_edge_keys(after, when, otherwise=otherwise, join=join),
+            **_common(when, otherwise=otherwise, join=join),
             "descendants": descendants or None,
             "reason": reason,
         }
-        return self._add(node_id, said)
+        return self._add(node_id, "interrupt", after, arguments)
 
     def output(self, template: object) -> None:
         """What the flow gives: an expression, or a map or list of them."""
-        self._say("output", template)
+        self._set("output", template)
 
     def policy(self, policy: str) -> None:
         """What an uncaught failure does to the rest: ``drain`` lets it run on, ``fail_fast`` cancels it."""
-        self._say("policy", policy)
+        self._set("policy", policy)
 
-    def _say(self, key: str, value: object) -> None:
+    def _set(self, key: str, value: object) -> None:
         self._refuse_if_in_use()
-        as_tree(value, key)
-        self._document[key] = value
+        self._header[key] = plain_value(value, f"{self.name}: {key}")
 
-    def _add(self, node_id: str, said: dict[str, Any]) -> NodeRef:
+    def _add(self, node_id: str, kind: str, after: EdgeArguments, arguments: dict[str, Any]) -> NodeRef:
+        """Add a node. Its arguments have the names and the meaning of the keys of YAML."""
         self._refuse_if_in_use()
-        if node_id in self._document["activities"]:
-            raise FlowError(f"{self.name}: two activities have the id {node_id!r}")
-        given = _given(said)
-        as_tree(given, f"{self.name}: {node_id}")
-        self._document["activities"][node_id] = given
-        return NodeRef(node_id)
+        edges = edges_of(after)
+        plain = plain_value(_given(arguments), f"{self.name}: {node_id}")
+        fields = Fields(plain, node_id, self._problems)
+        return self._add_node(node_with_edges(fields, KINDS[kind].read(fields), edges))
+
+    def _add_node(self, node: Node) -> NodeRef:
+        if node.id in self._nodes:
+            raise FlowError(f"{self.name}: two activities have the id {node.id!r}")
+        self._nodes[node.id] = node
+        return NodeRef(node.id)
+
+    def _build(self) -> tuple[FlowDefinition, tuple[FlowProblem, ...]]:
+        """The definition and its warnings; a `FlowError` with all problems if there is one."""
+        problems = deepcopy(self._problems)
+        definition = read_definition(Fields(self._header, "", problems), self.name, self._nodes.values())
+        check_into(problems, definition, places={})
+        if problems.has_errors:
+            raise problems.error(self.name)
+        self._in_use = True
+        return definition, problems.all()
 
     def _refuse_if_in_use(self) -> None:
         if self._in_use:
             raise FlowError(f"{self.name}: the flow is in use, and its definition cannot change any more")
 
 
-def _given(said: dict[str, Any]) -> dict[str, Any]:
-    """What was given. Everything has None where it was not."""
-    return {key: value for key, value in said.items() if value is not None}
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that were given: None stands for those that were not."""
+    return {key: value for key, value in arguments.items() if value is not None}
 
 
-def _edge_keys(
-    after: EdgeArguments, when: ConditionArgument | None, *, otherwise: bool, join: str | None
-) -> dict[str, Any]:
-    """What all kinds have in common, as YAML writes it."""
-    edges: dict[str, list[dict[str, Any]]] = {}
-    for edge in edges_of(after):
-        edges.setdefault(edge.source, []).append(_edge_fields(edge))
-    written = {source: several[0] if len(several) == 1 else several for source, several in edges.items()}
-    return {"after": written, "when": when, "otherwise": otherwise or None, "join": join}
-
-
-def _edge_fields(edge: After) -> dict[str, Any]:
-    fields = {"catch": None if edge.catch is None else list(edge.catch), "when": edge.when or None}
-    return _given({**fields, "otherwise": edge.otherwise or None})
+def _common(when: ConditionArgument | None, *, otherwise: bool, join: str | None) -> dict[str, Any]:
+    """The arguments that all kinds have, as YAML names them."""
+    return {"when": when, "otherwise": otherwise or None, "join": join}
 
 
 def _name_of(named: object, kind: type[Activity[..., Any] | Workflow[..., Any]], method: str) -> str:
@@ -484,30 +494,25 @@ def _retry(retry: Retry | RetryFields | None) -> dict[str, Any] | None:
     return fields
 
 
-def as_tree(value: object, what: str) -> Tree:
-    """A value of Python as the tree that YAML would have given, without lines. What is no JSON is refused here."""
+def plain_value(value: object, what: str) -> Any:
+    """A value of Python as JSON has it: a reference as its expression, a timedelta as seconds."""
     match value:
         case ExpressionRef():
-            return YamlScalar(str(value), str(value), 0)
+            return str(value)
         case NodeRef():
-            return YamlScalar(value.id, value.id, 0)
+            return value.id
         case timedelta():
-            return YamlScalar(value.total_seconds(), f"{value.total_seconds():g}", 0)
-        case None | bool() | int() | float():
-            return YamlScalar(value, str(value), 0)
-        case str():
-            return YamlScalar(value, value, 0)
+            return value.total_seconds()
+        case None | bool() | int() | float() | str():
+            return value
         case Mapping():
-            mapping = MappingTree(0)
-            for key, one in cast("Mapping[object, object]", value).items():
+            plain: dict[str, Any] = {}
+            for key, item in cast("Mapping[object, object]", value).items():
                 if not isinstance(key, str):
                     raise InvalidOption(f"{what}: a key must be a text, not {key!r}")
-                mapping.entries[key] = as_tree(one, what)
-                mapping.lines[key] = 0
-            return mapping
+                plain[key] = plain_value(item, what)
+            return plain
         case list() | tuple():
-            sequence = SequenceTree(0)
-            sequence.items.extend(as_tree(one, what) for one in cast("Sequence[object]", value))
-            return sequence
+            return [plain_value(item, what) for item in cast("Sequence[object]", value)]
         case _:
             raise InvalidOption(f"{what}: {value!r} is no JSON; a flow holds numbers, expressions, lists and maps")

@@ -9,9 +9,9 @@ from typing import Self
 from holdfast.authoring.activity import AnyActivity
 from holdfast.core.flow.definition import FlowDefinition
 from holdfast.errors import FlowProblem
-from holdfast.flows.builder import FlowBuilder, as_tree
+from holdfast.flows.builder import FlowBuilder
 from holdfast.flows.language.checker import KnownNames, names_in_modules
-from holdfast.flows.language.parser import LoadedFlow, load_file, load_text, load_tree
+from holdfast.flows.language.parser import LoadedFlow, load_file, load_text
 from holdfast.flows.language.yaml_writer import write_yaml
 from holdfast.flows.mermaid import draw_mermaid
 from holdfast.flows.svg import draw_svg
@@ -66,9 +66,8 @@ class Flow(FlowBuilder):
         """The definition with its warnings. From here on nothing can be added."""
         if self._loaded_from_text is not None:
             return self._loaded_from_text
-        loaded = load_tree(as_tree(self._document, self.name), self.name)
-        self._in_use = True
-        return loaded
+        definition, warnings = self._build()
+        return LoadedFlow(definition, warnings, {})
 
     @property
     def definition(self) -> FlowDefinition:

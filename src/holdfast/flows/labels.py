@@ -33,24 +33,8 @@ _STATES: Final = {
 
 
 def kind_of(action: AnyAction) -> str:
-    """The word of YAML for what it does."""
-    match action:
-        case TriggerAction():
-            return "trigger"
-        case RunAction():
-            return "run"
-        case ChildAction():
-            return "flow"
-        case WaitAction():
-            return "wait"
-        case CycleAction():
-            return "cycle"
-        case RaiseAction():
-            return "raise"
-        case InterruptAction():
-            return "interrupt"
-        case _:
-            assert_never(action)
+    """The key of YAML for what a node does: the tag under which a definition stores the action."""
+    return str(action.__struct_config__.tag)
 
 
 def detail_of(action: AnyAction) -> str:

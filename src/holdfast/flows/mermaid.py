@@ -7,7 +7,7 @@ from holdfast.core.flow.definition import CycleAction, FlowDefinition, Node
 from holdfast.core.flow.graph import Join
 from holdfast.flows.labels import detail_of, edge_label, kind_of, safe, state_of
 
-_SHAPES: Final = {
+SHAPES: Final = {
     "trigger": ("([", "])"),
     "run": ("[", "]"),
     "flow": ("[[", "]]"),
@@ -36,7 +36,7 @@ def draw_mermaid(definition: FlowDefinition, *, digits: Mapping[str, str] | None
 
 
 def _node(node: Node, number: str, digit: str) -> str:
-    opens, closes = _SHAPES[kind_of(node.action)]
+    opens, closes = SHAPES[kind_of(node.action)]
     state = f"<br/>{digit} {state_of(digit)}" if state_of(digit) else ""
     join = "<br/>any of them" if node.join is Join.ANY else ""
     when = f"<br/>if {_escaped(node.when)}" if node.when else ""

@@ -191,7 +191,7 @@ DARK: Final = {
     "d5": "#f0b14a", "d4": "#4fc7cd", "d3": "#66717f",
 }  # fmt: skip
 BORDERS: Final = {
-    "trigger": "d6", "flow": "d8", "wait": "d5", "cycle": "back", "interrupt": "error", "raise": "d4",
+    "trigger": "d6", "run": "edge", "flow": "d8", "wait": "d5", "cycle": "back", "interrupt": "error", "raise": "d4",
 }  # fmt: skip
 """The colour of the border of each kind of activity, where no instance says otherwise."""
 FONT: Final = "system-ui,-apple-system,Segoe UI,Helvetica,Arial,sans-serif"
@@ -362,7 +362,7 @@ def _box(picture: Drawing, node: Node) -> Iterator[str]:
     kind = kind_of(node.action)
     corner = BOX_HEIGHT / 2 if kind == "trigger" else 7
     yield f'<g class="{kind}{f" d{digit}" if state else ""}"><title>{escape(safe(said))}</title>'
-    border = f"d{digit}" if state else BORDERS.get(kind, "edge")
+    border = f"d{digit}" if state else BORDERS[kind]
     dashes = ' stroke-dasharray="3 3"' if digit == str(Digit.SKIPPED.value) else ""
     size = f'width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{corner:g}" stroke-width="{2.5 if state else 1.5}"{dashes}'
     yield f'<rect {_colours("box", border, "box")} x="{left:.1f}" y="{top}" {size}/>'

@@ -16,11 +16,12 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 import msgspec
 from msgspec import inspect
 
+from holdfast.errors import PayloadError
 from holdfast.payloads.limits import MAX_DEPTH, MAX_INTEGER_DIGITS, shorten
 from holdfast.payloads.pydantic_models import is_model_type
 
@@ -43,17 +44,25 @@ class Mismatch(NamedTuple):
         return f"at `{self.path}`: expected {self.expected}, found {self.found}; {self.advice}"
 
 
+Tried: TypeAlias = dict[tuple[int, int, str], tuple[object, bytes | PayloadError]]
+"""For the id of a union, the id of a value and its path: the value, so that its id stays taken, and its JSON."""
+
+
 class ValuePath(NamedTuple):
-    """Where the walk is: the path, and the identities of the containers around it."""
+    """A place in a value: its path, and the identities of the containers around it.
+
+    `tried` has the results of unions inside of the outermost union.
+    """
 
     path: str = "$"
     around: tuple[int, ...] = ()
+    tried: Tried | None = None
 
     def item(self, container: object, index: int) -> "ValuePath":
-        return ValuePath(f"{self.path}[{index}]", (*self.around, id(container)))
+        return ValuePath(f"{self.path}[{index}]", (*self.around, id(container)), self.tried)
 
     def member(self, container: object, key: object) -> "ValuePath":
-        return ValuePath(self.path + step_of(key), (*self.around, id(container)))
+        return ValuePath(self.path + step_of(key), (*self.around, id(container)), self.tried)
 
 
 ROOT: Final = ValuePath()
@@ -101,7 +110,7 @@ def reason_of(error: Exception, data: bytes | None = None, path: str = "$") -> s
     if isinstance(error, RecursionError):
         return "it is nested too deep"
     if isinstance(error, UnicodeDecodeError):
-        return f"it is not UTF-8 (byte {error.start})"
+        return f"it is not valid UTF-8 (byte {error.start})"
     text = str(error) if isinstance(error, ValueError | TypeError) else f"{type(error).__qualname__}: {error}"
     is_invalid = isinstance(error, msgspec.ValidationError)
     if is_invalid and (found := _PATH_AT_THE_END.search(text)):
@@ -317,6 +326,23 @@ def _check_dict(value: Any, node: Any, place: ValuePath) -> Mismatch | None:
             return problem._replace(expected=f"a key: {problem.expected}")
         if problem := find_problem(item, node.value_type, inner):
             return problem
+    return _check_keys_differ(value, place) if isinstance(node.key_type, inspect.UnionType) else None
+
+
+def _check_keys_differ(value: dict[Any, Any], place: ValuePath) -> Mismatch | None:
+    """1 and "1" are two keys of a dict and one key of a JSON object."""
+    names: set[bytes] = set()
+    for key in value:
+        name = msgspec.json.encode({key: None})
+        if name in names:
+            path = place.member(value, key).path
+            return Mismatch(
+                path,
+                "keys that differ in JSON",
+                f"a second {shorten(str(key), _LONGEST_KEY_SHOWN)!r}",
+                "use keys of one type",
+            )
+        names.add(name)
     return None
 
 

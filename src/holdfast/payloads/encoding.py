@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Protocol, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -30,7 +30,7 @@ from msgspec.structs import astuple
 from holdfast.errors import AnnotationError, PayloadError
 from holdfast.payloads.diagnosis import ROOT, ValuePath, describe, find_problem, name_of, reason_of
 from holdfast.payloads.limits import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
-from holdfast.payloads.nested_unions import Choices, Record, part_of
+from holdfast.payloads.nested_unions import Choices, DataclassPart, PayloadType, part_of
 from holdfast.payloads.pydantic_models import (
     are_constraints_ignored,
     decode_unknown,
@@ -65,7 +65,7 @@ _NO_KEYS: Final = (
 _encode_json: Final = msgspec.json.Encoder(enc_hook=encode_unknown).encode
 
 
-def quick_encoder(kind: "PayloadType", encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+def quick_encoder(kind: PayloadType, encode: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     """`encode`, with a short cut for short texts and integers where the type is just that: most results are."""
     plain = kind.plain if isinstance(kind, _Typed) else None
     if plain is None:
@@ -85,34 +85,20 @@ def quick_encoder(kind: "PayloadType", encode: Callable[[Any], bytes]) -> Callab
     return quick
 
 
-def reads_bytes(kind: "PayloadType") -> bool:
+def reads_bytes(kind: PayloadType) -> bool:
     """Whether `kind` reads a JSON string as bytes."""
     return isinstance(kind, _Typed) and kind.reads_bytes
-
-
-class PayloadType(Protocol):
-    """One annotation, ready for use. Hot paths keep it; others use `encode` and `decode`."""
-
-    def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
-        """JSON that decodes to a value equal to `value`; `what` names it in the message of a refusal.
-
-        `place` is where `value` is in that which `what` names.
-        """
-        ...
-
-    def decode(self, data: bytes, what: str = "payload", path: str = "$", choices: Choices | None = None) -> Any:
-        """The value, of the annotated type; JSON of another type is a `PayloadError` with field and path."""
-        ...
-
-    @property
-    def read(self) -> Callable[[bytes | msgspec.Raw], Any]:
-        """As `decode`, quick and without words: whatever it raises, `decode` says what is wrong."""
-        ...
 
 
 def encode(value: Any, annotation: Any = Any, *, what: str = "value") -> bytes:
     """`value` as JSON of the type `annotation`, which decodes to an equal value; the module has the price."""
     return payload_type(annotation).encode(value, what)
+
+
+def encode_untyped(value: object, *, what: str) -> bytes:
+    """`value` as JSON of its own type, where no annotation is given: a dataclass can be decoded as one again."""
+    kind = Any if value is None or isinstance(value, dict | list) else type(value)
+    return encode(value, kind, what=what)
 
 
 def decode(data: bytes, annotation: Any = Any, *, what: str = "payload") -> Any:
@@ -208,8 +194,9 @@ class _Tagged:
     """A union that JSON alone cannot tell apart: the type's name is written beside the value.
 
     ``{"$type": "Approved", "value": {...}}``. Reading also takes the bare value, for senders by hand, if exactly one
-    member can be read from it. Each member is tried, and each of them tries the unions inside of the value: `Choices`
-    keeps this from being exponential in the depth of a recursive type.
+    member can be read from it. Each member is tried, and each of them tries the unions inside of the value. Two tables
+    keep this from being exponential in the depth of a recursive type: `Choices` for reading, `ValuePath.tried` for
+    writing.
     """
 
     __slots__ = ("_members", "_text")
@@ -225,6 +212,20 @@ class _Tagged:
 
     def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
         """See `PayloadType`."""
+        if place.tried is None:
+            return self._encode(value, what, place._replace(tried={}))
+        key = (id(self), id(value), place.path)
+        if key not in place.tried:
+            try:
+                place.tried[key] = (value, self._encode(value, what, place))
+            except PayloadError as error:
+                place.tried[key] = (value, error)
+        _, result = place.tried[key]
+        if isinstance(result, PayloadError):
+            raise result
+        return result
+
+    def _encode(self, value: Any, what: str, place: ValuePath) -> bytes:
         nearest: PayloadError | None = None
         for name, (annotation, member) in self._members.items():
             try:
@@ -333,7 +334,7 @@ def _build(annotation: Any) -> PayloadType:
 def _nested(annotation: Any, error: TypeError) -> PayloadType | None:
     """A type that msgspec refuses for a union, which may be inside of it; None if it cannot be stored."""
     part = part_of(annotation, payload_type) if "union" in str(error) else None
-    if isinstance(part, Record):
+    if isinstance(part, DataclassPart):
         _cache[annotation] = part  # its fields may name it
         try:
             _ = part.fields
@@ -350,6 +351,8 @@ def _union_hint(annotation: Any) -> str:
     origin = get_origin(annotation)
     if origin is Annotated:
         advice = f"write `{text_of(get_args(annotation)[0])}` without Annotated"
+    elif origin is dict and get_args(annotation)[1] is None:
+        return "the keys of a JSON object are strings: use keys of one type"
     elif is_dataclass(origin):
         advice = (
             f"write a dataclass that is not generic, with the union in its field, instead of {text_of(origin)}[...]"

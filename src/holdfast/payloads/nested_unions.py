@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import cached_property
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Final, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, Protocol, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -19,13 +19,31 @@ from holdfast.errors import PayloadError
 from holdfast.payloads.diagnosis import ROOT, ValuePath, find_endless, name_of, reason_of, step_of
 from holdfast.payloads.limits import is_within_bounds
 
-if TYPE_CHECKING:
-    from holdfast.payloads.encoding import PayloadType
-
-
 Choices = dict[tuple[int, bytes], list[str]]
 """For the id of a union and a value without `$type`: the names of the members that can be read from the value."""
-TypeOf = Callable[[Any], "PayloadType"]
+
+
+class PayloadType(Protocol):
+    """One annotation, ready for use. Hot paths keep it; others use `encode` and `decode`."""
+
+    def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
+        """JSON that decodes to a value equal to `value`; `what` names it in the message of a refusal.
+
+        `place` is where `value` is in that which `what` names.
+        """
+        ...
+
+    def decode(self, data: bytes, what: str = "payload", path: str = "$", choices: Choices | None = None) -> Any:
+        """The value, of the annotated type; JSON of another type is a `PayloadError` with field and path."""
+        ...
+
+    @property
+    def read(self) -> Callable[[bytes | msgspec.Raw], Any]:
+        """As `decode`, quick and without words: whatever it raises, `decode` says what is wrong."""
+        ...
+
+
+TypeOf = Callable[[Any], PayloadType]
 _SEQUENCES: Final = (list, tuple)
 _SETS: Final = (set, frozenset)
 _MADE_OF_ITEMS: Final[dict[Any, tuple[type, tuple[type, ...]]]] = {
@@ -46,7 +64,7 @@ _encode_json: Final = msgspec.json.Encoder().encode
 def part_of(annotation: Any, type_of: TypeOf) -> "Part | None":
     """How to read and write a type that msgspec refuses for a union inside; None if nothing is known about it.
 
-    The fields of a dataclass are not looked at before `Record.fields`, because they may name the dataclass itself.
+    `DataclassPart.fields` reads the fields of a dataclass on first use, because they may name the dataclass itself.
     """
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
@@ -56,10 +74,10 @@ def part_of(annotation: Any, type_of: TypeOf) -> "Part | None":
         return _Tuple(type_of, args)
     if origin in _MADE_OF_ITEMS:
         return _Items(*_MADE_OF_ITEMS[origin], type_of(args[0]))
-    if origin in _MAPS:
+    if origin in _MAPS and args[1] not in (None, NoneType):  # with None as its value, msgspec refuses it for its keys
         return _Map(type_of, *args)
     if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
-        return Record(type_of, annotation)
+        return DataclassPart(type_of, annotation)
     return None
 
 
@@ -109,7 +127,7 @@ class Part:
 class _OrNone(Part):
     """One type, or None: no name is needed to tell these apart."""
 
-    def __init__(self, other: "PayloadType") -> None:
+    def __init__(self, other: PayloadType) -> None:
         self._other = other
 
     def encode(self, value: Any, what: str = "value", place: ValuePath = ROOT) -> bytes:
@@ -124,7 +142,7 @@ class _OrNone(Part):
 class _Items(Part):
     """Any number of one type."""
 
-    def __init__(self, made: type, taken: tuple[type, ...], item: "PayloadType") -> None:
+    def __init__(self, made: type, taken: tuple[type, ...], item: PayloadType) -> None:
         self._made = made
         self._taken = taken
         self._item = item
@@ -184,7 +202,7 @@ class _Map(Part):
         return {key: decode(bytes(each), what, path + step_of(key), choices) for key, each in items}
 
 
-class Record(Part):
+class DataclassPart(Part):
     """A dataclass, by its fields."""
 
     def __init__(self, type_of: TypeOf, cls: type[Any]) -> None:
@@ -192,7 +210,7 @@ class Record(Part):
         self._cls = cast("Any", cls)
 
     @cached_property
-    def fields(self) -> "list[tuple[dataclasses.Field[Any], PayloadType]]":
+    def fields(self) -> list[tuple[dataclasses.Field[Any], PayloadType]]:
         """The fields with their types. A field that cannot be stored is an `AnnotationError`."""
         hints = get_type_hints(self._cls, include_extras=True)
         return [(each, self._type_of(hints[each.name])) for each in dataclasses.fields(self._cls)]

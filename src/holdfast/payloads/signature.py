@@ -35,13 +35,13 @@ import msgspec
 from holdfast.errors import AnnotationError, ArgumentError, MalformedPayload, PayloadError
 from holdfast.payloads.encoding import (
     UNRESOLVED_HINT,
-    PayloadType,
     decoder_of_fields,
     payload_type,
     quick_encoder,
     reads_bytes,
     text_of,
 )
+from holdfast.payloads.nested_unions import PayloadType
 from holdfast.payloads.pydantic_models import is_field
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]

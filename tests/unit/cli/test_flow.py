@@ -38,7 +38,7 @@ def test_a_flow_that_is_fine_is_said_to_be_fine() -> None:
     assert done.exit_code == 0
     warning, verdict = done.output.splitlines()
     assert 'order.yaml:8: warning: reserve: no module "shop" can be found here for "shop.reserve"' in warning
-    assert "order.yaml is fine: flow order, 10 activities; which activities there are was not checked" in verdict
+    assert "order.yaml is fine: flow order, 10 activities; activities were not checked" in verdict
 
 
 def test_every_line_of_the_broken_flow_is_reported_and_the_exit_code_says_so() -> None:

@@ -26,7 +26,7 @@ def on(path: Path, work: Callable[[hf.Client], Coroutine[Any, Any, None]]) -> No
 
 async def register(client: hf.Client) -> None:
     said = Registration(host=HOST, queues='["mail","a,b"]', build="b1", slots=8, abandoned=3)
-    client.store.heartbeat(Heartbeat(WorkerKey("k1"), None, 60_000), said)
+    client._session.store.heartbeat(Heartbeat(WorkerKey("k1"), None, 60_000), said)
 
 
 def test_workers_are_told_with_lease_load_queues_build_and_place(filled: Command) -> None:
@@ -54,7 +54,7 @@ def test_workers_that_are_gone_are_told_when_asked_for(filled: Command) -> None:
 
 def test_a_queue_that_has_work_and_no_worker_is_marked(filled: Command) -> None:
     store = filled.folder / "holdfast.db"
-    assert filled("queues").out == "No queues: nothing waits or runs, and nobody serves any.\n"
+    assert filled("queues").out == "No queues: no activity waits or runs, and no worker is alive.\n"
     on(store, register)
     sql(
         store,
@@ -67,7 +67,7 @@ def test_a_queue_that_has_work_and_no_worker_is_marked(filled: Command) -> None:
     assert lines[2] == ["mail", "0", "0", "0", "k1"]
     assert lines[3][:4] == ["parcels", "1", "0", "0"]
     assert re.fullmatch(r"2 min \d\d s", lines[3][4])
-    assert lines[3][5] == "nobody"
+    assert lines[3][5] == "no worker"
     fields = json.loads(filled("queues", "--json").out)
     assert [(each["name"], each["is_served"]) for each in fields] == [("a,b", True), ("mail", True), ("parcels", False)]
     assert fields[2]["oldest_wait"] >= 120

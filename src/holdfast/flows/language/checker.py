@@ -33,8 +33,7 @@ from holdfast.core.flow.graph import Join
 from holdfast.errors import FlowProblem
 from holdfast.flows.expressions.scanner import KEYWORDS, RESERVED, TYPES
 from holdfast.flows.language.expression_checker import BESIDE_NODES, check_expressions
-from holdfast.flows.language.problems import Problems, quoted
-from holdfast.flows.language.yaml_fields import Places
+from holdfast.flows.language.problems import Places, Problems, quoted
 
 
 class ArgumentMismatch(NamedTuple):

@@ -7,10 +7,11 @@ Where the expressions of a flow are.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, assert_never, cast
 
 from holdfast.core.flow.ancestry import Ancestry, rounds
 from holdfast.core.flow.definition import (
+    AnyAction,
     ChildAction,
     CycleAction,
     FlowDefinition,
@@ -24,8 +25,7 @@ from holdfast.core.flow.definition import (
 )
 from holdfast.errors import ExpressionError
 from holdfast.flows.expressions.expression import Expression, Literal, compile_expression
-from holdfast.flows.language.problems import Problems, quoted
-from holdfast.flows.language.yaml_fields import Places
+from holdfast.flows.language.problems import Places, Problems, quoted
 
 
 class FoundExpression(NamedTuple):
@@ -46,22 +46,38 @@ def expressions_of(node: Node) -> Iterator[FoundExpression]:
             yield FoundExpression(f"after.{edge.source}.when", edge.when, edge.source)
     if node.when:
         yield FoundExpression("when", node.when)
-    action = node.action
-    if isinstance(action, RunAction | ChildAction):
-        if action.each is not None:
-            yield FoundExpression("each", action.each.items)
-        yield from _in_template("input", action.input, sees_item=action.each is not None)
+    yield from _in_action(node.action)
+
+
+def _in_action(action: AnyAction) -> Iterator[FoundExpression]:
+    match action:
+        case TriggerAction():
+            pass
+        case RunAction() | ChildAction():
+            yield from _in_work(action)
+        case WaitAction(timeout=timeout):
+            if isinstance(timeout, str):
+                yield FoundExpression("wait.timeout" if action.event else "wait.timer", timeout)
+        case CycleAction(delay=delay):
+            if isinstance(delay, str):
+                yield FoundExpression("delay", delay)
+        case RaiseAction():
+            yield FoundExpression("raise.to", action.to)
+            yield from _in_template("raise.value", action.value)
+        case InterruptAction(target=target):
+            if target:
+                yield FoundExpression("interrupt", target)
+        case _:
+            assert_never(action)
+
+
+def _in_work(action: RunAction | ChildAction) -> Iterator[FoundExpression]:
+    sees_item = action.each is not None
+    if action.each is not None:
+        yield FoundExpression("each", action.each.items)
+    yield from _in_template("input", action.input, sees_item=sees_item)
     if isinstance(action, ChildAction) and action.id:
-        yield FoundExpression("id", action.id, sees_item=action.each is not None)
-    elif isinstance(action, WaitAction) and isinstance(action.timeout, str):
-        yield FoundExpression("wait.timeout" if action.event else "wait.timer", action.timeout)
-    elif isinstance(action, CycleAction) and isinstance(action.delay, str):
-        yield FoundExpression("delay", action.delay)
-    elif isinstance(action, RaiseAction):
-        yield FoundExpression("raise.to", action.to)
-        yield from _in_template("raise.value", action.value)
-    elif isinstance(action, InterruptAction) and action.target:
-        yield FoundExpression("interrupt", action.target)
+        yield FoundExpression("id", action.id, sees_item=sees_item)
 
 
 def expressions_of_output(definition: FlowDefinition) -> Iterator[FoundExpression]:

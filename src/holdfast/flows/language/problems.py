@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
 from heapq import nlargest
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from holdfast.errors import FlowError, FlowProblem
 
@@ -21,6 +21,9 @@ LEAST_SIMILAR: Final = 0.6
 SHOWN_CHARACTERS: Final = 60
 LONGEST_NODE: Final = 100
 """Up to this length the id of an activity is shown whole."""
+
+Places: TypeAlias = dict[tuple[str, str], int]
+"""The line of each node (with an empty string), and of each expression or argument of it, such as ``input.speed``."""
 
 
 class Problems:

@@ -6,7 +6,7 @@ PyYAML's parser in C makes the events; nothing of it turns them into objects (de
 
 import math
 import re
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from holdfast.errors import FlowError
 from holdfast.flows.language.problems import Problems, printable, quoted
@@ -39,47 +39,38 @@ _MERGE: Final = "<<"
 """What YAML 1.1 reads as: all that another map has."""
 
 
-Plain: TypeAlias = str | int | float | bool | None
+class YamlSequence(list[Any]):
+    """A list, with the lines of its items. `is_refused`: an item has a problem that was added already."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[int] = []
+        self.is_refused = False
 
 
-class YamlScalar:
-    """A text, a number, true, false or null. `text` is how it was written.
-
-    `is_refused`: why it cannot be read was told, and nothing more is to be said about it.
-    """
-
-    __slots__ = ("is_refused", "line", "text", "value")
-
-    def __init__(self, value: Plain, text: str, line: int, *, is_refused: bool = False) -> None:
-        self.value = value
-        self.text = text
-        self.line = line
-        self.is_refused = is_refused
-
-
-class YamlSequence:
-    """A list."""
-
-    __slots__ = ("items", "line")
+class YamlMapping(dict[str, Any]):
+    """A mapping, with the line of each key and of its value."""
 
     def __init__(self, line: int) -> None:
-        self.items: list[Tree] = []
+        super().__init__()
         self.line = line
-
-
-class YamlMapping:
-    """A map. `lines` has the line of each key. `is_partial`: more was meant to be merged into it."""
-
-    __slots__ = ("entries", "is_partial", "line", "lines")
-
-    def __init__(self, line: int) -> None:
-        self.entries: dict[str, Tree] = {}
-        self.lines: dict[str, int] = {}
-        self.line = line
+        self.key_lines: dict[str, int] = {}
+        self.value_lines: dict[str, int] = {}
+        self.written: dict[str, str] = {}
+        """Scalars that are not strings, as they were written."""
+        self.refused: set[str] = set()
+        """Keys whose value has a problem that was added already."""
         self.is_partial = False
+        """Whether it has a merge key."""
 
 
-Tree: TypeAlias = YamlScalar | YamlSequence | YamlMapping
+class YamlValue(NamedTuple):
+    """A value, its line, and for a scalar its text. `is_refused`: its problem was added already."""
+
+    value: Any
+    line: int
+    text: str = ""
+    is_refused: bool = False
 
 
 def is_text(plain: str) -> bool:
@@ -87,8 +78,8 @@ def is_text(plain: str) -> bool:
     return plain not in _WORDS and plain not in _UNSURE and not _NUMBER.fullmatch(plain)
 
 
-def read_document(text: str, problems: Problems) -> Tree | None:
-    """The tree of the only document in `text`. What is wrong is added to `problems`; None if there is no tree."""
+def read_document(text: str, problems: Problems) -> YamlValue | None:
+    """The only document in `text`, or None if it cannot be read. Problems are added to `problems`."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
@@ -140,27 +131,27 @@ class _Builder:
         self._problems = problems
         self._values = 0
 
-    def document(self) -> Tree | None:
+    def document(self) -> YamlValue | None:
         self._next()  # the stream begins
         event = self._next()
         if isinstance(event, yaml.StreamEndEvent):
             self._problems.add(1, "the file is empty; a flow begins with flow: NAME")
             return None
-        tree = self._tree(self._next(), 0)
+        document = self._value(self._next(), 0)
         self._next()  # the document ends
         another = self._next()
         if not isinstance(another, yaml.StreamEndEvent):
             self._problems.add(another.start_mark.line + 1, "a second document begins here; a file has one flow")
-        return tree
+        return document
 
-    def _tree(self, event: Any, depth: int) -> Tree:
+    def _value(self, event: Any, depth: int) -> YamlValue:
         line: int = event.start_mark.line + 1
         self._values += 1
         if self._values > MOST_VALUES or depth > DEEPEST:
             raise _TooMuch(f"a flow has at most {MOST_VALUES:,} values, and they nest at most {DEEPEST} deep", line)
         if isinstance(event, yaml.AliasEvent):
             self._problems.add(line, f"aliases such as *{event.anchor} are not read in flows; write it out")
-            return YamlScalar(None, "", line, is_refused=True)
+            return YamlValue(None, line, is_refused=True)
         if event.anchor is not None:
             self._problems.add(line, f"anchors such as &{event.anchor} are not read in flows; write it out")
         if event.tag is not None:
@@ -168,13 +159,17 @@ class _Builder:
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, line)
         if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(line, depth)
-        return self._mapping(line, depth)
+            sequence = self._sequence(depth)
+            return YamlValue(sequence, line, is_refused=sequence.is_refused)
+        return YamlValue(self._mapping(line, depth), line)
 
-    def _sequence(self, line: int, depth: int) -> YamlSequence:
-        sequence = YamlSequence(line)
+    def _sequence(self, depth: int) -> YamlSequence:
+        sequence = YamlSequence()
         while not isinstance(event := self._next(), yaml.SequenceEndEvent):
-            sequence.items.append(self._tree(event, depth + 1))
+            item = self._value(event, depth + 1)
+            sequence.append(item.value)
+            sequence.lines.append(item.line)
+            sequence.is_refused |= item.is_refused
         return sequence
 
     def _mapping(self, line: int, depth: int) -> YamlMapping:
@@ -184,20 +179,24 @@ class _Builder:
                 self._merge(event, depth)
                 mapping.is_partial = True
                 continue
-            key = self._tree(event, depth + 1)
-            value = self._tree(self._next(), depth + 1)
-            if not isinstance(key, YamlScalar):
+            key = self._value(event, depth + 1)
+            value = self._value(self._next(), depth + 1)
+            if isinstance(key.value, list | dict):
                 self._problems.add(key.line, "a key must be a text, not a list or a map")
                 continue
             if not isinstance(key.value, str):
                 self._problems.add(key.line, f"the key {quoted(key.text)} is no text here; write it in quotes")
-            if key.text in mapping.entries:
-                self._problems.add(
-                    key.line, f"{quoted(key.text)} is there twice; it is in line {mapping.lines[key.text]}, too"
-                )
+            if key.text in mapping:
+                first = mapping.key_lines[key.text]
+                self._problems.add(key.line, f"{quoted(key.text)} is there twice; it is in line {first}, too")
                 continue
-            mapping.entries[key.text] = value
-            mapping.lines[key.text] = key.line
+            mapping[key.text] = value.value
+            mapping.key_lines[key.text] = key.line
+            mapping.value_lines[key.text] = value.line
+            if value.is_refused:
+                mapping.refused.add(key.text)
+            if not isinstance(value.value, str):
+                mapping.written[key.text] = value.text
         return mapping
 
     def _merge(self, key: Any, depth: int) -> None:
@@ -207,30 +206,30 @@ class _Builder:
         )
         event = self._next()
         if not isinstance(event, yaml.AliasEvent):
-            self._tree(event, depth + 1)
+            self._value(event, depth + 1)
 
-    def _scalar(self, event: Any, line: int) -> YamlScalar:
+    def _scalar(self, event: Any, line: int) -> YamlValue:
         """What a scalar means. Only plain ones, without quotes, are anything but a text."""
         text: str = event.value
         if event.style or not event.implicit[0]:
-            return YamlScalar(text, text, line)
+            return YamlValue(text, line, text)
         if text in _WORDS:
-            return YamlScalar(_WORDS[text], text, line)
+            return YamlValue(_WORDS[text], line, text)
         if text in _UNSURE:
             meant = "true" if text.lower() in {"yes", "on"} else "false"
             self._problems.add(
                 line, f'{text} alone is read as {meant} by many; write {meant}, or "{text}" for the text'
             )
-            return YamlScalar(text, text, line, is_refused=True)
-        return self._number(text, line) if text[0] in _NUMBER_BEGINS else YamlScalar(text, text, line)
+            return YamlValue(text, line, text, is_refused=True)
+        return self._number(text, line) if text[0] in _NUMBER_BEGINS else YamlValue(text, line, text)
 
-    def _number(self, text: str, line: int) -> YamlScalar:
+    def _number(self, text: str, line: int) -> YamlValue:
         if _INTEGER.fullmatch(text):
-            return YamlScalar(int(text), text, line)
+            return YamlValue(int(text), line, text)
         if not _NUMBER.fullmatch(text):
-            return YamlScalar(text, text, line)
+            return YamlValue(text, line, text)
         number = math.inf if text[-1].isalpha() else float(text)
         if not math.isfinite(number):
             self._problems.add(line, f"{printable(text)} is not a number that JSON has")
-            return YamlScalar(None, text, line, is_refused=True)
-        return YamlScalar(number if not text.lstrip("-+").isdigit() else int(text), text, line)
+            return YamlValue(None, line, text, is_refused=True)
+        return YamlValue(number if not text.lstrip("-+").isdigit() else int(text), line, text)
