@@ -36,7 +36,7 @@ from tests.stores.memory_tables import (
     Flow,
     Instance,
     MemoryTables,
-    Question,
+    Query,
     Received,
     Update,
     Value,
@@ -63,7 +63,7 @@ from holdfast.core.history import (
 )
 from holdfast.core.leases import MAX_LOST_OWNERS, SUSPECT_AFTER
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.queries import MAX_QUESTIONS
+from holdfast.core.queries import MAX_QUERIES
 from holdfast.core.updates import REFUSALS, REJECTION_KEPT_MS, UpdateState, decide_update
 from holdfast.storage.instance_endings import REPLACED
 from holdfast.storage.members.instances import (
@@ -517,41 +517,39 @@ def _deliver_update(tables: MemoryTables, found: Instance, event: UpdateAccepted
 
 
 def apply_ask_query(tables: MemoryTables, ask: AskQuery) -> Outcome:
-    if len(tables.questions) >= MAX_QUESTIONS or ask.question.id in tables.questions:
-        return Rejected(reason=f"{MAX_QUESTIONS} questions wait for their answers already, or this one was put before")
-    tables.questions.put(ask.question.id, Question(query=ask.question, expires_at_ms=ask.expires_at_ms))
+    if len(tables.queries) >= MAX_QUERIES or ask.query.id in tables.queries:
+        return Rejected(reason=f"{MAX_QUERIES} queries wait for their answers already, or this one was sent before")
+    tables.queries.put(ask.query.id, Query(query=ask.query, expires_at_ms=ask.expires_at_ms))
     return Applied()
 
 
 def apply_claim_queries(tables: MemoryTables, claim: ClaimQueries) -> Outcome:
     """Queries for instances of the owner, and for those of its workflows that nobody owns and that have begun."""
     taken: list[QueryRow] = []
-    for question in list(tables.questions.values()):
-        instance = tables.instances.get(question.query.number)
-        if question.taken_by is not None or question.expires_at_ms <= tables.now_ms or len(taken) >= claim.limit:
+    for waiting in list(tables.queries.values()):
+        instance = tables.instances.get(waiting.query.number)
+        if waiting.taken_by is not None or waiting.expires_at_ms <= tables.now_ms or len(taken) >= claim.limit:
             continue
         if instance is None or instance.turn == 0 or instance.owner not in (None, claim.owner):
             continue
         if instance.owner == claim.owner or instance.workflow in claim.workflows:
-            taken.append(tables.questions.change(question.query.id, taken_by=claim.owner).query)
-    return ClaimedQueries(questions=taken)
+            taken.append(tables.queries.change(waiting.query.id, taken_by=claim.owner).query)
+    return ClaimedQueries(queries=taken)
 
 
 def apply_answer_query(tables: MemoryTables, answer: AnswerQuery) -> Outcome:
-    question = tables.questions.get(answer.id)
-    if question is None or question.taken_by != answer.owner or question.answer is not None:
-        return Rejected(reason=f"nobody waits for the answer to question {answer.id!r}")
-    tables.questions.change(answer.id, answer=answer.answer)
+    waiting = tables.queries.get(answer.id)
+    if waiting is None or waiting.taken_by != answer.owner or waiting.answer is not None:
+        return Rejected(reason=f"no client waits for the answer to query {answer.id!r}")
+    tables.queries.change(answer.id, answer=answer.answer)
     return Applied()
 
 
 def apply_delete_queries(tables: MemoryTables, delete: DeleteQueries) -> Outcome:
     """A query that nobody waits for; without one, queries and rejections of updates that are kept no longer."""
-    if delete.question is not None:
-        return Applied(changed=int(tables.questions.remove(delete.question)))
-    gone = tables.questions.remove_all(
-        key for key, row in tables.questions.items() if row.expires_at_ms <= tables.now_ms
-    )
+    if delete.query_id is not None:
+        return Applied(changed=int(tables.queries.remove(delete.query_id)))
+    gone = tables.queries.remove_all(key for key, row in tables.queries.items() if row.expires_at_ms <= tables.now_ms)
     gone += tables.updates.remove_all(
         key
         for key, row in tables.updates.items()

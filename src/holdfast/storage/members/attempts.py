@@ -1,4 +1,4 @@
-"""New module."""
+"""Members about attempts of activities."""
 
 from holdfast.core.history import ActivityCompleted, ActivityFailed
 from holdfast.core.leases import WorkerKey
@@ -20,10 +20,10 @@ class Transition(Record, frozen=True):
 
 
 class Completion(CommitMember, frozen=True):
-    """An attempt came to its end, and the activity with it.
+    """The end of an attempt and of its activity.
 
-    Applied with a turn, its response enters and leaves leg 2 in one commit (`applied_ledger`). Alone, it enters
-    (`entered_ledger`) and the event waits in the inbox. Without an event nobody waits for the answer any more.
+    Applied with a turn, its response enters and leaves leg 2 in one commit (`applied_ledger`). As a member of its own,
+    it enters (`entered_ledger`) and the event is put into the inbox. Without an event nothing waits for the answer.
     """
 
     key: AttemptKey
@@ -36,7 +36,7 @@ class Completion(CommitMember, frozen=True):
     event: ActivityCompleted | ActivityFailed | None
     failure: bytes | None = None
     by_owner: bool = True
-    """False when somebody else ends the attempt: a janitor at its deadline, or whoever found its worker dead."""
+    """False if another worker ends the attempt: at its deadline, or because its owner was lost."""
     values: int | None = None
     """The number of values of the stream that it ends: it is applied behind them, and waits in the inbox with them
     (L15)."""
@@ -59,7 +59,7 @@ class OpenNextAttempt(CommitMember, frozen=True):
 
 
 class ClaimAttempts(WorkerMember, frozen=True):
-    """Take READY attempts of these queues, and run them at once."""
+    """Claim READY attempts of these activities in these queues; they are RUNNING from then on."""
 
     queues: tuple[str, ...]
     names: tuple[str, ...]
@@ -71,7 +71,7 @@ class ClaimAttempts(WorkerMember, frozen=True):
 
 
 class HeartbeatAttempt(WorkerMember, frozen=True):
-    """A running body says that it lives (A6)."""
+    """The heartbeat of a running body (A6)."""
 
     key: AttemptKey
     details: bytes | None

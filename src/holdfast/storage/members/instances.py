@@ -1,4 +1,4 @@
-"""Members about the deadlines of instances."""
+"""Members about instances: start, end, claim, release, block, deadline, children; also saved flows."""
 
 from holdfast.core.admission import IdPolicy
 from holdfast.core.deadlines import Deadline
@@ -10,7 +10,7 @@ from holdfast.storage.records import Fence, InstanceId, InstanceNumber, LargePay
 
 
 class CloseChildren(CommitMember, frozen=True):
-    """Go on with the children of an execution that has ended: a batch of what its own commit left to others (C1)."""
+    """Close a batch of the children of an execution that has ended, which its own commit left open (C1)."""
 
     number: InstanceNumber
     execution: int
@@ -18,20 +18,20 @@ class CloseChildren(CommitMember, frozen=True):
 
 
 class SetDeadline(WorkerMember, frozen=True):
-    """Whoever is about to run an instance for the first time says what its code says, unless its start said it."""
+    """Set the deadline that the code of an instance has, before its first turn, unless its start has set one."""
 
     number: InstanceNumber
     deadline: Deadline
 
 
 class Expire(CommitMember, frozen=True):
-    """The deadline of an instance, or the grace after it, has passed (C1): in nobody's name, guarded by the time."""
+    """Act on a deadline, or the grace after it, that has passed. Any worker may do it (C1); the time is the guard."""
 
     number: InstanceNumber
 
 
 class Start(CommitMember, frozen=True):
-    """Create an instance, with its first turn if its creator can run it, as the policy for its id says (G3)."""
+    """Create an instance by the policy for its id (G3), with its first turn if its creator can run it."""
 
     id: InstanceId
     workflow: str
@@ -39,16 +39,16 @@ class Start(CommitMember, frozen=True):
     input: bytes
     input_hash: bytes
     started: bytes = b""
-    """What waits in its inbox for whoever claims it; its first turn, if there is one, has it already."""
+    """The first row of its inbox. Not used with `first`, which has applied it."""
     policy: IdPolicy = IdPolicy.IDEMPOTENT
     first: Turn | None = None
     payloads: tuple[LargePayload, ...] = ()
     mail: Deliver | None = None
-    """An event for whatever instance has the id in the end."""
+    """An event for the instance that has the id after this start."""
     mail_taken: bool = False
     """The first turn has applied the event: it is delivered only if the start finds an instance."""
     deadline: Deadline | None = None
-    """What its creator says about its end. None: whoever first runs its code says it."""
+    """The deadline that its creator sets. None: the worker that first runs its code sets it (`SetDeadline`)."""
     key: str | None = None
     """Of a flow that is started by object: its key before its first turn (K1)."""
 
@@ -63,21 +63,21 @@ class Start(CommitMember, frozen=True):
 
 
 class Terminate(CommitMember, frozen=True):
-    """End an open instance from outside, whoever owns it (A9): a client's member, with no guard but its state."""
+    """End an open instance, whichever worker owns it (A9). Its state is the only guard."""
 
     id: InstanceId
     number: InstanceNumber | None = None
-    """Which instance of the id; the newest if it is not said."""
+    """Which instance of the id; by default the newest."""
     reason: str = ""
 
 
 class ClaimInstances(WorkerMember, frozen=True):
-    """Take instances that have something to do; each claim raises the fence (G1)."""
+    """Claim instances that have something to do; each claim raises the fence (G1)."""
 
     workflows: tuple[str, ...]
     limit: int
     blocked: bool = False
-    """Take BLOCKED ones instead, and try them again (G12): those that `build` has not tried, or all if it is empty."""
+    """Claim BLOCKED instances instead, to retry them (G12): those that `build` has not tried, or all if it is empty."""
     build: str = ""
 
     @property
@@ -86,14 +86,14 @@ class ClaimInstances(WorkerMember, frozen=True):
 
 
 class Release(WorkerMember, frozen=True):
-    """Let go of an instance; it becomes claimable when it has something to do (G2)."""
+    """Release an instance; it becomes claimable when it has something to do (G2)."""
 
     number: InstanceNumber
     fence: Fence
 
 
 class Block(WorkerMember, frozen=True):
-    """Park an instance whose turn cannot be taken by this build (G12)."""
+    """Block an instance whose turn cannot be taken by this build (G12)."""
 
     number: InstanceNumber
     fence: Fence
@@ -102,7 +102,7 @@ class Block(WorkerMember, frozen=True):
 
 
 class SaveFlow(CommitMember, frozen=True):
-    """Keep a flow as it is now, under its hash: instances stay on the version that they were started with."""
+    """Save the definition of a flow under its hash: instances stay on the version that they were started with."""
 
     hash: str
     name: str

@@ -1,8 +1,6 @@
-"""Members of a group, each with its own guard, and what can come of them.
+"""The union of all members of a group.
 
-A member says which rows it expects and what it makes of them. It is applied as a whole or not at all.
-
-Whether a commit has something for other processes: they are woken and look, and find it in the store.
+A member names the rows that it expects and the change that it makes of them. It is applied as a whole or not at all.
 """
 
 from typing import Final
@@ -47,4 +45,4 @@ Member = (
 
 
 CANCEL_REQUESTED: Final = "cancel requested"
-"""Why the heartbeat or a streamed value of an attempt that was cancelled is rejected."""
+"""The reason of the rejection of a heartbeat or a streamed value of an attempt that was cancelled."""

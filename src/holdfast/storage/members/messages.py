@@ -1,7 +1,8 @@
-"""What passes between those who ask an instance something and those who have its code, through the store.
+"""Members about messages for instances and about queries of other processes.
 
-A question is a row with an end in time. One worker takes it, so that a question which kills those who try to answer it
-kills one; the row goes when its asker has the answer, or when its time is over. None of it is history, and no turn.
+A query is a row that expires. One worker claims it, so that a query which crashes the process that answers it crashes
+one worker only. The row is deleted when the client has the answer, or after it has expired. A query leaves nothing in
+the history and is not part of a turn.
 """
 
 from holdfast.core.history import CancelRequested, EventReceived, UpdateAccepted
@@ -19,14 +20,14 @@ class QueryRow(Record, frozen=True):
 
 
 class AskQuery(CommitMember, frozen=True):
-    """Put a question, for whoever has the code. A client's member, in nobody's name."""
+    """Insert the query of a client, for a worker that has the code of the instance."""
 
-    question: QueryRow
+    query: QueryRow
     expires_at_ms: int
 
 
 class ClaimQueries(WorkerMember, frozen=True):
-    """Take questions that nobody has taken: for instances of the owner, and for those that nobody owns."""
+    """Claim queries about instances of the owner, and about instances of these workflows without an owner."""
 
     workflows: tuple[str, ...]
     limit: int
@@ -37,16 +38,16 @@ class ClaimQueries(WorkerMember, frozen=True):
 
 
 class AnswerQuery(WorkerMember, frozen=True):
-    """Answer a question that the owner has taken."""
+    """Answer a query that the owner has claimed."""
 
     id: str
     answer: bytes
 
 
 class DeleteQueries(CommitMember, frozen=True):
-    """Remove a question that nobody waits for any more; without one, whatever has outlived its time."""
+    """Delete one query; without `query_id`, all queries and all rejections of updates that have expired."""
 
-    question: str | None = None
+    query_id: str | None = None
 
     @property
     def notifies(self) -> bool:
@@ -59,8 +60,8 @@ QueryMember = AskQuery | ClaimQueries | AnswerQuery | DeleteQueries
 class Deliver(CommitMember, frozen=True):
     """A message from outside, or from another instance's turn, for the newest instance of an id (G5, G7).
 
-    `message_id` makes it one message however often it is sent; without one, each is another. An update has its own id.
-    `number` names one instance of the id.
+    A message with a `message_id` is delivered once, however often it is sent. An update has an id of its own. `number`
+    selects one instance of the id.
     """
 
     id: InstanceId

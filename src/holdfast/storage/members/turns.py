@@ -1,4 +1,4 @@
-"""New module."""
+"""A turn: everything that one run of workflow code commits, all or nothing (G11)."""
 
 from holdfast.core.admission import Mailbox
 from holdfast.core.children import ParentClose
@@ -23,7 +23,7 @@ from holdfast.storage.records import (
 
 
 class UpdateAnswer(Record, frozen=True):
-    """How far an update has come with a turn. `answer` is an encoded payload, None while there is none."""
+    """The state of an update after a turn. `answer` is an encoded payload, None while there is none."""
 
     id: str
     state: UpdateState
@@ -42,13 +42,13 @@ class NewChild(Record, frozen=True):
     started: bytes
     parent_close: ParentClose
     named: bool = False
-    """The code chose the id, and waits to hear that it was free."""
+    """The code chose the id, and gets a message whether it was free."""
     payloads: tuple[LargePayload, ...] = ()
     deadline: Deadline | None = None
 
 
 class CancelChild(Record, frozen=True):
-    """A child that its parent's turn asks to end."""
+    """A child that its parent's turn cancels."""
 
     child: int
     reason: str = ""
@@ -56,7 +56,7 @@ class CancelChild(Record, frozen=True):
 
 
 class AppliedValues(Record, frozen=True):
-    """So many pending responses of an attempt leave leg 2 with the turn that applied them (L5)."""
+    """`count` pending responses of an attempt leave leg 2 with the turn that applied them (L5)."""
 
     key: AttemptKey
     count: int
@@ -70,17 +70,17 @@ class InstanceEnd(Record, frozen=True):
 
 
 class NextExecution(Record, frozen=True):
-    """The execution that follows the one which this turn ends (G4). `started` waits for it in the inbox."""
+    """The execution that follows the one which this turn ends (G4). `started` is its first inbox row."""
 
     input: bytes
     started: bytes
 
 
 class StreamValues(WorkerMember, frozen=True):
-    """A running attempt yielded values: pending responses that enter leg 2 together (L15).
+    """Values that a running attempt yielded: pending responses that enter leg 2 together (L15).
 
-    With the turn that applies them they leave it in the same commit; alone they wait in the inbox. The same ones again
-    are `Applied` and change nothing (L11): only the attempt's owner adds responses to it.
+    As a part of the turn that applies them they leave leg 2 in the same commit; as a member of their own they are put
+    into the inbox. A repetition is `Applied` and changes nothing (L11): only the attempt's owner adds responses to it.
     """
 
     key: AttemptKey

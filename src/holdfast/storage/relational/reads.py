@@ -29,9 +29,9 @@ from holdfast.storage.records import (
 )
 from holdfast.storage.relational.rows import (
     attempt_of,
-    family_of,
-    held_of,
     instance_of,
+    owned_rows_of,
+    relatives_of,
     update_of,
 )
 from holdfast.storage.relational.statements import Statements
@@ -145,11 +145,11 @@ class RelationalReads(ABC):
         return (instance_of(rows[0][:-1]), rows[0][-1]) if rows else None
 
     async def pending_queries(self) -> PendingQueries:
-        has_questions, has_expired = (await self._read(self.sql.pending_queries, self.now_ms()))[0]
-        return PendingQueries(has_questions=bool(has_questions), has_expired=bool(has_expired))
+        has_queries, has_expired = (await self._read(self.sql.pending_queries, self.now_ms()))[0]
+        return PendingQueries(has_queries=bool(has_queries), has_expired=bool(has_expired))
 
-    async def read_query_reply(self, question_id: str) -> bytes | None:
-        rows = await self._read(self.sql.read_query_reply, question_id)
+    async def read_query_reply(self, query_id: str) -> bytes | None:
+        rows = await self._read(self.sql.read_query_reply, query_id)
         return rows[0][0] if rows else None
 
     async def read_inbox_of(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
@@ -159,7 +159,7 @@ class RelationalReads(ABC):
         attempts, instances = await self._read_all(
             (self.sql.owned_attempt_keys, owner), (self.sql.owned_instances, owner)
         )
-        return held_of(attempts, instances)
+        return owned_rows_of(attempts, instances)
 
     async def dead_owners(self) -> list[WorkerKey]:
         return [WorkerKey(key) for (key,) in await self._read(self.sql.dead_owners)]
@@ -206,8 +206,8 @@ class RelationalReads(ABC):
             rows = await self._read(self.sql.list_children, *asked, parent)
         return [instance_of(row) for row in rows]
 
-    async def read_family(self, number: InstanceNumber) -> ParentAndChildren:
-        return family_of(*await self._read_all((self.sql.read_parent, number), (self.sql.count_children, number)))
+    async def read_relatives(self, number: InstanceNumber) -> ParentAndChildren:
+        return relatives_of(*await self._read_all((self.sql.read_parent, number), (self.sql.count_children, number)))
 
     async def open_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
         rows = await self._read(self.sql.open_closings, limit)

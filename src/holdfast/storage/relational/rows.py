@@ -47,7 +47,7 @@ def attempt_of(row: Row) -> AttemptRecord:
     return AttemptRecord(AttemptKey(*values[:_KEY_COLUMNS]), *values[_KEY_COLUMNS:])
 
 
-def held_of(attempts: list[Row], instances: list[Row]) -> OwnedRows:
+def owned_rows_of(attempts: list[Row], instances: list[Row]) -> OwnedRows:
     return OwnedRows(
         attempts=[
             OwnedAttempt(key=AttemptKey(*key), state=AttemptState(state), ledger=ledger)
@@ -57,7 +57,7 @@ def held_of(attempts: list[Row], instances: list[Row]) -> OwnedRows:
     )
 
 
-def family_of(parents: list[Row], counts: list[Row]) -> ParentAndChildren:
+def relatives_of(parents: list[Row], counts: list[Row]) -> ParentAndChildren:
     parent = None
     for above, number, execution, child in parents:
         parent = Parent(id=above, number=number, execution=execution, child=child)

@@ -89,7 +89,7 @@ class StreamRules(Rules):
 
         self.on_bench(case)
 
-    def test_L9_responses_of_a_closed_attempt_or_of_somebody_else_are_refused(self) -> None:
+    def test_L9_responses_of_a_closed_attempt_or_of_another_worker_are_rejected(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(isinstance(await bench.one(responses(record, 5, entered=5)), Rejected), "other digits")
@@ -140,7 +140,7 @@ class StreamRules(Rules):
 
         self.on_bench(case)
 
-    def test_L14_values_of_a_rejected_turn_did_not_come_and_can_come_alone(self) -> None:
+    def test_L14_values_of_a_rejected_turn_can_be_stored_without_it(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             values = responses(record, 0, 1)
@@ -169,7 +169,7 @@ class StreamRules(Rules):
 
         self.on_bench(case)
 
-    def test_G5_values_make_an_instance_claimable_that_nobody_owns(self) -> None:
+    def test_G5_values_make_an_unowned_instance_claimable(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
