@@ -239,7 +239,7 @@ def test_the_command_says_what_is_wrong_and_ends_with_1(store: Path) -> None:
     done = verify(store)
     assert done.code == 1
     lines = done.said.splitlines()
-    assert lines[0] == "done  history-gap-free  it says that 5 turns were taken, and the history has 4"
+    assert lines[0] == "done  history-gap-free  it counts 5 turns, and the history has 4"
     assert len(lines) == 3
     assert lines[2].startswith("2 problems in 2 of 12 instances")
     fields = json.loads(verify(store, "--json").said)
