@@ -150,7 +150,7 @@ def test_one_turn_is_one_turn(holdfast: Command) -> None:
     ("arguments", "sentence"),
     [
         (["shop.py:checkout"], "argument `item` is missing and has no default; send it with --input"),
-        (["shop.py:buy", "-i", "hat"], "hat is no JSON; a text has quotes: '\"hat\"'"),
+        (["shop.py:buy", "-i", "hat"], "hat is not valid JSON; a string has quotes: '\"hat\"'"),
         (["shop.py:checkout", "--id", "new"], "argument `item` is missing"),
         (["x" * 300 + ".py:checkout"], "cannot be read"),
         (["shop.py:checkout", "-i", '{"item": 1}'], "argument `item`"),
