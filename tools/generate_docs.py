@@ -1,4 +1,4 @@
-"""Writes the parts of the documentation that the code's own tables say. A test keeps them in step."""
+"""Writes the pages of the documentation that are generated from the code. A test checks that they are current."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ def lifecycle() -> str:
             NOTE,
             "# Life cycles",
             "",
-            "What is not drawn here is refused with an `IllegalTransition`, and nothing changes.",
+            "Every other transition is refused with an `IllegalTransition`, and changes nothing.",
             "",
             "## An attempt of an activity",
             "",
@@ -78,11 +78,11 @@ def digits() -> str:
             NOTE,
             "# Digits",
             "",
-            "`holdfast explain` reads both kinds aloud.",
+            "`holdfast explain` describes both kinds.",
             "",
             "## The ledger of an attempt",
             "",
-            "| event | value after | what it says |",
+            "| event | value after | meaning |",
             "|---|---|---|",
             *ledger_rows,
             "",
