@@ -140,7 +140,7 @@ async def _recover(path: Path, count: int) -> Sample:
     async with open_engine(path) as engine:
         opened = time.perf_counter()
         worker = engine._local.running
-        key = worker.key if worker is not None else ""
+        key = worker.lease.key if worker is not None else ""
         unseen = f"SELECT count(*) FROM instances WHERE claimable_at_ms = 0 OR (owner IS NOT NULL AND owner <> '{key}')"  # noqa: S608
         while _count(path, unseen):
             if time.perf_counter() - before > LONGEST_SECONDS:

@@ -362,12 +362,12 @@ def test_a_slot_that_becomes_free_is_taken_at_once_by_what_waits_for_it(monkeypa
             await until(lambda: rows(path_of(engine), second))
             keeping = await engine.start(keeps, id="keeps")
             ((due_at_ms,),) = rows(path_of(engine), second)
-            await until(lambda: claimer_of(worker).looked_at_ms >= due_at_ms)
+            await until(lambda: claimer_of(worker).polled_at_ms >= due_at_ms)
             await committer_of(worker).drain()
             await until(lambda: not committer_of(worker).is_writing)  # it has claimed what there is to claim, and rests
             may_end.set()
             assert await keeping.result(timeout=5) == 1
             assert await trying.result(timeout=5) == 2
 
-    monkeypatch.setattr("holdfast.runtime.worker.POLL_SECONDS", 3_600.0)
+    monkeypatch.setattr("holdfast.runtime.duties.maintenance.POLL_SECONDS", 3_600.0)
     together(scenario())

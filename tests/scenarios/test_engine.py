@@ -12,7 +12,6 @@ from tests.scenarios.support import check_tables, engine_of, path_of, together
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.runtime.duties.claimer import Claimer
-from holdfast.runtime.turns.turn_taker import TurnTaker
 
 
 class Declined(Exception):
@@ -410,8 +409,8 @@ def test_G8_a_stopped_engine_leaves_work_that_the_next_one_finishes(tmp_path: Pa
 
 
 def test_an_engine_that_cannot_start_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stumble(claims: Claimer, instances: TurnTaker, build: str) -> None:
-        raise OSError(f"no disk for {claims} {len(instances)} {build}")
+    async def stumble(claimer: Claimer, build: str) -> None:
+        raise OSError(f"no disk for {claimer} {build}")
 
     async def scenario() -> None:
         before = set(threading.enumerate())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, skipping, together
 from tests.scenarios.test_store_trouble import FailOnce
-from tests.support.inside import committer_of, lease_of, worker_of
+from tests.support.inside import committer_of, end_lease, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -294,8 +294,7 @@ def test_W7_an_event_needs_no_lease(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "a.db", *ALL, fault_hook=note) as engine:
             handle = await engine.start(collects, 1, id="it")
-            worker = worker_of(engine)
-            lease_of(worker).may_act = lambda: False  # type: ignore[method-assign]
+            end_lease(worker_of(engine))
             assert await handle.raise_event(NUMBER, 1)
             assert not any(isinstance(member, Turn) for member in held)
             assert await handle.result() == [1]

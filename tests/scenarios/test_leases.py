@@ -9,7 +9,8 @@ from tests.scenarios.support import SleepingMachine, check_tables, engine_of, ro
 from tests.support.inside import committer_of, key_of, lose_lease, mark_lost, replace_registration, worker_of
 
 import holdfast as hf
-from holdfast.runtime import worker as worker_module
+from holdfast.runtime import worker_lease
+from holdfast.runtime.duties import maintenance
 from holdfast.storage.members.workers import MarkWorkerLost
 from holdfast.testing.simulation.simulation import die
 
@@ -146,7 +147,7 @@ def test_W5_a_worker_that_cannot_take_a_new_key_tries_again(tmp_path: Path, monk
                 await register()
 
             replace_registration(worker, refuse_once, monkeypatch)
-            monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.01)
+            monkeypatch.setattr(worker_lease, "REGISTER_AGAIN_SECONDS", 0.01)
             handle = await engine.start(naps, 3, id="a")
             lose_lease(worker)
             assert await handle.result(timeout=10) == 6
@@ -160,7 +161,7 @@ def test_W5_a_worker_that_cannot_take_a_new_key_tries_again(tmp_path: Path, monk
 def test_W7_an_idle_worker_notices_that_its_lease_ran_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It commits nothing that could be refused. What is left for it elsewhere would never be looked at."""
     machine = SleepingMachine()
-    monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "POLL_SECONDS", 0.01)
 
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", double, naps, providers=machine, lease=300) as engine:

@@ -115,7 +115,7 @@ def test_W3_an_outcome_that_was_not_taken_is_found_with_the_next_heartbeats(
                 assert isinstance(told[-1], StartedInstance)
                 raise RuntimeError("the one who was told stumbled")
 
-            monkeypatch.setattr(turns_of(worker_of(engine)), "on_start_outcome", stumble)
+            monkeypatch.setattr(turns_of(worker_of(engine)), "_on_start", stumble)
             starting = asyncio.create_task(engine.start(adds, id="a"))
             await until(lambda: rows(path_of(engine), "SELECT 1 FROM attempts WHERE state = 'RUNNING'"))
             assert await engine.get("a").result(timeout=8) == 6

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
-from tests.support.inside import read_inbox, turns_of, worker_of
+from tests.support.inside import inbox_of, read_inbox, worker_of
 
 import holdfast as hf
 from holdfast.storage.members.instances import Start
@@ -117,16 +117,16 @@ def test_L11_a_message_that_is_read_twice_is_applied_once(tmp_path: Path) -> Non
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, twice_double) as caller, engine_of(path, double):
-            owner = turns_of(worker_of(caller))
-            take_in, taken = owner.take_in, 0
+            inbox = inbox_of(worker_of(caller))
+            apply, taken = inbox.apply, 0
 
-            async def take_in_twice(rows: Any, attempts: Any) -> None:
+            async def apply_twice(rows: Any, attempts: Any) -> None:
                 nonlocal taken
                 taken += len(rows)
-                await take_in(rows, attempts)
-                await take_in(rows, attempts)
+                await apply(rows, attempts)
+                await apply(rows, attempts)
 
-            owner.take_in = take_in_twice  # type: ignore[method-assign]
+            inbox.apply = apply_twice  # type: ignore[method-assign]
             assert await caller.run(twice_double, 1, id="a") == 4
             assert taken == 2, "the answers came by the inbox"
         check_tables(path)

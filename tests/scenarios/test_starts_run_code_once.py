@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
-from tests.support.inside import turns_of, worker_of
+from tests.support.inside import instances_of, worker_of
 
 import holdfast as hf
 from holdfast.client.embedded_worker import EmbeddedWorker
@@ -138,7 +138,7 @@ def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later
             again = await client.start("opens_a_file", False, id="it", policy="reuse")
             await client.get("it").raise_event("go")
             assert await again.result(timeout=10) == "fine"
-            assert turns_of(worker_of(engine)).first_failures == ()
+            assert instances_of(worker_of(engine)).first_failures == ()
 
     together(scenario())
 
@@ -146,7 +146,7 @@ def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later
 def test_G12_a_failed_first_turn_is_forgotten_when_another_worker_has_claimed_the_instance(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", opens_a_file) as engine:
-            instances = turns_of(worker_of(engine))
+            instances = instances_of(worker_of(engine))
             handle = await engine.start(opens_a_file, True, id="it")
             with pytest.raises(hf.WorkflowBlocked, match="open"):
                 await handle.result(timeout=10)

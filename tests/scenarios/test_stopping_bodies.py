@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 from tests.scenarios.bodies import calling
 from tests.scenarios.support import SleepingMachine, check_tables, engine_of, rows, together, until
-from tests.support.inside import attempts_of, free_slots, maintain, maintenance_of, reconciler_of, slot_count, worker_of
+from tests.support.inside import (
+    attempts_of,
+    free_slots,
+    maintain,
+    maintenance_of,
+    reconciler_of,
+    slot_count,
+    turns_of,
+    worker_of,
+)
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -303,7 +312,7 @@ def test_W3_a_generator_whose_attempt_another_worker_timed_out_learns_that_by_it
             worker, judge = worker_of(engine), worker_of(other)
             monkeypatch.setattr(maintenance_of(worker), "round", nothing)
             monkeypatch.setattr(reconciler_of(worker), "reconcile", nothing)
-            monkeypatch.setattr(attempts_of(worker), "_ended", ends.append)
+            monkeypatch.setattr(turns_of(worker), "attempt_ended", ends.append)
             handle = await engine.start(collect, id="it")
             await until(begun.is_set)
             [running] = attempts_of(worker).running.values()

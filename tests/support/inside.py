@@ -10,11 +10,12 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.duties.claimer import Claimer
 from holdfast.runtime.duties.maintenance import Maintenance
 from holdfast.runtime.duties.reconciler import Reconciler
-from holdfast.runtime.platform import LeaseLike
 from holdfast.runtime.queries import Queries
-from holdfast.runtime.turns.live_instance import LiveInstances
+from holdfast.runtime.turns.messages import InboxReader
+from holdfast.runtime.turns.owned_instances import LiveInstances, OwnedInstances
 from holdfast.runtime.turns.turn_taker import TurnTaker
 from holdfast.runtime.worker import WorkerRuntime
+from holdfast.runtime.worker_lease import LeaseThread
 
 
 def worker_of(client: hf.Client) -> WorkerRuntime:
@@ -25,7 +26,7 @@ def worker_of(client: hf.Client) -> WorkerRuntime:
 
 
 def key_of(worker: WorkerRuntime) -> WorkerKey:
-    return worker.key
+    return worker.lease.key
 
 
 def committer_of(worker: WorkerRuntime) -> Committer:
@@ -37,15 +38,23 @@ def attempts_of(worker: WorkerRuntime) -> AttemptRunner:
 
 
 def free_slots(worker: WorkerRuntime) -> int:
-    return worker.attempts.free
+    return worker.slots.free
 
 
 def slot_count(worker: WorkerRuntime) -> int:
-    return worker.attempts.slots
+    return worker.slots.count
 
 
 def live_instances(worker: WorkerRuntime) -> LiveInstances:
-    return worker.turns.live
+    return worker.instances.live
+
+
+def instances_of(worker: WorkerRuntime) -> OwnedInstances:
+    return worker.instances
+
+
+def inbox_of(worker: WorkerRuntime) -> InboxReader:
+    return worker.inbox
 
 
 def turns_of(worker: WorkerRuntime) -> TurnTaker:
@@ -68,11 +77,6 @@ def reconciler_of(worker: WorkerRuntime) -> Reconciler:
     return worker.reconciler
 
 
-def lease_of(worker: WorkerRuntime) -> LeaseLike:
-    assert worker._lease is not None
-    return worker._lease
-
-
 # ------------------------------------------------------------ actions
 
 
@@ -83,22 +87,22 @@ def poll(worker: WorkerRuntime) -> None:
 
 async def read_inbox(worker: WorkerRuntime) -> None:
     """Hand new inbox rows to the live instances."""
-    await worker.claimer.read_messages(worker.turns)
+    await worker.inbox.read()
 
 
 async def try_blocked(worker: WorkerRuntime) -> None:
     """Claim the instances that other builds blocked."""
-    await worker.claimer.try_blocked(worker.turns, worker.registry.build)
+    await worker.claimer.try_blocked(worker.registry.build)
 
 
 async def maintain(worker: WorkerRuntime) -> None:
     """One round of maintenance."""
-    await worker.maintenance.round(worker.key)
+    await worker.maintenance.round()
 
 
 async def mark_lost(worker: WorkerRuntime, key: WorkerKey) -> None:
     """Move everything that another worker owns."""
-    await worker.maintenance.mark_lost(key, at_deadline=False)
+    await worker.lost_workers.mark_lost(key, at_deadline=False)
 
 
 async def take_over(worker: WorkerRuntime, key: WorkerKey) -> None:
@@ -108,17 +112,25 @@ async def take_over(worker: WorkerRuntime, key: WorkerKey) -> None:
 
 def lose_lease(worker: WorkerRuntime) -> None:
     """The worker finds its lease expired and replaces its key."""
-    worker._replace_key()
+    worker.lease.expired()
+
+
+def end_lease(worker: WorkerRuntime) -> None:
+    """Let the lease be over by the worker's own clock. The worker has not noticed it yet."""
+    holder = worker.lease._holder
+    assert isinstance(holder, LeaseThread)
+    holder._is_over = True
 
 
 def notices_expired_lease(worker: WorkerRuntime) -> bool:
     """Compare the lease with the clock; True if it has expired, after which the worker replaces its key."""
-    return not worker._may_act()
+    worker.lease.check()
+    return worker.lease.fenced_at_ms <= worker.lease._elapsed_ms()
 
 
 def replace_registration(
     worker: WorkerRuntime, register: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]], monkeypatch: Any
 ) -> None:
     """Call `register` with the original registration whenever the worker registers a key."""
-    original = worker._register
-    monkeypatch.setattr(worker, "_register", lambda: register(original))
+    original = worker.lease._register
+    monkeypatch.setattr(worker.lease, "_register", lambda: register(original))

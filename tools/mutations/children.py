@@ -109,7 +109,7 @@ CHILDREN: Final = (
         "nobody goes on with a large family",
         "C1",
         "runtime/duties/maintenance",
-        "await self._store.open_closings(FAMILIES)",
+        "await self._store.open_closings(PARENTS)",
         "[]",
         CLOSED,
     ),

@@ -73,7 +73,7 @@ DEADLINES: Final = (
         "the code's own deadline is not said by who claims it",
         "C1",
         "runtime/duties/claimer",
-        "self._deadlines.record_deadline(record, self._key())",
+        "self._expiry.record_deadline(record)",
         "pass",
         OVERDUE,
     ),

@@ -105,17 +105,17 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
     in_python(
         "an idle worker goes on without files",
         "W6",
-        "runtime/worker",
-        "another engine of this process\n                self._session.store_replaced(error)",
-        "nothing\n                del error",
+        "runtime/duties/maintenance",
+        "by another engine of this process\n                self._context.session.store_replaced(error)",
+        "nobody\n                del error",
         f"{SCENARIOS}::test_a_worker_that_is_idle_stops_too_and_its_run_raises_the_error",
     ),
     in_python(
         "bodies run on when the files are gone",
         "A5",
         "runtime/worker",
-        "self.turns.forget_all()\n        self.attempts.abandon_all()\n        if self._lease is not None:",
-        "self.turns.forget_all()\n        if self._lease is not None:",
+        "self.turns.evict_all()\n        self.attempts.evict_all()\n        self.lease.halt()",
+        "self.turns.evict_all()\n        self.lease.halt()",
         f"{SCENARIOS}::test_an_engine_whose_files_are_gone_stops_with_one_error_and_one_line",
     ),
     in_python(

@@ -63,7 +63,7 @@ IDS: Final = (
         "bodies of an instance that was ended elsewhere go on",
         "A9",
         "runtime/duties/reconciler",
-        "self._runner.cancel_attempt(row.key)",
+        "self._attempts.cancel_attempt(row.key)",
         "pass",
         TERMINATE,
     ),

@@ -134,7 +134,7 @@ MESSAGES: Final = (
         "an event overtakes those of other processes",
         "G10",
         "runtime/turns/messages",
-        "await self._take_messages()",
+        "await self._inbox.read()",
         "pass",
         EVENT_PATHS,
     ),

@@ -45,7 +45,7 @@ ASKING: Final = (
         "a live instance answers before its inbox is read",
         "G5",
         "runtime/queries",
-        "    await place.take_messages()",
+        "    await place.inbox.read()",
         "    await asyncio.sleep(0)",
         f"{REFLECTING}::test_G5_a_query_reflects_an_event_whose_wake_up_was_lost",
     ),
@@ -156,7 +156,7 @@ ASKING: Final = (
     in_python(
         "a first turn that failed is run again",
         "G12",
-        "runtime/turns/turn_taker",
+        "runtime/turns/owned_instances",
         "if failure is not None and (record.execution, record.turn) == (1, 0):",
         "if False:",
         STARTS,

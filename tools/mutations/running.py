@@ -163,8 +163,8 @@ RUNTIME: Final = (
         "a turn is told before it is committed",
         "G11",
         "runtime/turns/turn_taker",
-        "self._committer.submit(built.turn, partial(self._told, live, built, done))",
-        "self._committer.submit(built.turn, lambda _: None); self._decided(live, built, done, Applied())",
+        "self._committer.submit(built.turn, partial(self._on_outcome, live, built, applied))",
+        "self._committer.submit(built.turn, lambda _: None); self._on_outcome(live, built, applied, Applied())",
         BEFORE_COMMIT,
     ),
     in_python(
@@ -213,7 +213,7 @@ RUNTIME: Final = (
         "a message is taken in twice",
         "L11",
         "runtime/turns/live_instance",
-        "and row.row > live.last_row",
+        "and row.row > self.last_row",
         "and row.row > 0",
         "tests/scenarios/test_several_engines.py",
     ),
@@ -236,9 +236,9 @@ RUNTIME: Final = (
     in_python(
         "more bodies run than there are slots",
         "invariant 17",
-        "runtime/worker",
-        "self.claimer.serves(scheduled) and self.attempts.reserve()",
-        "self.claimer.serves(scheduled) and (self.attempts.reserve() or True)",
+        "runtime/attempts/slots",
+        "            self.has_backlog = True\n            return False\n        self.free -= 1",
+        "            self.has_backlog = True\n        self.free -= 1",
         LIMITS,
     ),
     in_python(
@@ -253,8 +253,8 @@ RUNTIME: Final = (
         "a worker acts after its lease",
         "W7",
         "runtime/worker_lease",
-        "and may_act(self._client, now_ms=self._providers.elapsed_ms())",
-        "and True",
+        "return math.inf if self._holder is None else self._holder.fenced_at_ms",
+        "return math.inf",
         LEASES,
     ),
     in_python(
@@ -269,8 +269,8 @@ RUNTIME: Final = (
         "a clean stop keeps its work",
         "W10",
         "runtime/worker",
-        "await self.maintenance.mark_lost(self._lease.key, at_deadline=False, is_clean=True)",
-        "self.maintenance.mark_lost",
+        "await self.lost_workers.mark_lost(self.lease.key, at_deadline=False, is_clean=True)",
+        "self.lost_workers.mark_lost",
         LEASES,
     ),
     in_python(
@@ -293,8 +293,8 @@ RUNTIME: Final = (
         "what is on its way is given up",
         "W3",
         "runtime/duties/reconciler",
-        "if row in self._unknown and over_at <= self._settled]",
-        "if over_at >= 0 and row in self._unknown]",
+        "if row in self._unknown and at <= self._reported]",
+        "if at >= 0 and row in self._unknown]",
         LOST_REPLIES,
     ),
     in_python(
@@ -319,9 +319,9 @@ RUNTIME: Final = (
     in_python(
         "a silent attempt is never ended",
         "A5",
-        "runtime/duties/maintenance",
-        "for attempt in await self._store.expired_attempts(BATCH):",
-        "for attempt in (await self._store.expired_attempts(BATCH))[:0]:",
+        "runtime/duties/expiry",
+        "for attempt in await self._store.expired_attempts(ATTEMPTS):",
+        "for attempt in (await self._store.expired_attempts(ATTEMPTS))[:0]:",
         LIMITS,
     ),
 )

@@ -49,7 +49,7 @@ KEPT_AND_STREAMED: Final = (
     in_python(
         "values overtake those in the inbox",
         "L15",
-        "runtime/turns/live_instance",
+        "runtime/turns/owned_instances",
         "live.run.values_of(key.activity) == values",
         "True",
         PATHS,
@@ -125,7 +125,7 @@ KEPT_AND_STREAMED: Final = (
         "what ended before it was brought to life is parked",
         "A9",
         "runtime/turns/owned_instances",
-        "(current.fence, current.owner) == (record.fence, self._key())",
+        "(current.fence, current.owner) == (record.fence, self._context.lease.key)",
         "True",
         "tests/scenarios/test_flow_starts.py",
     ),

@@ -32,6 +32,7 @@ from holdfast.runtime.flow_run_factory import saved
 from holdfast.runtime.session import ENGINE, StoreSession
 from holdfast.runtime.turns.turn_builder import with_started
 from holdfast.runtime.worker import WorkerRuntime
+from holdfast.runtime.worker_context import WorkerOptions
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Applied, Delivered, Failed, Outcome, Rejected, StartedInstance
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("holdfast")
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
-
-WorkerOptions = dict[str, Any]
-"""The options of a worker, by the names of the parameters of `WorkerRuntime`."""
 
 
 class EmbeddedWorker:
@@ -74,7 +72,7 @@ class EmbeddedWorker:
 
     def make(self, registry: Registry, options: WorkerOptions) -> WorkerRuntime:
         """A worker on the session of this client. `start` starts it."""
-        return WorkerRuntime(self._session, registry, **{"payload_limit": self._session.payload_limit, **options})
+        return WorkerRuntime(self._session, registry, options)
 
     async def start(self, worker: WorkerRuntime) -> None:
         """Start a worker. If it cannot start, its error is raised and the client has no worker."""
@@ -110,7 +108,7 @@ class EmbeddedWorker:
     def is_live(self, number: InstanceNumber) -> bool:
         """Whether the worker has the instance in memory; then the instance has not ended."""
         worker = self.running
-        return worker is not None and number in worker.turns.live
+        return worker is not None and number in worker.instances.live
 
     # ------------------------------------------------------------ starts
 
@@ -168,7 +166,7 @@ class EmbeddedWorker:
     async def _start_with_first_turn(self, worker: WorkerRuntime, start: Start, started: Started) -> Outcome | None:
         """None if the worker cannot take the first turn now."""
         decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        if not worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
+        if not worker.turns.start_instance(start, started, lambda outcome: _settle(decided, outcome)):
             return None
         outcome = await decided
         if start.deadline is not None:
@@ -190,7 +188,7 @@ class EmbeddedWorker:
 
         None if there is no event, or the instance is not live here or has ended meanwhile: the store decides.
         """
-        if start.mail is None or worker.turns.live.find(start.id, found.number) is None:
+        if start.mail is None or worker.instances.live.find(start.id, found.number) is None:
             return None
         outcome = await self.send(msgspec.structs.replace(start.mail, number=found.number))
         match outcome:
@@ -250,16 +248,18 @@ def worker_options(
     cache_size: int,
     lease: Duration,
     loop_timeout: Duration | None,
+    payload_limit: int | None = None,
 ) -> WorkerOptions:
     """The options of a worker, checked. Without `queues` it serves those of its registered activities."""
     served = registry.queues if queues is None else checked_sequence(queues, "queues")
-    return {
-        "queues": tuple(checked_name(queue, "a queue") for queue in served),
-        "max_activities": checked_integer(max_activities, "max_activities", least=1),
-        "cache_size": checked_integer(cache_size, "cache_size", least=0),
-        "lease_ms": lease_milliseconds(lease, "lease"),
-        "loop_timeout_ms": checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
-    }
+    return WorkerOptions(
+        queues=tuple(checked_name(queue, "a queue") for queue in served),
+        max_activities=checked_integer(max_activities, "max_activities", least=1),
+        cache_size=checked_integer(cache_size, "cache_size", least=0),
+        lease_ms=lease_milliseconds(lease, "lease"),
+        loop_timeout_ms=checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
+        payload_limit=None if payload_limit is None else payload_limit_of(payload_limit),
+    )
 
 
 def checked_loop_timeout_ms(timeout: Duration | None, name: str) -> int | None:

@@ -139,7 +139,7 @@ class QueryClient:
         self, queries: Queries, worker: WorkerRuntime | None, record: InstanceRecord, name: str, data: bytes
     ) -> Reply | Unanswered:
         answer = await queries.ask(record.number, name, data)
-        is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.key)
+        is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.lease.key)
         if isinstance(answer, Reply) and answer.kind is ReplyKind.REFUSED and is_elsewhere:
             # The code of the owner may fit the history where the code of this process does not.
             return Unanswered.OWNED_ELSEWHERE

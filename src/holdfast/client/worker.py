@@ -10,7 +10,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import Duration, checked_duration_ms
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.client import Client
-from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
+from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, worker_options
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
@@ -53,9 +53,8 @@ class Worker:
             cache_size=cache_size,
             lease=lease,
             loop_timeout=loop_timeout,
+            payload_limit=payload_limit,
         )
-        if payload_limit is not None:
-            self._options["payload_limit"] = payload_limit_of(payload_limit)
         if not self._registry.workflows and not self._registry.activities:
             raise UsageError(
                 "a worker needs something to run: modules=[...], workflows=[...], activities=[...] or flows=[...]"
@@ -90,7 +89,7 @@ class Worker:
     @property
     def key(self) -> str | None:
         """The name that it has in the store now; None if it does not run. It is another one after a lost lease."""
-        return self._inner.key if self._inner is not None and self._inner.is_running else None
+        return self._inner.lease.key if self._inner is not None and self._inner.is_running else None
 
     @property
     def running(self) -> int:

@@ -20,8 +20,6 @@ the client should ask again.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple
@@ -29,7 +27,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from holdfast.authoring.log import write_line
-from holdfast.authoring.registry import Registry
 from holdfast.core.history import FROM_OUTSIDE, ContinuedAsNew, EventReceived, Input, decode_events
 from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.core.lifecycle import InstanceState
@@ -38,14 +35,19 @@ from holdfast.errors import InstanceClosed, InstanceNotFound, StoreError, Workfl
 from holdfast.replay.asking import ask
 from holdfast.replay.queries import refused_reply
 from holdfast.replay.run import WorkflowRun
-from holdfast.runtime.committer import Committer
+from holdfast.runtime.committer import ignore_outcome
+from holdfast.runtime.crash_detection import NOBODY
 from holdfast.runtime.flow_run_factory import AnyRun
 from holdfast.runtime.run_factory import RunFactory
-from holdfast.runtime.turns.live_instance import LiveInstance, take_in
-from holdfast.runtime.turns.turn_taker import TurnTaker
+from holdfast.runtime.signals import PollSignal
+from holdfast.runtime.turns.live_instance import LiveInstance, Message
+from holdfast.runtime.turns.messages import InboxReader
+from holdfast.runtime.turns.owned_instances import OwnedInstances
+from holdfast.runtime.worker_context import WorkerContext
+from holdfast.runtime.worker_lease import WorkerLease
 from holdfast.storage.contract import Store
 from holdfast.storage.members.messages import AnswerQuery, ClaimQueries, DeleteQueries, QueryRow
-from holdfast.storage.members.outcomes import ClaimedQueries, Outcome
+from holdfast.storage.members.outcomes import ClaimedQueries
 from holdfast.storage.records import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance
 
 POLL_SECONDS: Final = 0.05
@@ -63,11 +65,11 @@ class Unanswered(Enum):
 
 
 class Place(NamedTuple):
-    """The worker of this process: its instances, how it reads their inboxes, and the key under which it acts."""
+    """The worker of this process: its instances, its inbox, and the lease that it acts under."""
 
-    instances: TurnTaker
-    take_messages: Callable[[], Awaitable[None]]
-    key: Callable[[], WorkerKey]
+    instances: OwnedInstances
+    inbox: InboxReader
+    lease: WorkerLease
 
 
 class Queries:
@@ -165,7 +167,7 @@ class Queries:
         live = LiveInstance.of(record, run)
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
         try:
-            take_in(live, loaded.inbox, ())
+            live.enqueue(loaded.inbox, ())
         except Exception:  # noqa: BLE001 - a row that cannot be decoded; the turn that reads it reports it
             return None
         if not live.queue:
@@ -178,15 +180,25 @@ class Queries:
             return Unanswered.OWNED_ELSEWHERE if self._is_elsewhere(record) else Unanswered.NEEDS_TURN
         messages = live.take_messages(lambda: newest_ms)  # of the timers only those that go before a message (G10)
         try:
-            self._runs.preview(run, live, messages)
+            self._preview(run, live, messages)
         except Exception:  # noqa: BLE001 - the turn that applies them reports it
             run.is_spoiled = True
             return None
         is_undecided = run.needs_turn or isinstance(run.take_output().outcome, ContinuedAsNew)
         return Unanswered.NEEDS_TURN if is_undecided else None
 
+    def _preview(self, run: WorkflowRun, live: LiveInstance, messages: list[Message]) -> None:
+        """Apply messages to a run that is evicted afterwards. Nothing of it is logged, recorded or committed."""
+        slot = self._runs.marker.slot
+        slot[0] = live.number
+        try:
+            with run.previewing():
+                live.apply_all(messages, [])
+        finally:
+            slot[0] = NOBODY
+
     def _is_elsewhere(self, record: InstanceRecord) -> bool:
-        return self._place is None or record.owner != self._place.key()
+        return self._place is None or record.owner != self._place.lease.key
 
     async def _is_owned(self, record: InstanceRecord) -> bool:
         """Whether a worker whose lease is valid owns the instance."""
@@ -206,7 +218,7 @@ async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes
     instances = place.instances
     if number not in instances.live:
         return None
-    await place.take_messages()
+    await place.inbox.read()
     position: int | None = None
     while (live := instances.live.get(number)) is not None:
         if position is None:
@@ -214,7 +226,7 @@ async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes
         if not live.has_uncommitted_turn:
             answer = _ask(live.run, name, data)
             if live.run.is_spoiled:
-                instances.let_go(live)
+                instances.release(live)
             return answer
         pending: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         live.waiting_queries = [*(live.waiting_queries or ()), (position, partial(_resolve, live, name, data, pending))]
@@ -279,33 +291,24 @@ NOT_NOW: Final = Reply(ReplyKind.NOT_NOW)
 class QueryService:
     """The share of one worker in answering."""
 
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        committer: Committer,
-        queries: Queries,
-        key: Callable[[], WorkerKey],
-    ) -> None:
-        self._store = store
-        self._workflows = tuple(registry.workflows)
-        self._committer = committer
-        self.queries = queries
-        self._key = key
-        self._wake = asyncio.Event()
-        self._wake.set()  # questions may have waited for this worker
+    def __init__(self, context: WorkerContext, instances: OwnedInstances, inbox: InboxReader, runs: RunFactory) -> None:
+        self._store = context.session.store
+        self._workflows = tuple(context.registry.workflows)
+        self._committer = context.committer
+        self._lease = context.lease
+        self.queries = Queries(self._store, runs, Place(instances, inbox, context.lease))
+        self._wake = PollSignal()
+        self._wake.set()  # queries may have waited for this worker
 
     def poll(self) -> None:
-        """Another process has written something."""
+        """Another process has committed."""
         self._wake.set()
 
     async def run(self) -> None:
         """Answer and wait, for ever."""
         async with asyncio.TaskGroup() as answering:
             while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(QUERY_POLL_SECONDS):
-                        await self._wake.wait()
+                await self._wake.wait_within(QUERY_POLL_SECONDS)
                 self._wake.clear()
                 try:
                     await self._look(answering)
@@ -318,7 +321,7 @@ class QueryService:
         if waiting.has_expired:
             await self._committer.commit(DeleteQueries())
         if waiting.has_questions and self._workflows:
-            take = ClaimQueries(owner=self._key(), workflows=self._workflows, limit=BATCH)
+            take = ClaimQueries(owner=self._lease.key, workflows=self._workflows, limit=BATCH)
             outcome = await self._committer.commit(take)
             if isinstance(outcome, ClaimedQueries):
                 for question in outcome.questions:
@@ -340,7 +343,7 @@ class QueryService:
                 answer = refused_reply(error)
         finally:  # also when this worker stops
             member = AnswerQuery(id=question.id, owner=owner, answer=encode_answer(answer))
-            self._committer.submit(member, _ignore)
+            self._committer.submit(member, ignore_outcome)  # a rejected answer needs no action: the query is gone
 
     async def _ask(self, question: QueryRow) -> Reply:
         while True:
@@ -356,7 +359,3 @@ class QueryService:
                     return NOT_NOW
                 case Unanswered.NEEDS_TURN:
                     await asyncio.sleep(TRY_SECONDS)
-
-
-def _ignore(_: Outcome) -> None:
-    """A rejected answer needs no action: the client has removed its question, or puts a new one."""

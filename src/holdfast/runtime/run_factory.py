@@ -16,7 +16,6 @@ from holdfast.runtime.crash_detection import NOBODY, CrashMarker
 from holdfast.runtime.flow_run_factory import AnyRun, FlowRunFactory
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.platform import Platform
-from holdfast.runtime.turns.live_instance import LiveInstance, Message
 from holdfast.runtime.watchdog import LOOKS_PER_LIMIT, LOOKS_TO_INTERRUPT, Watchdog
 from holdfast.storage.contract import Store
 from holdfast.storage.records import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance
@@ -93,15 +92,6 @@ class RunFactory:
         finally:
             self.marker.slot[0] = NOBODY
 
-    def preview(self, run: WorkflowRun, live: LiveInstance, messages: list[Message]) -> None:
-        """Apply messages to a run that is thrown away afterwards. Nothing of it is logged, recorded or committed."""
-        self.marker.slot[0] = live.number
-        try:
-            with run.previewing():
-                live.apply_all(messages, [])
-        finally:
-            self.marker.slot[0] = NOBODY
-
     def stop(self, *, is_clean: bool = True) -> None:
         """Make no more runs, and watch none."""
         if not self._is_stopped:
@@ -114,7 +104,7 @@ class RunFactory:
         if self._watchdog is not None:
             self._watchdog.stop()
 
-    def loop_rules(self, lease_ms: int, timeout_ms: int | None, released: Callable[[], None]) -> LoopRules:
+    def loop_rules(self, lease_ms: int, timeout_ms: int | None) -> LoopRules:
         """W1: when the event loop that runs the code counts as blocked. The watchdog, which can say which instance is
         at fault, comes before that.
         """
@@ -126,7 +116,6 @@ class RunFactory:
             slices=lambda: 0 if watchdog is None else watchdog.slices,
             culprit=lambda: InstanceNumber(self.marker.slot[0]),
             blamed=self._guard.guilty_frame,
-            released=released,
         )
 
     def _new_deadline(self) -> Callable[[], bool]:

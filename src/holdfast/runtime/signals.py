@@ -45,6 +45,16 @@ def give_up(future: "asyncio.Future[Any]", error: Exception | None) -> None:
         future.exception()  # seen: who does not come to wait for it any more is no news
 
 
+class PollSignal(asyncio.Event):
+    """Wakes the one loop that polls the store. A signal that is set while the loop polls makes it poll once more."""
+
+    async def wait_within(self, seconds: float) -> None:
+        """Return when the signal is set, at most `seconds` later."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.wait()
+
+
 class ChangeSignal:
     """Wakes everybody who waits. What there is to see is in the store."""
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from holdfast.authoring.activity import Activity, AnyActivity
 from holdfast.authoring.registry import Registry
-from holdfast.client.embedded_worker import EmbeddedWorker, WorkerOptions
+from holdfast.client.embedded_worker import EmbeddedWorker
 from holdfast.core.admission import EventVerdict
 from holdfast.core.history import (
     ActivityCompleted,
@@ -35,6 +35,7 @@ from holdfast.runtime.committer import Committer
 from holdfast.runtime.platform import FaultHook, FaultPoint, SimulatedCrash
 from holdfast.runtime.session import StoreSession
 from holdfast.runtime.worker import WorkerRuntime
+from holdfast.runtime.worker_context import WorkerOptions
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.instances import Expire, SaveFlow, Start, Terminate
 from holdfast.storage.members.member import Member
@@ -209,7 +210,7 @@ class CrashingWorkers(EmbeddedWorker):
     def _crash(self, worker: WorkerRuntime) -> None:
         self.deaths += 1
         worker.committer.kill()
-        self._to_take_over.add(worker.key)
+        self._to_take_over.add(worker.lease.key)
         if self._crashed is not None and not self._crashed.done():
             self._crashed.set_result(None)
         replacing = self._replace(worker, self._replacing)
@@ -302,7 +303,7 @@ class CrashingWorkers(EmbeddedWorker):
         store = self._session.store
         if read_at_once(store.expired_attempts(1)):
             return store.now_ms()
-        return read_at_once(worker.claimer.next_due_ms(worker.claimer.looked_at_ms))
+        return read_at_once(worker.claimer.next_due_ms(worker.claimer.polled_at_ms))
 
 
 class RetryingCommitter(Committer):

@@ -259,9 +259,6 @@ class StaticLease(TaskLease):
     async def start(self) -> None:
         self._beat()
 
-    def may_act(self) -> bool:
-        return True
-
     @property
     def fenced_at_ms(self) -> int:
         return NEVER_MS
