@@ -337,13 +337,13 @@ def test_G12_an_exported_history_replays_until_the_code_changes(tmp_path: Path) 
         return [await charge(card)]
 
     Replayer(workflows=[trial]).replay(text)
-    with pytest.raises(hf.HistoryMismatch, match="at step 1: recorded the start of timer number 1"):
+    with pytest.raises(hf.errors.HistoryMismatch, match="at step 1: recorded the start of timer number 1"):
         Replayer(workflows=[changed]).replay(text)
     (tmp_path / "it.json").write_text(text, encoding="utf-8")
     assert Replayer(workflows=[trial]).replay_all(tmp_path) == ["it.json"]
-    with pytest.raises(hf.HistoryMismatch, match=r"it\.json: the code does not match"):
+    with pytest.raises(hf.errors.HistoryMismatch, match=r"it\.json: the code does not match"):
         Replayer(workflows=[changed]).replay_all(tmp_path)
-    with pytest.raises(hf.UnknownWorkflow, match="trial"):
+    with pytest.raises(hf.errors.UnknownWorkflow, match="trial"):
         Replayer().replay(tmp_path / "it.json")
 
 
