@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from holdfast.authoring.workflow import WorkflowLike as Workflow
     from holdfast.authoring.workflow import workflow
     from holdfast.authoring.workflow_api import WorkflowInfo, continue_as_new, info, now, random, side_effect, uuid4
-    from holdfast.client.client import Client
-    from holdfast.client.engine import Engine, connect
+    from holdfast.client.client import Client, connect
+    from holdfast.client.engine import Engine
     from holdfast.client.handle import Handle
     from holdfast.client.views.history import Change
     from holdfast.client.worker import Worker
@@ -157,8 +157,8 @@ _NAMES = {
     "authoring.state": ("set_status", "state", "wait_until"),
     "authoring.workflow": ("Workflow", "workflow"),
     "authoring.workflow_api": ("WorkflowInfo", "continue_as_new", "info", "now", "random", "side_effect", "uuid4"),
-    "client.client": ("Client",),
-    "client.engine": ("Engine", "connect"),
+    "client.client": ("Client", "connect"),
+    "client.engine": ("Engine",),
     "client.handle": ("Handle",),
     "client.views.history": ("Change",),
     "client.worker": ("Worker",),

@@ -126,7 +126,7 @@ def test_unknown_query_lists_the_handlers() -> None:
         async with engine_of(":memory:", *ALL) as engine:
             handle = await engine.start(counts, id="it")
             with pytest.raises(
-                hf.errors.UnknownQuery, match=r"'it' answers no query 'nope'; it answers status, stock, total"
+                hf.errors.UnknownQuery, match=r"'it' has no query 'nope'; it has status, stock, total"
             ) as caught:
                 await handle.query("nope")
             assert caught.value.handlers == ("status", "stock", "total")
@@ -246,7 +246,7 @@ def test_a_query_before_the_first_turn_waits_for_it(tmp_path: Path) -> None:
         client = await hf.connect(path, workflows=[counts])
         try:
             handle = await client.start(counts, id="it")
-            with pytest.raises(TimeoutError, match="nobody answered the query 'total' of 'it' in time"):
+            with pytest.raises(TimeoutError, match="the query 'total' of 'it' was not answered in time"):
                 await handle.query(total, timeout=0.01)
             async with asyncio.TaskGroup() as group:
                 asked = group.create_task(handle.query(total, timeout=10))
@@ -331,7 +331,7 @@ def test_C1_a_client_without_code_asks_through_the_store(tmp_path: Path) -> None
                 await handle.result(timeout=10)
                 assert await asked.query("total") == 7, "after the end, any worker that has the code answers"
             await until(lambda: not rows(path, "SELECT 1 FROM questions"))
-            with pytest.raises(TimeoutError, match="nobody answered the query 'total' of 'it' in time"):
+            with pytest.raises(TimeoutError, match="the query 'total' of 'it' was not answered in time"):
                 await asked.query("total", timeout=0.05)
             await until(lambda: not rows(path, "SELECT 1 FROM questions"))
         finally:

@@ -191,7 +191,7 @@ def test_A9_who_terminates_a_workflow_leaves_its_updates_without_an_answer(tmp_p
             asked = asyncio.create_task(handle.update("slow", 1))
             await until(lambda: rows(path, "SELECT state FROM updates") == [("accepted",)])
             await handle.terminate()
-            with pytest.raises(hf.errors.UpdateUnfinished, match="was ended before the update 'slow' of 'it' was done"):
+            with pytest.raises(hf.errors.UpdateUnfinished, match="ended before the update 'slow' of 'it' had finished"):
                 await asked
         client = await hf.connect(path)
         try:
@@ -273,7 +273,7 @@ def test_G12_an_update_for_a_blocked_instance_waits_and_says_so(tmp_path: Path) 
         async with engine_of(path, *ALL) as engine:
             await engine.start(basket, id="it")
         async with engine_of(path, double, changed) as engine:
-            with pytest.raises(hf.WorkflowBlocked, match="ask for its answer again with id='one'"):
+            with pytest.raises(hf.WorkflowBlocked, match="send it again with id='one'"):
                 await engine.get("it").update("add", 3, id="one")
         async with engine_of(path, *ALL) as engine:
             assert await engine.get("it").update("add", 3, id="one") == 6

@@ -194,7 +194,7 @@ def test_G5_an_update_before_the_first_turn_waits_for_its_handler(tmp_path: Path
         client = await hf.connect(path)
         try:
             handle = await client.start("basket", id="it")
-            with pytest.raises(TimeoutError, match="ask again with id='one'"):
+            with pytest.raises(TimeoutError, match="send it again with id='one'"):
                 await handle.update("add", 3, id="one", timeout=0.01)
             async with asyncio.TaskGroup() as group:
                 asked = group.create_task(handle.update("add", 3, id="one"))
