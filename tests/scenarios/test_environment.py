@@ -209,7 +209,7 @@ def test_activities_are_replaced_by_functions_and_exceptions_and_restored() -> N
 
 
 def test_a_replacement_that_does_not_fit_is_refused_with_a_sentence() -> None:
-    with pytest.raises(InvalidOption, match="what replaces charge does not take its arguments"):
+    with pytest.raises(InvalidOption, match="the replacement of charge does not take its arguments"):
         environment(replace={charge: lambda: "nothing"})
     with pytest.raises(UsageError, match="does not have <activity add>"):
         environment(replace={samples.add: ValueError("no")})
@@ -286,7 +286,7 @@ def test_L15_a_replacement_yields_where_the_activity_does_and_only_there() -> No
 
     with pytest.raises(InvalidOption, match="letters yields values; replace it by a generator"):
         streaming(replace={letters: returns})
-    with pytest.raises(InvalidOption, match="charge returns one value; what replaces it must not yield"):
+    with pytest.raises(InvalidOption, match="charge returns one value; its replacement must not yield"):
         environment(replace={charge: yields})
 
 

@@ -117,7 +117,7 @@ activities:
   it: {node}
 """
     async with staged(text) as stage:
-        assert isinstance(await stage.failure(), getattr(hf, error))
+        assert isinstance(await stage.failure(), getattr(hf.errors, error))
 
 
 WAITING = """

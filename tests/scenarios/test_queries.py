@@ -324,7 +324,7 @@ def test_C1_a_client_without_code_asks_through_the_store(tmp_path: Path) -> None
                 asked = client.get("it")
                 assert await asked.query("total") == 3
                 assert await asked.query("stock", "pens", 5, returns=Stock) == Stock("pens", 5)
-                with pytest.raises(hf.errors.UnknownQuery, match="it answers status, stock, total"):
+                with pytest.raises(hf.errors.UnknownQuery, match="it has status, stock, total"):
                     await asked.query("nope")
                 assert before == (rows(path, "SELECT turn, fence FROM instances"), rows(path, "SELECT * FROM history"))
                 await handle.raise_event("number", 4)

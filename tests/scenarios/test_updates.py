@@ -162,7 +162,7 @@ def test_unknown_update_lists_the_handlers_and_leaves_no_history(tmp_path: Path,
         async with engine_of(path, *ALL, cache_size=cache_size) as engine:
             handle = await engine.start(basket, id="it")
             before = rows(path, "SELECT * FROM history")
-            with pytest.raises(hf.errors.UnknownUpdate, match="it has add, breaks, order, slow") as caught:
+            with pytest.raises(hf.errors.UnknownUpdate, match="the workflow has add, breaks, order, slow") as caught:
                 await handle.update("nope")
             assert caught.value.handlers == ("add", "breaks", "order", "slow")
             assert rows(path, "SELECT * FROM history") == before

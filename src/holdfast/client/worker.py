@@ -87,7 +87,7 @@ class Worker:
 
     @property
     def key(self) -> str | None:
-        """The key of the worker in the store; None while it does not run. It changes when the worker loses its lease."""
+        """The key of the worker in the store; None while it does not run. It changes when a lease is lost."""
         return self._runtime.lease.key if self._runtime is not None and self._runtime.is_running else None
 
     @property

@@ -76,7 +76,7 @@ def test_C1_a_command_asks_updates_and_watches_what_a_worker_has(filled: Command
         assert failed.code == 1
         assert "failed: LookupError: nothing to add" in failed.err
         assert "'it' has no query 'nope'; it has total" in filled.refused("query", "it", "nope")
-        assert "it has add" in filled.refused("update", "it", "nope")
+        assert "the workflow has add" in filled.refused("update", "it", "nope")
         broken = filled("query", "it", "total", '["x"]')
         assert broken.code == 1
         assert "argument `factor` cannot be read" in broken.err
