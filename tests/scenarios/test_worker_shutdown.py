@@ -137,7 +137,7 @@ def test_W10_a_thread_that_does_not_end_is_not_waited_for_and_runs_again_elsewhe
         check_tables(path)
 
     try:
-        together(scenario(), seconds=runtime_attempts.LONGEST_FAREWELL_SECONDS)
+        together(scenario(), seconds=runtime_attempts.SHUTDOWN_SECONDS)
     finally:
         may_end.set()
 
