@@ -36,7 +36,7 @@ def open_engine(store: Path | str, **options: Any) -> Engine:
 
 def groups_of(engine: Engine) -> int:
     """How many groups were committed so far."""
-    return engine.worker.committer.groups if engine.worker is not None else 0
+    return engine._local.running.committer.groups if engine._local.running is not None else 0
 
 
 async def b1(store: Path | str, scale: float) -> Sample:

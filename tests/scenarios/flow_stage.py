@@ -139,7 +139,7 @@ class Stage:
         try:
             return await (await self.start(what, *args, **options)).result()
         finally:
-            if self.engine.worker is not None:
+            if self.engine._local.running is not None:
                 await committer_of(worker_of(self.engine)).drain()
 
     async def failure(self, what: str | hf.Workflow[..., Any] = "f", *args: Any, **options: Any) -> BaseException:
@@ -172,7 +172,7 @@ class Stage:
         await until(lambda: self.key(name) == key)
 
     async def stored_key(self, name: str = "it") -> str:
-        found = await self.engine._store.read_key(self.number(name))  # type: ignore[arg-type]
+        found = await self.engine._session.store.read_key(self.number(name))  # type: ignore[arg-type]
         assert found is not None
         return found
 

@@ -51,7 +51,7 @@ def test_who_waits_while_the_client_is_closed_gets_one_typed_error(
             await other.start(listens, id="a")
             client = await engine_of(path).__aenter__() if kind == "engine" else await hf.connect(path)
             waiting = asyncio.create_task(WAITS[name](client.get("a")))
-            await until(lambda: client._waiters._waiting or client.asking.changes._waiting)
+            await until(lambda: client._session.results._waiting or client._session.changes._waiting)
             await client.close()
             with pytest.raises(hf.ClientClosed, match="was closed during this call"):
                 await waiting
@@ -80,10 +80,10 @@ def test_a_query_that_waits_while_the_client_is_closed_is_no_trouble_of_the_stor
             await engine.start(listens, id="a")
         client = await hf.connect(path)
         waiting = asyncio.create_task(client.get("a").query("nobody_answers", timeout=60))
-        await until(lambda: rows(path, "SELECT 1 FROM questions") and client.asking.changes._waiting)
+        await until(lambda: rows(path, "SELECT 1 FROM questions") and client._session.changes._waiting)
         if is_cancelled:
             waiting.cancel()
-        monkeypatch.setattr(client._committer, "submit", refuse)
+        monkeypatch.setattr(client._local.committer, "submit", refuse)
         await client.close()
         with pytest.raises(asyncio.CancelledError if is_cancelled else hf.ClientClosed):
             await waiting

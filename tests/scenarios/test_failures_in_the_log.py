@@ -272,7 +272,9 @@ def test_A6_a_body_whose_heartbeat_is_stale_does_not_log_the_failure_of_its_atte
             monkeypatch.setattr(maintenance_of(worker), "round", nothing)
             handle = await engine.start(listens, id="it")
             await has_begun.wait()
-            await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE expires_at_ms <= ?", other.store.now_ms()))
+            await until(
+                lambda: rows(path, "SELECT 1 FROM attempts WHERE expires_at_ms <= ?", other._session.store.now_ms())
+            )
             await maintain(judge)
             assert attempts_of(worker).running, "its worker has not looked yet"
             may_beat.set()

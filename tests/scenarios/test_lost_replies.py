@@ -84,7 +84,7 @@ def test_W3_a_lost_reply_is_made_good_and_disturbs_nobody(
         async with engine_of(path, add, adds, stand_by, stands_by, **options) as engine:
             key = key_of(worker_of(engine))
             if not can_ask:
-                engine._store.was_committed = unable  # type: ignore[method-assign]
+                engine._session.store.was_committed = unable  # type: ignore[method-assign]
             other = await engine.start(stands_by, id="other")
             await until(lambda: bystanders)
             fault.is_armed = True
@@ -139,14 +139,14 @@ def test_W3_what_is_on_its_way_is_not_mistaken_for_lost(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, add, adds, lease=60, fault_hook=listen) as engine:
-            commit = engine._store.commit
+            commit = engine._session.store.commit
 
             async def late(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
                 outcomes = await commit(commit_id, members)
                 await is_told.wait()
                 return outcomes
 
-            engine._store.commit = late  # type: ignore[method-assign]
+            engine._session.store.commit = late  # type: ignore[method-assign]
             starting = asyncio.create_task(engine.start(adds, id="a"))
             await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE state = 'RUNNING'"))
             try:

@@ -118,7 +118,7 @@ def test_G4_completions_of_old_and_of_future_executions_are_ignored() -> None:
     async def scenario(env: Environment) -> None:
         handle = await env.start(mixed, id="it")
         await env.skip(seconds=1)
-        record = await env.store.read_instance(handle.number or InstanceNumber(0))
+        record = await env._session.store.read_instance(handle.number or InstanceNumber(0))
         assert record is not None
         for execution in (0, record.execution + 1):
             key = AttemptKey(record.number, execution, 0, 1)

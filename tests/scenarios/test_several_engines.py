@@ -178,7 +178,7 @@ def test_G5_a_message_that_came_before_its_instance_was_live_is_taken_in(tmp_pat
         path = tmp_path / "shop.db"
         async with engine_of(path, asks, rests) as here, engine_of(path, answer, queues=["other"]):
             await here.start(rests, id="so that messages are looked for")
-            worker, commit = worker_of(here), here._store.commit
+            worker, commit = worker_of(here), here._session.store.commit
 
             async def told_late(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
                 outcomes = await commit(commit_id, members)
@@ -187,7 +187,7 @@ def test_G5_a_message_that_came_before_its_instance_was_live_is_taken_in(tmp_pat
                     await read_inbox(worker)
                 return outcomes
 
-            here._store.commit = told_late  # type: ignore[method-assign]
+            here._session.store.commit = told_late  # type: ignore[method-assign]
             handle = await here.start(asks, id="a")
             assert await handle.result(timeout=10) == 1
         check_tables(path)

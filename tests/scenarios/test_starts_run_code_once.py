@@ -130,7 +130,7 @@ def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later
         async with engine_of(path, opens_a_file) as engine, await hf.connect(path) as client:
             handle = await engine.start(opens_a_file, False, id="it")
             with monkeypatch.context() as patched:
-                patched.setattr(EmbeddedWorker, "_judge_start", finds_nothing)
+                patched.setattr(EmbeddedWorker, "_decide_start", finds_nothing)
                 with pytest.raises(hf.InstanceConflict):
                     await engine.start(opens_a_file, True, id="it")
             await handle.raise_event("go")

@@ -268,7 +268,9 @@ def test_W3_a_body_whose_attempt_another_worker_timed_out_is_stopped(
             await until(begun.is_set)
             await reconciler_of(worker).reconcile()
             assert not learned, "it is still RUNNING in the name of its worker"
-            await until(lambda: engine._store.now_ms() > rows(path, "SELECT max(expires_at_ms) FROM attempts")[0][0])
+            await until(
+                lambda: engine._session.store.now_ms() > rows(path, "SELECT max(expires_at_ms) FROM attempts")[0][0]
+            )
             await maintain(judge)
             assert states(path, "hang") == [AttemptState.TIMED_OUT]
             await reconciler_of(worker).reconcile()
@@ -314,7 +316,9 @@ def test_W3_a_generator_whose_attempt_another_worker_timed_out_learns_that_by_it
             handle = await engine.start(collect, id="it")
             await until(begun.is_set)
             [running] = attempts_of(worker).running.values()
-            await until(lambda: engine._store.now_ms() > rows(path, "SELECT max(expires_at_ms) FROM attempts")[0][0])
+            await until(
+                lambda: engine._session.store.now_ms() > rows(path, "SELECT max(expires_at_ms) FROM attempts")[0][0]
+            )
             await maintain(judge)
             assert states(path, "counts") == [AttemptState.TIMED_OUT]
             may_go_on.set()

@@ -104,7 +104,7 @@ def test_a_client_without_a_worker_gets_the_error_wherever_it_waits(tmp_path: Pa
         async with hf.connect(path) as client:
             handle = await client.start("waits", id="a")
             result = asyncio.create_task(handle.result())
-            await until(lambda: client._waiters._waiting)
+            await until(lambda: client._session.results._waiting)
             path.unlink()
             with pytest.raises(hf.StoreReplaced):
                 await handle.raise_event("word", "lost")
@@ -145,7 +145,7 @@ def test_a_client_that_only_waits_notices_it_by_its_periodic_look(
         async with hf.connect(path) as client:
             handle = await client.start("waits", id="a")
             task = asyncio.create_task(wait_for(handle))
-            await until(lambda: client._waiters._waiting or client.asking.changes._waiting)
+            await until(lambda: client._session.results._waiting or client._session.changes._waiting)
             harm(path)
             with pytest.raises(hf.StoreReplaced):
                 await asyncio.wait_for(task, 20)

@@ -228,7 +228,7 @@ def test_W10_answers_that_wait_behind_a_turn_on_its_way_to_disk_are_kept(tmp_pat
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, first, second, both) as engine:
-            commit = engine._store.commit
+            commit = engine._session.store.commit
 
             async def slow(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
                 if any(isinstance(member, Turn) for member in members):
@@ -236,7 +236,7 @@ def test_W10_answers_that_wait_behind_a_turn_on_its_way_to_disk_are_kept(tmp_pat
                     await may_write.wait()
                 return await commit(commit_id, members)
 
-            engine._store.commit = slow  # type: ignore[method-assign]
+            engine._session.store.commit = slow  # type: ignore[method-assign]
             await engine.start(both, id="a")
             worker = worker_of(engine)
             await until(lambda: any(live.queue for live in live_instances(worker).values()))
@@ -269,7 +269,7 @@ def test_G11_what_a_turn_logged_is_written_though_its_commit_is_told_during_the_
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, quick, logging_workflow) as engine:
-            worker, commit = worker_of(engine), engine._store.commit
+            worker, commit = worker_of(engine), engine._session.store.commit
 
             async def told_late(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
                 outcomes = await commit(commit_id, members)
@@ -278,7 +278,7 @@ def test_G11_what_a_turn_logged_is_written_though_its_commit_is_told_during_the_
                     await until(lambda: not live_instances(worker))
                 return outcomes
 
-            engine._store.commit = told_late  # type: ignore[method-assign]
+            engine._session.store.commit = told_late  # type: ignore[method-assign]
             await engine.start(logging_workflow, id="a")
             await is_on_disk.wait()
         assert [record.getMessage() for record in caplog.records] == ["after the step"]

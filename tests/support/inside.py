@@ -20,8 +20,9 @@ from holdfast.runtime.worker_lease import LeaseThread
 
 def worker_of(client: hf.Client) -> WorkerRuntime:
     """The running worker of a client or an engine."""
-    assert client.worker is not None
-    return client.worker
+    worker = client._local.running
+    assert worker is not None
+    return worker
 
 
 def key_of(worker: WorkerRuntime) -> WorkerKey:

@@ -39,7 +39,7 @@ async def snapshot(client: hf.Client, *ids: str) -> list[object]:
     found: list[object] = []
     for instance_id in ids:
         record = await instance(client, instance_id)
-        loaded = await client.store.load(record.number, record.execution)
+        loaded = await client._session.store.load(record.number, record.execution)
         found += [record, loaded.history, loaded.inbox, loaded.timers]
         found += [without_beats(each) if each.key.attempt > 1 else each for each in loaded.attempts]
     return found

@@ -254,13 +254,13 @@ def test_G11_the_worker_beside_a_client_answers_its_queries(store: str, monkeypa
     async def scenario() -> None:
         async with await connect(store) as client:
             members: list[Member] = []
-            commit = client.store.commit
+            commit = client._session.store.commit
 
             async def listen(commit_id: CommitId, group: Sequence[Member]) -> list[Outcome]:
                 members.extend(group)
                 return await commit(commit_id, group)
 
-            monkeypatch.setattr(client.store, "commit", listen)
+            monkeypatch.setattr(client._session.store, "commit", listen)
             handle = await client.start("asked", id="a")
             asking = asyncio.create_task(handle.query("status", timeout=20))
             async with hf.Worker(client, workflows=[asked]):
@@ -285,7 +285,7 @@ def test_W7_a_lease_that_is_lost_ends_a_drain(store: str) -> None:
             worker.drain()
             key = worker.key
             async with worker_of(other) as healthy:
-                (row,) = [each for each in await other.store.workers() if each.key == key]
+                (row,) = [each for each in await other._session.store.workers() if each.key == key]
                 await committer_of(runtime_of(other)).commit(MarkWorkerLost(key=row.key, at_deadline=False, limit=100))
                 await running
                 may_end.set()

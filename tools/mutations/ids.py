@@ -70,9 +70,9 @@ IDS: Final = (
     in_python(
         "whoever waits gets the successor's result",
         "G3",
-        "client/handle",
-        "record = await self._record(record.number)",
-        "record = await self._record()",
+        "client/instance_calls",
+        "record = await self.record(instance_id, record.number)",
+        "record = await self.record(instance_id, None)",
         POLICIES,
     ),
     in_python(

@@ -141,7 +141,7 @@ ASKING: Final = (
         "a start that finds its instance runs the code",
         "G3",
         "client/embedded_worker",
-        "match await self._judge_start(start):",
+        "match await self._decide_start(start):",
         "match (StartVerdict.CREATE, None):",
         STARTS,
     ),

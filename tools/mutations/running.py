@@ -390,7 +390,7 @@ CLIENT: Final = (
     in_python(
         "every input has the same hash",
         "G3",
-        "client/client",
+        "client/instance_calls",
         "input_hash=input_hash(call.encoded)",
         'input_hash=b""',
         ENGINE,
@@ -398,9 +398,9 @@ CLIENT: Final = (
     in_python(
         "a conflict passes for a start",
         "G3",
-        "client/client",
+        "client/instance_calls",
         "raise InstanceConflict(outcome.reason)",
-        "return self.get(instance_id)",
+        "return StartedInstance(instance=await self.record(instance_id, None), created=False)",
         ENGINE,
     ),
     in_python(

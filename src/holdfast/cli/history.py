@@ -42,6 +42,7 @@ from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import InstanceNotFound, UsageError
 from holdfast.payloads.failures import Failure
 from holdfast.runtime.platform import Platform
+from holdfast.runtime.session import StoreSession
 from holdfast.storage.large_payloads import inline
 from holdfast.storage.records import InstanceId
 
@@ -87,10 +88,10 @@ def history(  # noqa: PLR0917 - the options of the command
 
 async def _export(instance_id: str, store: str | None) -> str:
     opened = open_read_only(store)
-    client = Client(opened, Registry(), Platform())
-    client.use_open_store()
+    session = StoreSession(opened, Platform())
+    session.use_open_store()
     try:
-        return await client.get(instance_id).export_history()
+        return await Client(session, Registry()).get(instance_id).export_history()
     finally:
         await opened.close()
 

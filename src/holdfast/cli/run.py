@@ -24,6 +24,7 @@ from holdfast.cli.console import count_text, print_line, safe, seconds_text, vis
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.steps import InstanceSteps, StepReport, StepState, attempt_seconds, failure_of_attempt, read_steps_of
 from holdfast.cli.store_option import StoreName, is_there, store_path
+from holdfast.client.client import store_of
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
 from holdfast.client.views.instances import short_failure
@@ -312,9 +313,9 @@ async def _run(wish: RunRequest, console: Console, *, as_json: bool) -> Any:
     application = wish.application
     working = Engine(wish.path, modules=application.modules, flows=application.flows, payload_limit=wish.payload_limit)
     async with working as engine:
-        before = await engine.store.find_instance(InstanceId(wish.id))
+        store = store_of(engine)
+        before = await store.find_instance(InstanceId(wish.id))
         handle = await _begin(engine, wish, before)
-        store = engine.store
         record = await (
             store.find_instance(InstanceId(wish.id)) if handle.number is None else store.read_instance(handle.number)
         )

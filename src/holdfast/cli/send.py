@@ -24,7 +24,7 @@ from rich.text import Text
 from holdfast.cli.application import checked_json
 from holdfast.cli.console import json_text, print_line, safe
 from holdfast.cli.store_option import StoreName, connected, existing_store
-from holdfast.client.client import Client
+from holdfast.client.client import Client, store_of
 from holdfast.client.queries import QUERY_SECONDS
 from holdfast.client.views.obstacles import read_unanswered_reasons
 from holdfast.core.lifecycle import InstanceState
@@ -70,7 +70,7 @@ async def answer_of(client: Client, instance_id: str, asked: Coroutine[Any, Any,
             await asyncio.wait({answering}, timeout=QUIET_SECONDS)
             if answering.done():
                 break
-            reasons = await read_unanswered_reasons(client.store, InstanceId(instance_id))
+            reasons = await read_unanswered_reasons(store_of(client), InstanceId(instance_id))
         for reason in reasons:
             click.echo(f"holdfast: still waiting: {safe(reason)}", err=True)
         return await answering

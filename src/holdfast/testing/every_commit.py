@@ -136,10 +136,10 @@ class _Lives:
             return f"{type(error).__name__}: {error}"
 
     async def _commands(self, engine: "Engine") -> list[list[HistoryEvent]]:
-        record = await engine.store.find_instance(InstanceId(INSTANCE))
+        record = await engine._session.store.find_instance(InstanceId(INSTANCE))
         commands: list[list[HistoryEvent]] = []
         for execution in range(1, record.execution + 1 if record is not None else 1):
-            rows = await engine.store.read_history(record.number, execution) if record is not None else []
+            rows = await engine._session.store.read_history(record.number, execution) if record is not None else []
             events = [event for row in rows for event in decode_events(row.events)]
             commands.append([event for event in events if not isinstance(event, INPUTS)])
         return commands

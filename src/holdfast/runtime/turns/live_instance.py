@@ -324,7 +324,7 @@ class LiveInstance:
             self._apply_mail(done)
 
     def apply_sent(self, message: Deliver, done: list[Message]) -> PayloadError | None:
-        """Apply an event that is not stored yet, if the code waits for it. Returns the error if its value does not fit."""
+        """Apply an event that is not stored yet, if the code waits for it. Returns the error of a misfit value."""
         event = message.event
         if not isinstance(event, EventReceived) or not self.run.waits_for_event(event.name):
             return None
