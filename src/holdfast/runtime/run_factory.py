@@ -16,7 +16,7 @@ from holdfast.runtime.crash_detection import NOBODY, CrashMarker
 from holdfast.runtime.flow_run_factory import AnyRun, FlowRunFactory
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.platform import Platform
-from holdfast.runtime.watchdog import LOOKS_PER_LIMIT, LOOKS_TO_INTERRUPT, Watchdog
+from holdfast.runtime.watchdog import POLLS_PER_LIMIT, POLLS_TO_INTERRUPT, Watchdog
 from holdfast.storage.contract import Store
 from holdfast.storage.records import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance
 
@@ -108,7 +108,7 @@ class RunFactory:
         """W1: when the event loop that runs the code counts as blocked. The watchdog, which can say which instance is
         at fault, comes before that.
         """
-        enforced_ms = self._limit_ms * LOOKS_TO_INTERRUPT // LOOKS_PER_LIMIT
+        enforced_ms = self._limit_ms * POLLS_TO_INTERRUPT // POLLS_PER_LIMIT
         watchdog = self._watchdog
         return LoopRules(
             release_after_ms=max(lease_ms // 2, enforced_ms),
