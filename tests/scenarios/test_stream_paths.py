@@ -187,7 +187,7 @@ def test_G1_a_stream_reaches_the_engine_that_took_the_instance_over(tmp_path: Pa
 
 
 def has_values(member: Member) -> bool:
-    return isinstance(member, Turn) and bool(member.entries)
+    return isinstance(member, Turn) and member.effects is not None and bool(member.effects.stream_values)
 
 
 @pytest.mark.parametrize("cache_size", [0, 10])

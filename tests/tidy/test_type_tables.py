@@ -113,11 +113,6 @@ def _named(types: Collection[Any]) -> list[str]:
 # ---------------------------------------------------------------- match statements with a default
 
 MEMBER_DEFAULTS: Mapping[str, str] = {
-    "is_for_others": "AskQuery AnswerQuery Block CloseChildren Completion Deliver Expire MarkWorkerLost "
-    "OpenNextAttempt Release ReleaseUnknown SaveFlow SetDeadline StreamValues Terminate",
-    "actor_of": "AnswerQuery Block ClaimAttempts ClaimInstances ClaimQueries HeartbeatAttempt Release ReleaseUnknown "
-    "SetDeadline StreamValues",
-    "_note": "AnswerQuery AskQuery ClaimAttempts ClaimInstances ClaimQueries DeleteQueries HeartbeatAttempt SaveFlow",
     "_is_likely": "AnswerQuery AskQuery Block ClaimAttempts ClaimInstances ClaimQueries CloseChildren DeleteQueries "
     "Expire MarkWorkerLost ReleaseUnknown SaveFlow SetDeadline StreamValues Terminate",
 }

@@ -55,7 +55,7 @@ MESSAGES: Final = (
         "the id of an event that was set aside counts as delivered",
         "G6",
         "storage/relational/apply/messages",
-        "for message_id in turn.ids_set_aside:",
+        "for message_id in effects.ids_set_aside:",
         "for message_id in ():",
         SET_ASIDE,
     ),
@@ -111,7 +111,7 @@ MESSAGES: Final = (
         "a request to end is told to nobody",
         "A9",
         "storage/relational/apply/instance_endings",
-        "    put(transaction, found, event, None)\n",
+        "    put_in_inbox(transaction, found.number, found.execution, event)\n",
         "",
     ),
     in_python(

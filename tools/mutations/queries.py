@@ -244,8 +244,8 @@ ASKING: Final = (
         "an update wakes nobody",
         "G5",
         "storage/relational/apply/messages",
-        'event, name="")\n        transaction.execute(transaction.sql.wake_instance, found.number)',
         'event, name="")',
+        'event, name="", wakes=False)',
     ),
     in_python(
         "an update that nobody took outlives its instance",

@@ -20,14 +20,14 @@ KEPT_AND_STREAMED: Final = (
         "values that wait wake nobody",
         "G5",
         "storage/relational/apply/streams",
-        "transaction.sql.wake_instance, key.number",
-        "'SELECT ?', 0",
+        "key.execution, responses.event)",
+        "key.execution, responses.event, wakes=False)",
     ),
     in_python(
         "values of a rejected turn stay counted",
         "L14",
         "storage/relational/apply/turns",
-        "undo_values(transaction, turn.entries)",
+        "undo_values(transaction, values)",
         "pass",
     ),
     in_python(
@@ -133,7 +133,7 @@ KEPT_AND_STREAMED: Final = (
         "what was taken away from the state is still there",
         "G11",
         "storage/relational/apply/turns",
-        "if kept.value is None:",
+        "if change.value is None:",
         "if False:",
     ),
     in_sql(

@@ -159,7 +159,7 @@ class QueryClient:
         )
         kept_ms = LONGEST_KEPT_MS if within is None else checked_duration_ms(within, "timeout") + LATE_MS
         outcome = await self._local.committer.commit(
-            AskQuery(question=question, expires_at_ms=self._store.now_ms() + kept_ms)
+            AskQuery(query=question, expires_at_ms=self._store.now_ms() + kept_ms)
         )
         if isinstance(outcome, Rejected):
             raise QueryFailed(f"the query {name!r} was not put to anybody: {outcome.reason}")
@@ -177,7 +177,7 @@ class QueryClient:
                     return None
         finally:
             if not self._session.is_closed:  # the store of a client that closes takes no more; the row expires
-                self._local.committer.submit(DeleteQueries(question=question.id), _ignore)
+                self._local.committer.submit(DeleteQueries(query_id=question.id), _ignore)
         raise AssertionError
 
     def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:

@@ -320,13 +320,13 @@ class QueryService:
         waiting = await self._store.pending_queries()
         if waiting.has_expired:
             await self._committer.commit(DeleteQueries())
-        if waiting.has_questions and self._workflows:
+        if waiting.has_queries and self._workflows:
             take = ClaimQueries(owner=self._lease.key, workflows=self._workflows, limit=BATCH)
             outcome = await self._committer.commit(take)
             if isinstance(outcome, ClaimedQueries):
-                for question in outcome.questions:
+                for question in outcome.queries:
                     answering.create_task(self._answer(question, take.owner))
-                if len(outcome.questions) == BATCH:
+                if len(outcome.queries) == BATCH:
                     self._wake.set()  # there may be more
 
     async def _answer(self, question: QueryRow, owner: WorkerKey) -> None:

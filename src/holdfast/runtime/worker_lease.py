@@ -301,9 +301,7 @@ class LeaseThread:
             self._has_released = False
             return True
         if state is LoopState.BLOCKED:
-            if (
-                is_beat or not self._has_released
-            ):  # the next beat finds instances claimed just before
+            if is_beat or not self._has_released:  # the next beat finds instances claimed just before
                 self._release_instances(watch)
             return True
         self._end_lease(watch, state)
