@@ -140,9 +140,9 @@ CHILDREN: Final = (
     in_python(
         "another child than recorded is no difference",
         "G12",
-        "replay/run",
-        'ev.ChildScheduled: ("child", "name", "named"),',
-        'ev.ChildScheduled: ("child", "named"),',
+        "core/history",
+        'identity = ("child", "name", "named")',
+        'identity = ("child", "named")',
         CHILDREN_TESTS,
     ),
     in_python(

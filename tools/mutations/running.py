@@ -331,7 +331,7 @@ REPLAY: Final = (
         "the first differing step is not looked for",
         "G12",
         "replay/run",
-        "elif not produced or not is_same(event, produced[0]):",
+        "elif not produced or not event.is_same_step(produced[0]):",
         "elif not produced:",
         CODE,
     ),

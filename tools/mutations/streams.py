@@ -122,14 +122,6 @@ KEPT_AND_STREAMED: Final = (
         STREAMS,
     ),
     in_python(
-        "what ended before it was brought to life is parked",
-        "A9",
-        "runtime/turns/owned_instances",
-        "(current.fence, current.owner) == (record.fence, self._context.lease.key)",
-        "True",
-        "tests/scenarios/test_flow_starts.py",
-    ),
-    in_python(
         "what was taken away from the state is still there",
         "G11",
         "storage/relational/apply/turns",

@@ -30,7 +30,7 @@ from msgspec.structs import astuple
 from holdfast.errors import AnnotationError, PayloadError
 from holdfast.payloads.diagnosis import ROOT, ValuePath, describe, find_problem, name_of, reason_of
 from holdfast.payloads.limits import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
-from holdfast.payloads.nested_unions import Choices, Record, part_of
+from holdfast.payloads.nested_unions import Choices, DataclassPart, part_of
 from holdfast.payloads.pydantic_models import (
     are_constraints_ignored,
     decode_unknown,
@@ -333,7 +333,7 @@ def _build(annotation: Any) -> PayloadType:
 def _nested(annotation: Any, error: TypeError) -> PayloadType | None:
     """A type that msgspec refuses for a union, which may be inside of it; None if it cannot be stored."""
     part = part_of(annotation, payload_type) if "union" in str(error) else None
-    if isinstance(part, Record):
+    if isinstance(part, DataclassPart):
         _cache[annotation] = part  # its fields may name it
         try:
             _ = part.fields

@@ -7,8 +7,6 @@ Replay is the same with the history as the source of inputs. The commands that t
 recorded ones; the first difference is a `HistoryMismatch` that names both.
 
 The end of code that was asked to end at its deadline, and gave no result.
-
-Code against history (G12): whether a command that the code produced is the recorded one, and how to say so.
 """
 
 import asyncio
@@ -51,25 +49,12 @@ def overdue(reason: str, error: BaseException) -> DeadlineExceeded:
     return exceeded
 
 
-_decode_recorded_failure: Final = msgspec.json.Decoder(Failure).decode
-
-
 def mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryEvent | None) -> HistoryMismatch:
     """The first step in which code and history differ."""
     return HistoryMismatch(
         f"the code does not match the history at step {position}: "
-        f"recorded {_said(recorded)}, but the code produced {_said(produced)}"
+        f"recorded {_described(recorded)}, but the code produced {_described(produced)}"
     )
-
-
-def is_same(recorded: HistoryEvent, produced: HistoryEvent) -> bool:
-    """Whether two commands are the same step. Arguments and due times may change with the code; steps may not."""
-    kind = type(recorded)
-    if type(produced) is not kind:
-        return False
-    if isinstance(recorded, ev.ChildScheduled) and recorded.named and recorded.id != getattr(produced, "id", ""):
-        return False
-    return all(getattr(recorded, name) == getattr(produced, name) for name in _IDENTITY.get(kind, ()))
 
 
 def ended_before_it_ran(recorded: Sequence[HistoryEvent]) -> bool:
@@ -77,63 +62,13 @@ def ended_before_it_ran(recorded: Sequence[HistoryEvent]) -> bool:
     return len(recorded) > 1 and all(isinstance(event, ev.FROM_OUTSIDE) for event in recorded[1:])
 
 
-def _said(event: HistoryEvent | None) -> str:
+def _described(event: HistoryEvent | None) -> str:
     if event is None:
         return "nothing"
     if isinstance(event, ev.INPUTS):
         return "no further step before the next message"
-    return _SAID[type(event)](event)
+    return event.describe()
 
-
-_IDENTITY: Final[dict[type[Any], tuple[str, ...]]] = {
-    ev.ActivityScheduled: ("activity", "name"),
-    ev.ActivityCancelled: ("activity",),
-    ev.TimerStarted: ("timer",),
-    ev.TimerCancelled: ("timer",),
-    ev.SideEffectRecorded: ("number",),
-    ev.EventAwaited: ("wait", "name"),
-    ev.EventWaitEnded: ("wait",),
-    ev.EventSetAside: ("wait", "name"),
-    ev.EventRaised: ("number", "name"),
-    ev.ChildScheduled: ("child", "name", "named"),
-    ev.ChildCancelRequested: ("child",),
-    ev.UpdateHandlerCompleted: ("id",),
-    ev.UpdateHandlerFailed: ("id",),
-}
-"""What must be equal in two commands of one kind."""
-
-_SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
-    ev.ActivityScheduled: lambda event: f"a call of activity {event.name!r} (number {event.activity})",
-    ev.ActivityCancelled: lambda event: f"the end of waiting for activity number {event.activity}",
-    ev.TimerStarted: lambda event: f"the start of timer number {event.timer}",
-    ev.TimerCancelled: lambda event: f"the end of waiting for timer number {event.timer}",
-    ev.SideEffectRecorded: lambda event: f"side effect number {event.number}",
-    ev.ExecutionCompleted: lambda _: "the end of the workflow",
-    ev.ExecutionFailed: lambda event: (
-        f"the failure of the workflow ({_decode_recorded_failure(bytes(event.failure.data)).message})"
-    ),
-    ev.EventAwaited: lambda event: f"a wait for event {event.name!r} (number {event.wait})",
-    ev.EventWaitEnded: lambda event: f"the end of wait number {event.wait} for an event",
-    ev.EventSetAside: lambda event: f"an event {event.name!r} that was set aside ({event.reason})",
-    ev.EventRaised: lambda event: f"an event {event.name!r} raised to {event.target!r}",
-    ev.ChildScheduled: lambda event: (
-        f"the start of a child of workflow {event.name!r} (number {event.child}, id {event.id!r})"
-    ),
-    ev.ChildCancelRequested: lambda event: f"a request to child number {event.child} to end",
-    ev.UpdateHandlerCompleted: lambda event: f"the end of update {event.id!r}",
-    ev.UpdateHandlerFailed: lambda event: f"the failure of update {event.id!r}",
-    ev.ExecutionCancelled: lambda _: "the end of the workflow by cancellation",
-    ev.ContinuedAsNew: lambda _: "the end of this execution, to be continued as new",
-    ev.FlowAdvanced: lambda event: f"moves of the nodes {', '.join(event.digits)}",
-    ev.NodeFailed: lambda event: f"the failure of node {event.node!r}",
-    ev.NodeCompleted: lambda event: f"the completion of node {event.node!r}",
-    ev.FanOutStarted: lambda event: f"the fan-out of node {event.node!r} over {event.count} items",
-    ev.CycleRestarted: lambda event: f"round {event.round} of the cycle {event.node!r}",
-    ev.InstanceTerminated: lambda _: "the end of the workflow from outside",
-    ev.InstanceCancelled: lambda _: "the cancellation of the workflow from outside",
-    ev.DeadlinePassed: lambda _: "the end of the workflow at its deadline",
-}
-"""A step, for people."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_failure: Final = msgspec.json.Decoder(Failure)
@@ -253,7 +188,7 @@ class WorkflowRun(WorkflowCalls):
                     self._output = TurnOutput()
                 elif isinstance(event, ev.FROM_OUTSIDE):
                     continue  # the code never learnt of it
-                elif not produced or not is_same(event, produced[0]):
+                elif not produced or not event.is_same_step(produced[0]):
                     raise mismatch(position, recorded=event, produced=produced[0] if produced else None)
                 else:
                     produced.popleft()
