@@ -21,7 +21,7 @@ from holdfast.core.flow.definition import Action
 from holdfast.core.flow.scheduler import MOVE_OF, NodeOutcome
 from holdfast.core.flow.state import _HOW as FLOW_STATE  # pyright: ignore[reportPrivateUsage]
 from holdfast.core.steps import _BEGINS, _ENDS  # pyright: ignore[reportPrivateUsage]
-from holdfast.flows.run import _HOW as FLOW_RUN  # pyright: ignore[reportPrivateUsage]
+from holdfast.flows.run import _APPLY as FLOW_RUN  # pyright: ignore[reportPrivateUsage]
 from holdfast.replay.run import _APPLY  # pyright: ignore[reportPrivateUsage]
 from holdfast.storage.members.member import Member
 from holdfast.storage.relational.apply.dispatch import APPLY_BY_TYPE

@@ -132,7 +132,7 @@ CHILDREN: Final = (
     in_python(
         "children nest without end",
         "G11",
-        "replay/children",
+        "core/run",
         "if depth > MOST_PARENTS:",
         "if depth > 10 * MOST_PARENTS:",
         CHILDREN_TESTS,

@@ -50,7 +50,7 @@ KEPT_AND_STREAMED: Final = (
         "values overtake those in the inbox",
         "L15",
         "runtime/turns/owned_instances",
-        "live.run.values_of(key.activity) == values",
+        "live.run.values_received(key.activity) == values",
         "True",
         PATHS,
     ),
@@ -103,7 +103,12 @@ KEPT_AND_STREAMED: Final = (
         STREAMS,
     ),
     in_python(
-        "leaving a loop leaves the body running", "L15", "replay/streams", "self._abandon(number)", "pass", STREAMS
+        "leaving a loop leaves the body running",
+        "L15",
+        "replay/streams",
+        "self._activities.abandon(number)",
+        "pass",
+        STREAMS,
     ),
     in_python(
         "what left leg 2 may be missing from the history",
@@ -135,5 +140,5 @@ KEPT_AND_STREAMED: Final = (
         "DO UPDATE SET value = excluded.value",
         "DO NOTHING",
     ),
-    in_python("a changed state is not committed", "G11", "replay/calls", "effects.kept[key] = value", "pass", STATE),
+    in_python("a changed state is not committed", "G11", "core/run", "self.kept[key] = value", "pass", STATE),
 )

@@ -115,6 +115,12 @@ def encode(value: Any, annotation: Any = Any, *, what: str = "value") -> bytes:
     return payload_type(annotation).encode(value, what)
 
 
+def encode_untyped(value: object, *, what: str) -> bytes:
+    """`value` as JSON of its own type, where no annotation is given: a dataclass can be decoded as one again."""
+    kind = Any if value is None or isinstance(value, dict | list) else type(value)
+    return encode(value, kind, what=what)
+
+
 def decode(data: bytes, annotation: Any = Any, *, what: str = "payload") -> Any:
     """The value of type `annotation` that `data` holds."""
     return payload_type(annotation).decode(data, what)

@@ -31,16 +31,13 @@ from holdfast.core.history import FROM_OUTSIDE, ContinuedAsNew, EventReceived, I
 from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import Reply, ReplyKind, encode_answer, unknown_handler
+from holdfast.core.run import Run
 from holdfast.errors import InstanceClosed, InstanceNotFound, StoreError, WorkflowBlocked
-from holdfast.replay.asking import ask
 from holdfast.replay.queries import refused_reply
-from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.committer import ignore_outcome
-from holdfast.runtime.crash_detection import NOBODY
-from holdfast.runtime.flow_run_factory import AnyRun
 from holdfast.runtime.run_factory import RunFactory
 from holdfast.runtime.signals import PollSignal
-from holdfast.runtime.turns.live_instance import LiveInstance, Message
+from holdfast.runtime.turns.live_instance import LiveInstance
 from holdfast.runtime.turns.messages import InboxReader
 from holdfast.runtime.turns.owned_instances import OwnedInstances
 from holdfast.runtime.worker_context import WorkerContext
@@ -139,14 +136,14 @@ class Queries:
             unanswered = await self._apply_inbox(record, loaded, run)
             if unanswered is not None:
                 return unanswered
-            if run.is_spoiled:
+            if run.is_tainted:
                 run.evict()
                 run = self._rebuild(record, loaded)
             return _ask(run, name, data)
         finally:
             run.evict()
 
-    def _rebuild(self, record: InstanceRecord, loaded: LoadedInstance) -> AnyRun:
+    def _rebuild(self, record: InstanceRecord, loaded: LoadedInstance) -> Run:
         """The run as of its last committed turn."""
         run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads)
         try:
@@ -156,13 +153,13 @@ class Queries:
             raise
         return run
 
-    async def _apply_inbox(self, record: InstanceRecord, loaded: LoadedInstance, run: AnyRun) -> Unanswered | None:
+    async def _apply_inbox(self, record: InstanceRecord, loaded: LoadedInstance, run: Run) -> Unanswered | None:
         """Apply the inbox to the run without a commit, or say why only a turn can do that.
 
         Where applying fails the run is spoiled: the turn will block the instance, and a blocked instance answers from
         its last committed turn.
         """
-        if record.closed_at_ms is not None or record.state in HALTED or not isinstance(run, WorkflowRun):
+        if record.closed_at_ms is not None or record.state in HALTED:
             return None
         live = LiveInstance.of(record, run)
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
@@ -180,22 +177,12 @@ class Queries:
             return Unanswered.OWNED_ELSEWHERE if self._is_elsewhere(record) else Unanswered.NEEDS_TURN
         messages = live.take_messages(lambda: newest_ms)  # of the timers only those that go before a message (G10)
         try:
-            self._preview(run, live, messages)
+            with self._runs.marked(record.number):
+                run.preview(lambda: live.apply_all(messages, []))
         except Exception:  # noqa: BLE001 - the turn that applies them reports it
-            run.is_spoiled = True
             return None
         is_undecided = run.needs_turn or isinstance(run.take_output().outcome, ContinuedAsNew)
         return Unanswered.NEEDS_TURN if is_undecided else None
-
-    def _preview(self, run: WorkflowRun, live: LiveInstance, messages: list[Message]) -> None:
-        """Apply messages to a run that is evicted afterwards. Nothing of it is logged, recorded or committed."""
-        slot = self._runs.marker.slot
-        slot[0] = live.number
-        try:
-            with run.previewing():
-                live.apply_all(messages, [])
-        finally:
-            slot[0] = NOBODY
 
     def _is_elsewhere(self, record: InstanceRecord) -> bool:
         return self._place is None or record.owner != self._place.lease.key
@@ -225,7 +212,7 @@ async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes
             position = live.last_row
         if not live.has_uncommitted_turn:
             answer = _ask(live.run, name, data)
-            if live.run.is_spoiled:
+            if live.run.is_tainted:
                 instances.release(live)
             return answer
         pending: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
@@ -246,9 +233,9 @@ def _resolve(
         pending.set_result(_ask(live.run, name, data) if is_live else None)
 
 
-def _is_taken(run: WorkflowRun, event: Input) -> bool:
+def _is_taken(run: Run, event: Input) -> bool:
     """Whether the code takes a message now. An event that no code waits for stays in the inbox."""
-    return not isinstance(event, EventReceived) or run.waits_for_event(event.name)
+    return not isinstance(event, EventReceived) or run.awaits_event(event.name)
 
 
 def _unreadable_reply(record: InstanceRecord, error: Exception) -> Reply:
@@ -266,14 +253,12 @@ def _never_ran(history: list[HistoryRow]) -> bool:
     return not history or isinstance(decode_events(history[0].events)[-1], FROM_OUTSIDE)
 
 
-def _ask(run: AnyRun, name: str, data: bytes) -> Reply:
-    """The answer of a run, after what its handler logged is written. A flow has no code that could answer."""
-    if not isinstance(run, WorkflowRun):
-        return unknown_handler(())
-    asked = ask(run, name, data)
-    for line in asked.logs:
+def _ask(run: Run, name: str, data: bytes) -> Reply:
+    """The reply of a run, after the lines that its handler logged are written."""
+    answer = run.answer_query(name, data)
+    for line in answer.logs:
         write_line(line, run.identity)
-    return asked.answer
+    return answer.reply
 
 
 logger = logging.getLogger("holdfast")

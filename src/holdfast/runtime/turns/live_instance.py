@@ -31,9 +31,9 @@ from holdfast.core.history import (
 )
 from holdfast.core.ledger import exit_leg2, read_ledger
 from holdfast.core.lifecycle import AttemptState
+from holdfast.core.run import Run
 from holdfast.errors import PayloadError, StoreError
 from holdfast.runtime.committer import Done
-from holdfast.runtime.flow_run_factory import AnyRun
 from holdfast.storage.members.attempts import Completion, Transition
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.messages import Deliver
@@ -141,7 +141,7 @@ class LiveInstance:
         fence: Fence,
         turn: int,
         stamp_ms: int,
-        run: AnyRun,
+        run: Run,
     ) -> None:
         self.number = number
         self.id = instance_id
@@ -166,7 +166,7 @@ class LiveInstance:
         self.timers: dict[int, int] = {}
 
     @classmethod
-    def new(cls, start: Start, now_ms: int, run: AnyRun) -> "LiveInstance":
+    def new(cls, start: Start, now_ms: int, run: Run) -> "LiveInstance":
         """An instance that is not created yet."""
         return cls(
             number=NO_NUMBER,
@@ -180,7 +180,7 @@ class LiveInstance:
         )
 
     @classmethod
-    def of(cls, record: InstanceRecord, run: AnyRun) -> "LiveInstance":
+    def of(cls, record: InstanceRecord, run: Run) -> "LiveInstance":
         """A claimed instance, which continues after the last turn in the store."""
         return cls(
             number=record.number,
@@ -208,7 +208,7 @@ class LiveInstance:
                 self.waiting_queries = [*(self.waiting_queries or ()), (row, ask)]
             else:
                 ask(True)
-        return not self.run.is_spoiled
+        return not self.run.is_tainted
 
     def evict(self) -> None:
         """Tear the code down. Messages that are not stored yet are committed alone."""
@@ -312,7 +312,7 @@ class LiveInstance:
         """Apply a message, and then every kept event for which the code waits by now (G6)."""
         run, event = self.run, message.event
         if message.completion is None:  # the response of an activity, which is most frequent, is always applied
-            if isinstance(event, TimerFired) and not run.waits_for(event.timer):
+            if isinstance(event, TimerFired) and not run.awaits_timer(event.timer):
                 return  # an earlier message ended the wait
             if isinstance(event, EventReceived) and not self.accepts_event(message, event, done):
                 return
@@ -326,9 +326,9 @@ class LiveInstance:
     def apply_sent(self, message: Deliver, done: list[Message]) -> PayloadError | None:
         """Apply an event that is not stored yet, if the code waits for it. Returns the error of a misfit value."""
         event = message.event
-        if not isinstance(event, EventReceived) or not self.run.waits_for_event(event.name):
+        if not isinstance(event, EventReceived) or not self.run.awaits_event(event.name):
             return None
-        misfit = self.run.misfit(event)
+        misfit = self.run.event_misfit(event)
         if misfit is None:
             self.apply(self._stamped(Message(event), event.time_ms), done, has_more=True)
         return misfit
@@ -349,12 +349,12 @@ class LiveInstance:
     def accepts_event(self, message: Message, event: EventReceived, done: list[Message]) -> bool:
         """Whether the code takes an event now. One that no code waits for is kept in the store, or dropped (G6)."""
         raised = message.response
-        is_waited_for = self.run.waits_for_event(event.name)
+        is_waited_for = self.run.awaits_event(event.name)
         if type(raised) is UnstoredEvent:
             if self.leftover_events or not is_waited_for:
                 self.leftover_events = (*self.leftover_events, raised)
                 return False
-            if (misfit := self.run.misfit(event)) is not None:
+            if (misfit := self.run.event_misfit(event)) is not None:
                 raised.done(Failed(error=misfit))
                 return False
         elif not is_waited_for:
@@ -369,10 +369,8 @@ class LiveInstance:
         """Whether an update is accepted. At the end of an execution it stays in the inbox for the next one."""
         if self.run.is_ending and not self.run.is_end_deferred:
             return False  # it stays in the inbox
-        refusal = self.run.updates.refusal(event)
-        if refusal is None:
+        if self.run.accepts_update(event):
             return True
-        self.run.updates.refuse(event.id, refusal)
         done.append(message)
         return False
 
@@ -382,7 +380,7 @@ class LiveInstance:
 
     def next_kept_event(self) -> Message | None:
         """The oldest kept event that code waits for by now."""
-        waited_for = [name for name in self.kept_events if self.run.waits_for_event(name)]
+        waited_for = [name for name in self.kept_events if self.run.awaits_event(name)]
         if not waited_for:
             return None
         name = min(waited_for, key=lambda each: self.kept_events[each][0].row)

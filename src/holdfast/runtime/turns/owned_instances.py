@@ -77,7 +77,7 @@ class LiveInstances(OrderedDict[InstanceNumber, LiveInstance]):
         live = self.get(key.number)
         if live is None or live.execution != key.execution:
             return None
-        return live if values is None or live.run.values_of(key.activity) == values else None
+        return live if values is None or live.run.values_received(key.activity) == values else None
 
     async def fetch_payloads(self, store: Store, rows: Sequence[InboxRow]) -> None:
         """Read the large payloads of messages for live instances."""

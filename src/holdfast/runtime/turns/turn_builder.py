@@ -113,7 +113,7 @@ def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[Lar
         execution=live.execution + 1,
         parent=live.run.parent,
         depth=live.run.depth,
-        kept={key: msgspec.Raw(value) for key, value in live.run.kept.items()} or None,
+        kept={key: msgspec.Raw(value) for key, value in live.run.state_values.items()} or None,
     )
     kept: list[LargePayload] = []
     stored = encode_event(offload(started, kept))
@@ -277,7 +277,7 @@ def _effects_of(
     has_relatives = bool(effects.children or effects.children_asked)
     if output.outcome is not None:
         close, following = _ending(live, events, output.outcome, payloads)
-        has_relatives |= live.run.has_family
+        has_relatives |= live.run.has_relatives
     answers = answers_of(effects.answers or {}, payloads)
     timers_ended = (*effects.timers_ended, *applied.fired)
     set_aside = pairs_set_aside(events) if effects.waits_changed else ()
@@ -295,7 +295,7 @@ def _effects_of(
         timers_started=_change_timers(live, effects.timers_started, timers_ended),
         timers_ended=timers_ended,
         payloads=tuple(payloads),
-        waits=live.run.waited_for if effects.waits_changed else None,
+        waits=live.run.awaited_events if effects.waits_changed else None,
         ids_set_aside=tuple(received.id for received, _ in set_aside if received.id),
         sent=(*_messages(live, effects.sent), *_interruptions(live, effects.interrupted)),
         mailbox=live.run.mailbox if live.turn == 0 else None,
