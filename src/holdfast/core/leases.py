@@ -222,11 +222,6 @@ def apply_reply(client: LeaseState, reply: HeartbeatReply) -> tuple[LeaseState, 
             assert_never(reply)
 
 
-def may_act(client: LeaseState, *, now_ms: int) -> bool:
-    """W7: whether the worker may still act in its name, by its own clock."""
-    return client.fenced_at_ms is not None and now_ms < client.fenced_at_ms
-
-
 def _renewed(client: LeaseState, sent: HeartbeatInFlight, reply: Renewed) -> LeaseState:
     accepted = sent.held.difference(reply.rejected)
     return replace(
