@@ -394,7 +394,7 @@ SELECT {worker_columns} FROM "shop".workers ORDER BY registered_at_ms;
 SELECT {attempt_columns}, (SELECT id FROM "shop".instances WHERE instances.number = attempts.number), (SELECT workflow FROM "shop".instances WHERE instances.number = attempts.number) FROM "shop".attempts WHERE state = 'READY' AND queue = $1 AND available_at_ms <= $2 AND name = ANY (ARRAY(SELECT value FROM jsonb_array_elements_text(($3)::jsonb) AS json_each(value))) ORDER BY available_at_ms LIMIT $4 FOR NO KEY UPDATE OF attempts SKIP LOCKED;
 
 -- register_worker
-INSERT INTO "shop".workers ({worker_columns}) VALUES ($1, 'ACTIVE', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
+INSERT INTO "shop".workers (key, state, token, deadline_ms, lease_ms, host, queues, build, registered_at_ms, slots, workflows, activities, abandoned) VALUES ($1, 'ACTIVE', $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 
 -- release_attempt
 UPDATE "shop".attempts SET state = 'READY', owner = NULL, expires_at_ms = $1 WHERE number = $2 AND execution = $3 AND activity = $4 AND dimension = $5 AND attempt = $6 AND state IN ('QUEUED', 'PREPARING');
