@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 MAX_QUERIES: Final = 1_000
-"""Questions that may wait in a store at the same time."""
+"""Queries that may wait in a store at the same time."""
 
 
 class ReplyKind(StrEnum):
