@@ -290,8 +290,8 @@ ASKING: Final = (
         "a question that waits for a turn delays the others",
         "C1",
         "runtime/queries",
-        "answering.create_task(self._answer(question, take.owner))",
-        "await self._answer(question, take.owner)",
+        "answering.create_task(self._answer(query, take.owner))",
+        "await self._answer(query, take.owner)",
         WAITING,
     ),
     in_python(

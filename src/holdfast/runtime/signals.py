@@ -282,7 +282,7 @@ class ResultWaiters:
         self._store = store
         self._trouble = trouble
         self._waiting: dict[InstanceId, list[ResultWaiter]] = {}
-        self._looking = BackgroundTask(Duty.ENDS, self._look_for_ends)
+        self._looking = BackgroundTask(Duty.RESULTS, self._look_for_ends)
         self._wake = asyncio.Event()
 
     def ended(self, instance_id: InstanceId, number: InstanceNumber, close: InstanceEnd | None = None) -> None:
