@@ -204,8 +204,8 @@ WORKERS: Final = (
         "a receiver that fails costs others their outcomes",
         "L13",
         "runtime/committer",
-        "            except BaseException as error:  # a receiver",
-        "            except ZeroDivisionError as error:  # a receiver",
+        "            except BaseException as error:  # the other members",
+        "            except ZeroDivisionError as error:  # the other members",
         f"{BACKGROUND}::test_every_member_receives_its_outcome_when_the_announcement_of_its_group_fails",
     ),
     in_python(

@@ -18,7 +18,7 @@ from holdfast.audit.problems import Report, Rule
 from holdfast.cli.console import count_text, json_text, print_line, safe
 from holdfast.cli.exits import EXIT_BAD_NEWS
 from holdfast.cli.store_option import StoreName, existing_store, store_path
-from holdfast.client.engine import connect
+from holdfast.client.client import connect
 from holdfast.compose import display_name, printed_schema
 from holdfast.errors import UsageError
 

@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
-from holdfast.client.client import Client
-from holdfast.client.engine import connect
+from holdfast.client.client import Client, connect
 from holdfast.compose import is_address, not_a_store, open_store
 from holdfast.errors import UsageError
 from holdfast.runtime.platform import Platform
