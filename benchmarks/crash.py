@@ -139,8 +139,8 @@ async def _recover(path: Path, count: int) -> Sample:
     before = time.perf_counter()
     async with open_engine(path) as engine:
         opened = time.perf_counter()
-        worker = engine.worker
-        key = worker.key if worker is not None else ""
+        worker = engine._local.running
+        key = worker.lease.key if worker is not None else ""
         unseen = f"SELECT count(*) FROM instances WHERE claimable_at_ms = 0 OR (owner IS NOT NULL AND owner <> '{key}')"  # noqa: S608
         while _count(path, unseen):
             if time.perf_counter() - before > LONGEST_SECONDS:
@@ -167,7 +167,7 @@ async def b8_replay(folder: Path, scale: float) -> Sample:
     async with open_engine(path, durability="relaxed") as engine:
         handle = await engine.start(sequence_then_sleep, steps, id="b8")
         await _until_timers(path, 1)
-        number = await engine.store.find_instance(handle.id)  # type: ignore[arg-type]  # an id it gave itself
+        number = await engine._session.store.find_instance(handle.id)  # type: ignore[arg-type]  # an id it gave itself
     if number is None:
         raise AssertionError(handle.id)
     store = SqliteStore(path, clock=SystemClockAndIds().now_ms)

@@ -48,7 +48,7 @@ def owned_instances(scale: float) -> int:
 async def measure(store: str | Path, count: int, command: Sequence[str]) -> Sample:
     """The same on any store; the command starts a process of Python that runs `run_janitor` on it."""
     async with await connect(store) as client:
-        await _make(client.store, count)
+        await _make(client._session.store, count)
         calm = [await _one(client, f"calm {number}") for number in range(CALM_COMMITS)]
         janitor = await _janitor(command)
         gaps: list[float] = []
@@ -60,7 +60,7 @@ async def measure(store: str | Path, count: int, command: Sequence[str]) -> Samp
             gaps.append(now - last)
             last = now
         seconds = float((await done)[0].split()[-1])
-        left = [load for load in await client.store.worker_loads() if load.key == DEAD]
+        left = [load for load in await client._session.store.worker_loads() if load.key == DEAD]
     if left or janitor.returncode:
         raise AssertionError(f"not everything was moved on: {left}, after {last - before:.1f} s")
     return {

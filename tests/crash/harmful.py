@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 from tests.crash.worker import say
+from tests.support.inside import key_of, worker_of
 from tests.workers.deadly import deadly, innocent, step
 
 import holdfast as hf
@@ -36,10 +37,9 @@ async def serve(store: str, lease: str, judge: str, limit: str, *hang: str) -> N
         os.environ[HANGS] = "1"
     world = Platform(detect_local_deaths=judge == "judge", turn_limit_ms=int(limit))
     async with hf.Engine(store, workflows=WORKFLOWS, activities=[step], lease=float(lease), _platform=world) as engine:
-        assert engine.worker is not None
-        say(engine.worker.key)
+        say(key_of(worker_of(engine)))
         await asyncio.to_thread(sys.stdin.readline)
-        say(engine.worker.key)
+        say(key_of(worker_of(engine)))
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from tests.crash.program import BODIES
 from tests.forking.freezing import await_stop
 from tests.forking.processes import Process, run
 from tests.scenarios.support import check_tables, rows, together, until
+from tests.support.inside import key_of, worker_of
 
 import holdfast as hf
 from holdfast.storage.sqlite import write_lock as patience
@@ -54,8 +55,7 @@ def test_W7_a_stopped_writer_holds_up_writers_only_and_only_while_it_is_stopped(
         workflows = list(WORKFLOWS.values())
         async with hf.Engine(store, lease=LEASE_SECONDS, workflows=workflows, activities=ACTIVITIES) as engine:
             assert await engine.run(sequence, id="before") == 4
-            assert engine.worker is not None
-            key = engine.worker.key
+            key = key_of(worker_of(engine))
             with stopped_writer(store) as holder:
                 starting = asyncio.create_task(engine.start(sequence, id="meanwhile"))
                 await until(lambda: warnings("writing waits"))
@@ -76,8 +76,8 @@ def test_W7_a_stopped_writer_holds_up_writers_only_and_only_while_it_is_stopped(
                     assert await engine.get("stopped").result(timeout=20) == 4
                     assert await asyncio.to_thread(holder.wait) == 0
             await until(lambda: warnings("the wait for"))
-            worker = engine.worker
-            await until(lambda: worker.key != key)
+            worker = worker_of(engine)
+            await until(lambda: key_of(worker) != key)
         assert len(warnings("writing waits")) <= 3, "once for each who waits, not again and again"
         check_tables(store)
         there = rows(store, "SELECT count(*) FROM instances WHERE id = 'stopped'")

@@ -10,6 +10,7 @@ import sys
 
 from tests.crash.apps import ACTIVITIES, WORKFLOWS
 from tests.crash.program import BODIES
+from tests.support.inside import key_of, worker_of
 
 import holdfast as hf
 from holdfast.runtime.platform import Platform
@@ -38,12 +39,11 @@ async def serve(store: str, bodies: str, lease: str, judge: str, *work: str) -> 
         _platform=Platform(detect_local_deaths=judge == "judge"),
     )
     async with engine:
-        assert engine.worker is not None
-        say(f"key {engine.worker.key}")
+        say(f"key {key_of(worker_of(engine))}")
         if work:
             await start_and_wait(engine, work[0], int(work[1]))
         await asyncio.to_thread(sys.stdin.readline)
-        say(f"key {engine.worker.key}")
+        say(f"key {key_of(worker_of(engine))}")
 
 
 def main() -> None:

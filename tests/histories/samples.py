@@ -245,9 +245,9 @@ async def record() -> None:
                 await MEANWHILE[workflow.name](handle)
             with suppress(hf.WorkflowCancelled):
                 await handle.result()
-            instance = await engine.store.find_instance(InstanceId(workflow.name))
+            instance = await engine._session.store.find_instance(InstanceId(workflow.name))
             if instance is not None:
-                rows = await engine.store.read_history(instance.number, 1)
+                rows = await engine._session.store.read_history(instance.number, 1)
                 root = f"{RECORDED.parents[2]}/".encode()  # tracebacks name files; whose folder it was does not matter
                 target.write_bytes(b"".join(row.events.replace(root, b"") + b"\n" for row in rows))
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
+from tests.support.inside import key_of, worker_of
 
 import holdfast as hf
 from holdfast.runtime.platform import Platform
@@ -59,10 +60,9 @@ async def work(store: str, lease: float) -> None:
     """A worker. A line asks for its key; an empty one ends it."""
     world = Platform(detect_local_deaths=False)
     async with hf.Engine(store, workflows=[doubles], activities=[doubled], lease=lease, _platform=world) as engine:
-        assert engine.worker is not None
-        say(engine.worker.key)
+        say(key_of(worker_of(engine)))
         while (await asyncio.to_thread(sys.stdin.readline)).strip():
-            say(engine.worker.key)
+            say(key_of(worker_of(engine)))
 
 
 class Customer:

@@ -41,14 +41,14 @@ def test_a_server_that_is_away_is_one_line_for_all_loops_and_its_return_is_one(
 
     async def scenario() -> int:
         async with engine_of(cluster.url(), double, doubles, lease=8) as engine, engine_of(cluster.url()) as other:
-            assert other._trouble is engine._trouble
+            assert other._session.trouble is engine._session.trouble
             handle = await engine.start(doubles, id="it")
             await handle.raise_event("number", 1)
             waiting = asyncio.create_task(handle.result())
             await asyncio.to_thread(cluster.stop)
             with pytest.raises(hf.StoreError):
                 await handle.raise_event("number", 2)
-            await until(lambda: (series := engine._trouble._series.get("")) is not None and series.count >= 30)
+            await until(lambda: (series := engine._session.trouble._series.get("")) is not None and series.count >= 30)
             await asyncio.to_thread(cluster.start)
             await until(lambda: said("the store can be used again"))
             await handle.raise_event("number", 3)

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, history_of, path_of, rows, together, until
+from tests.support.inside import committer_of, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -138,8 +139,8 @@ class Stage:
         try:
             return await (await self.start(what, *args, **options)).result()
         finally:
-            if self.engine.worker is not None:
-                await self.engine.worker.committer.drain()
+            if self.engine._local.running is not None:
+                await committer_of(worker_of(self.engine)).drain()
 
     async def failure(self, what: str | hf.Workflow[..., Any] = "f", *args: Any, **options: Any) -> BaseException:
         """Run what is to fail, and give why."""
@@ -171,7 +172,7 @@ class Stage:
         await until(lambda: self.key(name) == key)
 
     async def stored_key(self, name: str = "it") -> str:
-        found = await self.engine._store.read_key(self.number(name))  # type: ignore[arg-type]
+        found = await self.engine._session.store.read_key(self.number(name))  # type: ignore[arg-type]
         assert found is not None
         return found
 

@@ -98,7 +98,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 def path_of(engine: hf.Client) -> Path:
-    return engine._store.companion_path
+    return engine._session.store.companion_path
 
 
 def rows(path: Path, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:

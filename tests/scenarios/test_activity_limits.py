@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.scenarios.bodies import calling, outcome_of
 from tests.scenarios.support import check_tables, engine_of, finish, path_of, rows, skipping, together, until
+from tests.support.inside import attempts_of, claimer_of, committer_of, free_slots, slot_count, worker_of
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState
@@ -79,19 +80,18 @@ def test_A5_endless_threads_are_abandoned_counted_and_take_no_slot(
             message, answer = await engine.run(flow, id="it")
             assert "endless" in message
             assert answer == "quick"
-            worker = engine.worker
-            assert worker is not None
+            worker = worker_of(engine)
             assert engine.abandoned_threads == 2
             warnings = [record.getMessage() for record in caplog.records if "was asked to stop" in record.getMessage()]
             assert [
                 f"attempt {number} of {endless.name} of instance it was asked to stop" in text
                 for number, text in enumerate(warnings, 1)
             ] == [True, True]
-            await until(lambda: worker.attempts.free == 1)  # a look for work reserves it for a moment
-            assert len(worker.attempts.abandoned) == 2
+            await until(lambda: free_slots(worker) == 1)  # a look for work reserves it for a moment
+            assert len(attempts_of(worker).abandoned) == 2
             release.set()
-            await until(lambda: not worker.attempts.abandoned)
-            assert (worker.attempts.free, engine.abandoned_threads) == (1, 2), "its slot is not freed a second time"
+            await until(lambda: not attempts_of(worker).abandoned)
+            assert (free_slots(worker), engine.abandoned_threads) == (1, 2), "its slot is not freed a second time"
 
     together(scenario())
 
@@ -118,9 +118,8 @@ def test_A6_a_silent_body_is_timed_out_by_the_janitor_and_told_to_stop() -> None
             attempts = (await engine.get("it").describe()).attempts
             assert [view.state for view in attempts] == [AttemptState.TIMED_OUT, AttemptState.COMPLETED]
             assert attempts[0].failure == "ActivityTimedOut: silent was silent for longer than its heartbeat of 5 s"
-            assert engine.worker is not None
-            worker = engine.worker
-            await until(lambda: worker.attempts.free == worker.attempts.slots)
+            worker = worker_of(engine)
+            await until(lambda: free_slots(worker) == slot_count(worker))
             check_tables(path_of(engine))
 
     together(scenario())
@@ -357,19 +356,18 @@ def test_a_slot_that_becomes_free_is_taken_at_once_by_what_waits_for_it(monkeypa
     async def scenario() -> None:
         tries = calling(flaky)
         async with engine_of(":memory:", tries, keeps, flaky, holds, max_activities=1) as engine:
-            worker = engine.worker
-            assert worker is not None
+            worker = worker_of(engine)
             trying = await engine.start(tries, id="tries")
             second = "SELECT available_at_ms FROM attempts WHERE attempt = 2 AND state = 'READY'"
             await until(lambda: rows(path_of(engine), second))
             keeping = await engine.start(keeps, id="keeps")
             ((due_at_ms,),) = rows(path_of(engine), second)
-            await until(lambda: worker.claimer.looked_at_ms >= due_at_ms)
-            await worker.committer.drain()
-            await until(lambda: not worker.committer.is_writing)  # it has claimed what there is to claim, and rests
+            await until(lambda: claimer_of(worker).polled_at_ms >= due_at_ms)
+            await committer_of(worker).drain()
+            await until(lambda: not committer_of(worker).is_writing)  # it has claimed what there is to claim, and rests
             may_end.set()
             assert await keeping.result(timeout=5) == 1
             assert await trying.result(timeout=5) == 2
 
-    monkeypatch.setattr("holdfast.runtime.worker.POLL_SECONDS", 3_600.0)
+    monkeypatch.setattr("holdfast.runtime.duties.maintenance.POLL_SECONDS", 3_600.0)
     together(scenario())

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.scenarios.kinds import are_files
 from tests.scenarios.support import check_tables, engine_of, together, until
+from tests.support.inside import claimer_of, committer_of, free_slots, key_of, live_instances, lose_lease, worker_of
 
 import holdfast as hf
 from holdfast import background
@@ -124,8 +125,7 @@ async def use_everything(path: Path, during: Callable[[hf.Engine], Coroutine[Any
 
 def waits_for_event(engine: hf.Engine, name: str) -> bool:
     """Whether an instance that is live in the engine would take the event along with its next turn."""
-    worker = engine.worker
-    return worker is not None and any(live.run.waits_for_event(name) for live in worker.turns.live.values())
+    return any(live.run.awaits_event(name) for live in live_instances(worker_of(engine)).values())
 
 
 async def watch_until_closed(client: hf.Client, instance_id: str) -> hf.Change:
@@ -173,10 +173,9 @@ def test_a_background_task_that_ends_is_logged_and_started_again(
     async def during(engine: hf.Engine) -> None:
         ending.is_armed = True
         if duty is Duty.NEW_KEY:
-            assert engine.worker is not None
-            key = engine.worker.key
-            engine.worker._replace_key()
-            await until(lambda: engine.worker is not None and engine.worker.key != key)
+            key = key_of(worker_of(engine))
+            lose_lease(worker_of(engine))
+            await until(lambda: key_of(worker_of(engine)) != key)
         if duty not in ON_DEMAND:
             await until(lambda: ending.struck)
 
@@ -233,8 +232,7 @@ def test_a_claim_that_is_cancelled_while_it_waits_keeps_no_slot(
 ) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", double, order, max_activities=5) as engine:
-            worker = engine.worker
-            assert worker is not None
+            worker = worker_of(engine)
             is_waiting = asyncio.Event()
 
             async def never(_: Member) -> Outcome:
@@ -243,19 +241,19 @@ def test_a_claim_that_is_cancelled_while_it_waits_keeps_no_slot(
                 raise AssertionError
 
             with monkeypatch.context() as patch:
-                patch.setattr(worker.committer, "commit", never)
-                claim = asyncio.create_task(worker.claimer._claim_attempts())
+                patch.setattr(committer_of(worker), "commit", never)
+                claim = asyncio.create_task(claimer_of(worker)._claim_attempts())
                 await is_waiting.wait()
-                assert worker.attempts.free == 0
+                assert free_slots(worker) == 0
                 claim.cancel()
                 await asyncio.wait([claim])
-            assert worker.attempts.free == 5
+            assert free_slots(worker) == 5
 
     together(scenario())
 
 
-def test_every_member_receives_its_outcome_whatever_a_listener_does(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_every_member_receives_its_outcome_when_the_announcement_of_its_group_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", double, order) as engine:
@@ -263,7 +261,8 @@ def test_every_member_receives_its_outcome_whatever_a_listener_does(
             def fail(*_: object) -> None:
                 raise OSError("no descriptor is free")
 
-            committer = Committer(engine.store, engine._providers.commit_id, engine._trouble, after_group=fail)
+            committer = Committer(engine._session)
+            monkeypatch.setattr(engine._session.changes, "notify", fail)
             outcomes: list[Outcome] = []
 
             def breaks(outcome: Outcome) -> None:
@@ -273,9 +272,10 @@ def test_every_member_receives_its_outcome_whatever_a_listener_does(
             committer.submit(DeleteQueries(), breaks)
             committer.submit(DeleteQueries(), outcomes.append)
             await committer.drain()
+            monkeypatch.undo()
             assert len(outcomes) == 2
             assert not any(isinstance(outcome, Failed) for outcome in outcomes)
 
     with caplog.at_level(logging.ERROR, "holdfast"):
         together(scenario())
-    assert any("a listener failed after a commit" in record.message for record in caplog.records)
+    assert any("a commit was not announced" in record.message for record in caplog.records)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.support.inside import key_of, worker_of
 
 import holdfast as hf
 
@@ -108,11 +109,10 @@ def test_W1_a_blocked_loop_loses_its_instances_keeps_its_attempts_and_goes_on_af
 
     async def is_blocked() -> None:
         async with engine_of(path, listens, calls, blocks, lease=1, turn_limit_ms=50) as engine:
-            assert engine.worker is not None
-            keys.append(engine.worker.key)
+            keys.append(key_of(worker_of(engine)))
             await engine.start(listens, id="idle")
             assert await engine.run(calls, id="busy") == "first"
-            keys.append(engine.worker.key)
+            keys.append(key_of(worker_of(engine)))
             later = await engine.start(listens, id="later")
             await later.raise_event("word", "here")
             assert await later.result(timeout=10) == "here"
@@ -156,11 +156,10 @@ def test_W1_a_loop_that_is_blocked_for_longer_than_its_timeout_loses_its_lease(t
 
     async def is_blocked() -> None:
         async with engine_of(path, listens, calls, blocks, lease=60, loop_timeout=1, turn_limit_ms=50) as engine:
-            assert engine.worker is not None
-            keys.append(engine.worker.key)
+            keys.append(key_of(worker_of(engine)))
             assert await engine.run(calls, id="busy") == "again"
-            worker = engine.worker
-            await until(lambda: worker.key != keys[0])
+            worker = worker_of(engine)
+            await until(lambda: key_of(worker) != keys[0])
             await engine.start(listens, id="later")
             await engine.get("later").raise_event("word", "here")
             assert await engine.get("later").result(timeout=10) == "here"

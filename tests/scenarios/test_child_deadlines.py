@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, path_of, rows, skipping
+from tests.support.inside import live_instances, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -120,8 +121,7 @@ def test_A9_a_parent_that_is_ended_without_its_code_takes_its_children_with_it(c
         with pytest.raises(hf.WorkflowFailed, match="deadline of 10 h"):
             await env.run(abrupt, id="it")
         assert states_of(env) == {"it": "FAILED", "it/1/0": "TERMINATED"}
-        assert env.worker is not None
-        assert not env.worker.turns.live
+        assert not live_instances(worker_of(env))
         assert env.calls(undo) == []
         assert audit(path_of(env)) == []
 

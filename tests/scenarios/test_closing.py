@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.support.inside import worker_of
 
 import holdfast as hf
 from holdfast.background import BackgroundTask, Duty
@@ -50,7 +51,7 @@ def test_who_waits_while_the_client_is_closed_gets_one_typed_error(
             await other.start(listens, id="a")
             client = await engine_of(path).__aenter__() if kind == "engine" else await hf.connect(path)
             waiting = asyncio.create_task(WAITS[name](client.get("a")))
-            await until(lambda: client._waiters._waiting or client.asking.changes._waiting)
+            await until(lambda: client._session.results._waiting or client._session.changes._waiting)
             await client.close()
             with pytest.raises(hf.ClientClosed, match="was closed during this call"):
                 await waiting
@@ -79,10 +80,10 @@ def test_a_query_that_waits_while_the_client_is_closed_is_no_trouble_of_the_stor
             await engine.start(listens, id="a")
         client = await hf.connect(path)
         waiting = asyncio.create_task(client.get("a").query("nobody_answers", timeout=60))
-        await until(lambda: rows(path, "SELECT 1 FROM questions") and client.asking.changes._waiting)
+        await until(lambda: rows(path, "SELECT 1 FROM questions") and client._session.changes._waiting)
         if is_cancelled:
             waiting.cancel()
-        monkeypatch.setattr(client._committer, "submit", refuse)
+        monkeypatch.setattr(client._local.committer, "submit", refuse)
         await client.close()
         with pytest.raises(asyncio.CancelledError if is_cancelled else hf.ClientClosed):
             await waiting
@@ -96,8 +97,7 @@ def test_W10_a_stop_that_is_cancelled_ends_there_and_may_be_repeated() -> None:
 
     async def scenario() -> None:
         async with engine_of(":memory:", listens) as engine:
-            worker = engine.worker
-            assert worker is not None
+            worker = worker_of(engine)
             may_end = asyncio.Event()
 
             async def reluctant() -> None:

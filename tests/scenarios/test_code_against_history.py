@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, skipping, together, until
+from tests.support.inside import committer_of, try_blocked, worker_of
 
 import holdfast as hf
 from holdfast.core.lifecycle import InstanceState
@@ -167,11 +168,9 @@ def test_G12_it_never_loops_hot_and_a_build_that_has_not_tried_takes_it_while_bo
             handle = old.get("a")
             with pytest.raises(hf.WorkflowBlocked):
                 await handle.result(timeout=10)
-            assert old.worker is not None
-            assert older.worker is not None
-            for worker in (old.worker, older.worker) * 3:
-                await worker.claimer.try_blocked(worker.turns, worker.registry.build)
-                await worker.committer.drain()
+            for worker in (worker_of(old), worker_of(older)) * 3:
+                await try_blocked(worker)
+                await committer_of(worker).drain()
             (fence,) = rows(path, "SELECT fence FROM instances")[0]
             assert fence <= 4  # one claim by the first engine, and one try of each build
             async with engine_of(path, *ALL, original):

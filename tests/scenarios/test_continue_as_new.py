@@ -267,16 +267,16 @@ def test_A9_termination_while_the_next_execution_is_brought_to_life(
     async def scenario() -> None:
         client = await hf.connect(store)
         async with engine_of(store, again, begin) as engine:
-            whole = getattr(engine.store, gap)
+            whole = getattr(engine._session.store, gap)
 
             async def interrupted(number: Any, *rest: Any) -> Any:
-                if begun and (await engine.store.find_instance(handle.id)).execution == 2:  # type: ignore[union-attr,arg-type]
-                    monkeypatch.setattr(engine.store, gap, whole)
+                if begun and (await engine._session.store.find_instance(handle.id)).execution == 2:  # type: ignore[union-attr,arg-type]
+                    monkeypatch.setattr(engine._session.store, gap, whole)
                     await (client if from_outside else engine).get("it").terminate("enough")
                 return await whole(number, *rest)
 
             handle = await engine.start(again, id="it")
-            monkeypatch.setattr(engine.store, gap, interrupted)
+            monkeypatch.setattr(engine._session.store, gap, interrupted)
             with pytest.raises(hf.WorkflowTerminated):
                 await handle.result()
         await client.close()

@@ -70,11 +70,11 @@ PLACES: list[Any] = [charge, flaky, "charge", "extra", "started", "timer_fired",
 def test_L13_the_worker_dies_where_it_is_told_and_another_goes_on(point: str, place: Any) -> None:
     async def scenario(env: Environment) -> None:
         began = env.now
-        worker = env.worker
+        worker = env._local.running
         crash = env.crash(**{point: place})
         assert await finish(env) == RESULT
         assert crash.deaths == env.deaths == 1
-        assert env.worker is not worker
+        assert env._local.running is not worker
         assert env.now - began < dt.timedelta(hours=1, minutes=3)
         check(env)
 
@@ -187,7 +187,7 @@ def test_L13_deaths_and_duplicates_together_change_nothing() -> None:
 
 def test_what_was_done_twice_is_told_when_the_environment_is_closed() -> None:
     async def scenario(env: Environment) -> None:
-        store: Any = env.store
+        store: Any = env._session.store
         store.violations.append("a turn was done twice")
 
     with pytest.raises(InvariantBroken, match="a turn was done twice"):

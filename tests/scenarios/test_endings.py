@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.support.inside import attempts_of, free_slots, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -106,10 +107,9 @@ def test_an_activity_that_is_given_up_in_the_turn_that_calls_it_takes_no_slot(tm
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", never, flow, max_activities=2) as engine:
             assert await engine.run(flow, id="it") == 5
-            worker = engine.worker
-            assert worker is not None
-            await until(lambda: worker.attempts.free == 2)
-            assert not worker.attempts.running
+            worker = worker_of(engine)
+            await until(lambda: free_slots(worker) == 2)
+            assert not attempts_of(worker).running
         assert rows(tmp_path / "shop.db", "SELECT DISTINCT state FROM attempts") == [("CANCELLED",)]
         check_tables(tmp_path / "shop.db")
 

@@ -12,7 +12,6 @@ from tests.scenarios.support import check_tables, engine_of, path_of, together
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState, InstanceState
 from holdfast.runtime.duties.claimer import Claimer
-from holdfast.runtime.turns.turn_taker import TurnTaker
 
 
 class Declined(Exception):
@@ -197,7 +196,7 @@ def test_a_time_out_is_raised_also_if_its_reason_cannot_be_read(
             async def broken(*_: object) -> None:
                 raise hf.StoreError("no disk")
 
-            monkeypatch.setattr(engine._store, "read_history", broken)
+            monkeypatch.setattr(engine._session.store, "read_history", broken)
             with pytest.raises(
                 TimeoutError, match=r"^no result within 0\.01 s: 'a' could not be read: StoreError: no d"
             ):
@@ -410,8 +409,8 @@ def test_G8_a_stopped_engine_leaves_work_that_the_next_one_finishes(tmp_path: Pa
 
 
 def test_an_engine_that_cannot_start_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stumble(claims: Claimer, instances: TurnTaker, build: str) -> None:
-        raise OSError(f"no disk for {claims} {len(instances)} {build}")
+    async def stumble(claimer: Claimer, build: str) -> None:
+        raise OSError(f"no disk for {claimer} {build}")
 
     async def scenario() -> None:
         before = set(threading.enumerate())
@@ -421,7 +420,7 @@ def test_an_engine_that_cannot_start_leaves_nothing_behind(tmp_path: Path, monke
             with pytest.raises(OSError, match="no disk"):
                 await engine.__aenter__()
         assert [thread.name for thread in set(threading.enumerate()) - before if "holdfast-lease" in thread.name] == []
-        assert engine.worker is None
+        assert engine._local.running is None
         with pytest.raises(hf.ClientClosed, match="is closed"):
             await engine.get("a").describe()
         async with engine_of(tmp_path / "shop.db", double, twice_double) as another:

@@ -143,8 +143,7 @@ def test_a_handle_and_a_client_are_refused_once_their_loop_is_gone(tmp_path: Pat
 
     async def release() -> None:
         """What the process that lost the loop would keep until it ends."""
-        client._detach(None)
-        await client._store.close()
+        await client._session.close()
 
     asyncio.run(release())
 

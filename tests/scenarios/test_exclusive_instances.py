@@ -295,7 +295,7 @@ def test_G8_rehydration_keeps_activities_and_timers_as_they_were(tmp_path: Path,
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, slow) as elsewhere:
-            assert elsewhere.worker is not None
+            assert elsewhere._local.running is not None
             async with engine_of(path, waits) as engine:
                 await engine.start(waits, id="it")
                 due = rows(path, "SELECT due_at_ms FROM timers")

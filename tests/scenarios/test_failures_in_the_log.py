@@ -9,6 +9,16 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import SleepingMachine, engine_of, rows, together, until
+from tests.support.inside import (
+    attempts_of,
+    free_slots,
+    key_of,
+    maintain,
+    maintenance_of,
+    notices_expired_lease,
+    slot_count,
+    worker_of,
+)
 
 import holdfast as hf
 from holdfast.core.leases import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
@@ -68,7 +78,7 @@ def _levels(caplog: pytest.LogCaptureFixture) -> Iterator[None]:  # pyright: ign
 
 def records(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     """Of the runtime. A server for tests, which is not safe, is warned of by its store."""
-    return [record for record in caplog.records if "storage" not in record.pathname]
+    return [record for record in caplog.records if "holdfast/storage" not in record.pathname]
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -148,16 +158,15 @@ def test_A5_an_attempt_that_timed_out_is_logged_once_though_its_body_ends_after_
             return await swallows()
 
         async with engine_of(tmp_path / "shop.db", swallows, tries, providers=machine, lease=30) as engine:
-            worker = engine.worker
-            assert worker is not None
+            worker = worker_of(engine)
             with pytest.raises(hf.WorkflowFailed):
                 await engine.run(tries, id="it")
-            key = worker.key
+            key = key_of(worker)
             machine.slept_ms = 60_000
-            await until(lambda: worker.key != key)
+            await until(lambda: key_of(worker) != key)
             may_end.set()
             await has_ended.wait()
-            await until(lambda: not worker.attempts.abandoned)
+            await until(lambda: not attempts_of(worker).abandoned)
 
     together(scenario())
     failed = [message for _, message in lines(caplog) if "attempt 1 of activity swallows" in message]
@@ -188,8 +197,7 @@ def test_A5_an_attempt_that_timed_out_is_logged_once_though_its_body_ends_when_i
         async with engine_of(tmp_path / "shop.db", swallows, tries) as engine:
             with pytest.raises(hf.WorkflowFailed):
                 await engine.run(tries, id="it")
-            assert engine.worker is not None
-            assert engine.worker.attempts.abandoned
+            assert attempts_of(worker_of(engine)).abandoned
         await until(lambda: len(asked) == 2)
 
     together(scenario())
@@ -224,12 +232,11 @@ def test_W7_a_late_result_of_a_worker_that_lost_its_lease_is_not_logged_as_a_tim
             handle = await engine.start(tries, id="it")
             await has_begun.wait()
             machine.slept_ms = 60_000
-            assert engine.worker is not None
-            assert not engine.worker._may_act()
+            assert notices_expired_lease(worker_of(engine))
             assert await handle.result(timeout=10) == 2
             await has_ended.wait()
-            worker = engine.worker
-            await until(lambda: not worker.attempts.running)
+            worker = worker_of(engine)
+            await until(lambda: not attempts_of(worker).running)
 
     together(scenario())
     assert not [message for _, message in lines(caplog) if "activity swallows" in message]
@@ -261,17 +268,17 @@ def test_A6_a_body_whose_heartbeat_is_stale_does_not_log_the_failure_of_its_atte
             return await is_silent()
 
         async with engine_of(path, is_silent, listens) as engine, engine_of(path, listens) as other:
-            worker, judge = engine.worker, other.worker
-            assert worker is not None
-            assert judge is not None
-            monkeypatch.setattr(worker.maintenance, "round", nothing)
+            worker, judge = worker_of(engine), worker_of(other)
+            monkeypatch.setattr(maintenance_of(worker), "round", nothing)
             handle = await engine.start(listens, id="it")
             await has_begun.wait()
-            await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE expires_at_ms <= ?", other.store.now_ms()))
-            await judge.maintenance.round(judge.key)
-            assert worker.attempts.running, "its worker has not looked yet"
+            await until(
+                lambda: rows(path, "SELECT 1 FROM attempts WHERE expires_at_ms <= ?", other._session.store.now_ms())
+            )
+            await maintain(judge)
+            assert attempts_of(worker).running, "its worker has not looked yet"
             may_beat.set()
-            await until(lambda: learned and not worker.attempts.running)
+            await until(lambda: learned and not attempts_of(worker).running)
             with pytest.raises(hf.WorkflowFailed):
                 await handle.result(timeout=10)
 
@@ -305,12 +312,11 @@ def test_A5_an_abandoned_body_whose_attempt_was_ended_does_not_log_its_failure_a
 
         async with engine_of(path, swallows, races) as engine:
             assert await engine.run(races, id="it") == "gave up"
-            worker = engine.worker
-            assert worker is not None
-            await until(lambda: worker.attempts.abandoned)
+            worker = worker_of(engine)
+            await until(lambda: attempts_of(worker).abandoned)
             await until(lambda: "ActivityTimedOut" in caplog.text)
             may_end.set()
-            await until(lambda: not worker.attempts.abandoned)
+            await until(lambda: not attempts_of(worker).abandoned)
 
     together(scenario())
     failed = [message for _, message in lines(caplog) if "attempt 1 of activity swallows" in message]
@@ -383,8 +389,7 @@ def test_G12_an_instance_that_took_down_its_owners_is_one_error_of_the_worker_th
             with pytest.raises(hf.WorkflowBlocked):
                 await engine.get("it").result(timeout=20)
             await until(lambda: "is blocked" in caplog.text)
-            assert engine.worker is not None
-            key = engine.worker.key
+            key = key_of(worker_of(engine))
         async with engine_of(path, sleeps):  # it does not try it again
             pass
         return key
@@ -462,15 +467,15 @@ def test_A5_a_log_filter_that_raises_keeps_no_slot_of_an_abandoned_body(
     async def scenario() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)  # the filter's own errors
         async with engine_of(tmp_path / "shop.db", swallows, tries) as engine:
-            assert engine.worker is not None
-            runner = engine.worker.attempts
+            worker = worker_of(engine)
+            runner = attempts_of(worker)
             try:
                 assert await (await engine.start(tries, id="it")).result(timeout=10) == "timed out"
-                assert (runner.free, len(runner.running), len(runner.abandoned)) == (runner.slots, 0, 1)
+                assert (free_slots(worker), len(runner.running), len(runner.abandoned)) == (slot_count(worker), 0, 1)
             finally:
                 may_end.set()
             await until(lambda: not runner.abandoned)
-            assert runner.free == runner.slots
+            assert free_slots(worker) == slot_count(worker)
 
     with raising_filter(*words):
         together(scenario())

@@ -96,13 +96,13 @@ def test_A9_a_flow_that_is_cancelled_while_its_first_turn_is_prepared_is_not_cal
         async with await hf.connect(store) as client:
             handle = await client.start("talk", {}, id="it")
             engine = hf.Engine(store, flows=[flow_of(OLD)], activities=FOXES)
-            whole = engine._store.load
+            whole = engine._session.store.load
 
             async def interrupted(*at: Any) -> Any:
                 await handle.cancel("enough")
                 return await whole(*at)
 
-            monkeypatch.setattr(engine._store, "load", interrupted)
+            monkeypatch.setattr(engine._session.store, "load", interrupted)
             async with engine:
                 with pytest.raises(hf.WorkflowCancelled):
                     await handle.result()

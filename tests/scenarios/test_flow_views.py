@@ -41,7 +41,7 @@ def test_K1_the_key_of_a_flow_is_the_text_that_is_stored() -> None:
             assert await handle.result() == 5
             described = await handle.describe()
             assert handle.number is not None
-            assert described.collation_key == "366663000000000" == await env.store.read_key(handle.number)
+            assert described.collation_key == "366663000000000" == await env._session.store.read_key(handle.number)
             assert described.composite_key == "366663"
             assert described.waiting_for == []
             assert [(view.node, view.state) for view in described.attempts] == [
@@ -183,9 +183,9 @@ activities:
             assert described.collation_key == "666730000000000"
             assert described.composite_key == "66673"
             assert handle.number is not None
-            record = await env.store.read_instance(handle.number)
+            record = await env._session.store.read_instance(handle.number)
             assert record is not None
-            steps = (await read_execution(env.store, record)).steps
+            steps = (await read_execution(env._session.store, record)).steps
             assert [step.child is not None for step in steps if step.recorded.kind == "child"] == [True, False]
 
     skipping(scenario())

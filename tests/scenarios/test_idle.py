@@ -12,6 +12,7 @@ import holdfast as hf
 from holdfast.authoring.registry import Registry
 from holdfast.client.client import Client
 from holdfast.runtime.platform import FaultPoint, Platform
+from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.member import Member
 from holdfast.storage.relational.reads import BoundStatement
 from holdfast.storage.relational.transaction import Row
@@ -71,8 +72,9 @@ class QuietWorld:
         )
 
     async def start_elsewhere(self, workflow: hf.Workflow[..., Any]) -> None:
-        client = Client(self._store(), Registry((), [workflow], ()), self._platform())
-        await client.open()
+        session = StoreSession(self._store(), self._platform())
+        client = Client(session, Registry((), [workflow], ()))
+        await session.open()
         await client.start(workflow, id="elsewhere")
         await client.close()
 

@@ -1,13 +1,16 @@
 """A worker that was silent too long: it stops acting, takes a new key, and nothing is stranded (W5-W7, W10)."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from tests.scenarios.support import SleepingMachine, check_tables, engine_of, rows, together, until
+from tests.support.inside import committer_of, key_of, lose_lease, mark_lost, replace_registration, worker_of
 
 import holdfast as hf
-from holdfast.runtime import worker as worker_module
+from holdfast.runtime import worker_lease
+from holdfast.runtime.duties import maintenance
 from holdfast.storage.members.workers import MarkWorkerLost
 from holdfast.testing.simulation.simulation import die
 
@@ -33,13 +36,12 @@ def test_W7_a_lone_worker_whose_lease_ran_out_goes_on_under_a_new_key(tmp_path: 
         path = tmp_path / "shop.db"
         async with engine_of(path, double, naps, providers=machine, lease=30) as engine:
             handles = [await engine.start(naps, 10, id=f"i{number}") for number in range(5)]
-            assert engine.worker is not None
-            key = engine.worker.key
+            key = key_of(worker_of(engine))
             await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE state = 'COMPLETED'"))
             machine.slept_ms = 60_000
             for handle in handles:
                 assert await handle.result(timeout=10) == 90
-            assert engine.worker.key != key
+            assert key_of(worker_of(engine)) != key
             assert rows(path, "SELECT state FROM workers WHERE key = ?", key) == [("INACTIVE",)]
         check_tables(path)
 
@@ -53,13 +55,11 @@ def test_W6_a_worker_that_was_declared_dead_changes_nothing_and_takes_a_new_key(
         path = tmp_path / "shop.db"
         async with engine_of(path, double, naps, lease=1) as engine, engine_of(path) as other:
             handle = await engine.start(naps, 10, id="a")
-            assert engine.worker is not None
-            assert other.worker is not None
-            key = engine.worker.key
-            await other.worker.maintenance.mark_lost(key, at_deadline=False)
+            key = key_of(worker_of(engine))
+            await mark_lost(worker_of(other), key)
             assert await handle.result(timeout=10) == 90
-            worker = engine.worker
-            await until(lambda: worker.key != key)
+            worker = worker_of(engine)
+            await until(lambda: key_of(worker) != key)
             assert rows(path, "SELECT state FROM workers WHERE key = ?", key) == [("INACTIVE",)]
         check_tables(path)
         assert [state for (state,) in rows(path, "SELECT DISTINCT state FROM workers")] == ["INACTIVE"]
@@ -77,15 +77,13 @@ def test_W7_what_a_client_says_needs_no_lease(tmp_path: Path, monkeypatch: pytes
 
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", listens, providers=machine, lease=300) as engine:
-            worker = engine.worker
-            assert worker is not None
-            register = worker._register
+            worker = worker_of(engine)
 
-            async def late() -> None:
+            async def late(register: Callable[[], Awaitable[None]]) -> None:
                 await may_register.wait()
                 await register()
 
-            monkeypatch.setattr(worker, "_register", late)
+            replace_registration(worker, late, monkeypatch)
             handles = [await engine.start(listens, id=f"i{number}") for number in range(2)]
             machine.slept_ms = 600_000
             handles.append(await engine.start(listens, id="late"))
@@ -122,8 +120,7 @@ def test_W7_a_body_that_its_worker_had_to_abandon_has_not_failed_and_is_run_agai
         async with engine_of(path, counts, counting, max_activities=1) as engine:
             handle = await engine.start(counting, id="a")
             await until(lambda: runs)
-            assert engine.worker is not None
-            engine.worker._replace_key()
+            lose_lease(worker_of(engine))
             assert await handle.result(timeout=10) == 2, "its slot is free, too"
         check_tables(path)
         assert rows(path, "SELECT state, failures, losses FROM attempts ORDER BY attempt") == [
@@ -140,22 +137,21 @@ def test_W5_a_worker_that_cannot_take_a_new_key_tries_again(tmp_path: Path, monk
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, double, naps) as engine:
-            worker = engine.worker
-            assert worker is not None
-            key, register = worker.key, worker._register
+            worker = worker_of(engine)
+            key = key_of(worker)
 
-            async def refuse_once() -> None:
+            async def refuse_once(register: Callable[[], Awaitable[None]]) -> None:
                 tries.append(True)
                 if len(tries) == 1:
                     raise OSError("the disk is full for a moment")
                 await register()
 
-            monkeypatch.setattr(worker, "_register", refuse_once)
-            monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.01)
+            replace_registration(worker, refuse_once, monkeypatch)
+            monkeypatch.setattr(worker_lease, "REGISTER_AGAIN_SECONDS", 0.01)
             handle = await engine.start(naps, 3, id="a")
-            worker._replace_key()
+            lose_lease(worker)
             assert await handle.result(timeout=10) == 6
-            assert worker.key != key
+            assert key_of(worker) != key
             assert len(tries) == 2
         check_tables(path)
 
@@ -165,15 +161,14 @@ def test_W5_a_worker_that_cannot_take_a_new_key_tries_again(tmp_path: Path, monk
 def test_W7_an_idle_worker_notices_that_its_lease_ran_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It commits nothing that could be refused. What is left for it elsewhere would never be looked at."""
     machine = SleepingMachine()
-    monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "POLL_SECONDS", 0.01)
 
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", double, naps, providers=machine, lease=300) as engine:
-            worker = engine.worker
-            assert worker is not None
-            key = worker.key
+            worker = worker_of(engine)
+            key = key_of(worker)
             machine.slept_ms = 600_000
-            await until(lambda: worker.key != key)
+            await until(lambda: key_of(worker) != key)
 
     together(scenario(), seconds=10)
 
@@ -189,12 +184,10 @@ def test_W8_what_a_janitor_that_died_half_way_left_behind_goes_on(
         await first.__aenter__()
         for number in range(4):
             await first.start(naps, 3, id=f"i{number}")
-        assert first.worker is not None
-        key = first.worker.key
+        key = key_of(worker_of(first))
         await die(first)
         async with engine_of(path, detect_local_deaths=False) as janitor:
-            assert janitor.worker is not None
-            await janitor.worker.committer.commit(MarkWorkerLost(key=key, at_deadline=False, limit=1))
+            await committer_of(worker_of(janitor)).commit(MarkWorkerLost(key=key, at_deadline=False, limit=1))
         assert rows(path, "SELECT count(*) > 0 FROM instances WHERE owner = ?", key) == [(1,)]
         async with engine_of(path, double, naps, detect_local_deaths=False) as second:
             for number in range(4):
@@ -229,8 +222,7 @@ def test_W10_stopping_at_any_moment_leaves_nothing_stuck(tmp_path: Path) -> None
             async with engine_of(path, double, naps) as engine:
                 for number in range(5):
                     await engine.start(naps, 5, id=f"i{number}")
-                assert engine.worker is not None
-                committer, most = engine.worker.committer, round_ + 5
+                committer, most = committer_of(worker_of(engine)), round_ + 5
                 await until(lambda: committer.groups >= most or not rows(path, OPEN))  # noqa: B023 - at once
         async with engine_of(path, double, naps) as engine:
             for number in range(5):

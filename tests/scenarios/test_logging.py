@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import engine_of, together, until
+from tests.support.inside import key_of, worker_of
 
 import holdfast as hf
 from holdfast.authoring.log import FIELDS, records
@@ -90,8 +91,7 @@ def test_G11_records_of_workflow_code_are_written_once_and_have_ids(
             assert await handle.query("so_far") == 21
             await handle.raise_event("go")
             assert await handle.result(timeout=10) == 21
-            assert engine.worker is not None
-            return str(engine.worker.key)
+            return str(key_of(worker_of(engine)))
 
     worker = together(scenario())
     found = _of_users(log)

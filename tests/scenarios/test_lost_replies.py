@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, path_of, rows, together, until
+from tests.support.inside import key_of, reconciler_of, turns_of, worker_of
 
 import holdfast as hf
 from holdfast.runtime.platform import FaultPoint
@@ -81,10 +82,9 @@ def test_W3_a_lost_reply_is_made_good_and_disturbs_nobody(
         path = tmp_path / "shop.db"
         options: dict[str, Any] = {"cache_size": cache_size, "fault_hook": fault, "lease": 60}
         async with engine_of(path, add, adds, stand_by, stands_by, **options) as engine:
-            assert engine.worker is not None
-            key = engine.worker.key
+            key = key_of(worker_of(engine))
             if not can_ask:
-                engine._store.was_committed = unable  # type: ignore[method-assign]
+                engine._session.store.was_committed = unable  # type: ignore[method-assign]
             other = await engine.start(stands_by, id="other")
             await until(lambda: bystanders)
             fault.is_armed = True
@@ -95,7 +95,7 @@ def test_W3_a_lost_reply_is_made_good_and_disturbs_nobody(
             assert await engine.get("a").result(timeout=8) == 6
             bystanders[0].set()
             assert await other.result(timeout=8) == 1, "its body was run again"
-            assert engine.worker.key == key, "the worker began anew"
+            assert key_of(worker_of(engine)) == key, "the worker began anew"
             assert fault.has_lost or cache_size, "a run in which the fault never happened is void"
         check_tables(path)
 
@@ -109,14 +109,13 @@ def test_W3_an_outcome_that_was_not_taken_is_found_with_the_next_heartbeats(
 
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", add, adds, lease=1) as engine:
-            assert engine.worker is not None
 
             def stumble(*told: Any) -> None:
                 monkeypatch.undo()
                 assert isinstance(told[-1], StartedInstance)
                 raise RuntimeError("the one who was told stumbled")
 
-            monkeypatch.setattr(engine.worker.turns, "on_start_outcome", stumble)
+            monkeypatch.setattr(turns_of(worker_of(engine)), "_on_start", stumble)
             starting = asyncio.create_task(engine.start(adds, id="a"))
             await until(lambda: rows(path_of(engine), "SELECT 1 FROM attempts WHERE state = 'RUNNING'"))
             assert await engine.get("a").result(timeout=8) == 6
@@ -140,27 +139,26 @@ def test_W3_what_is_on_its_way_is_not_mistaken_for_lost(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, add, adds, lease=60, fault_hook=listen) as engine:
-            assert engine.worker is not None
-            commit = engine._store.commit
+            commit = engine._session.store.commit
 
             async def late(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
                 outcomes = await commit(commit_id, members)
                 await is_told.wait()
                 return outcomes
 
-            engine._store.commit = late  # type: ignore[method-assign]
+            engine._session.store.commit = late  # type: ignore[method-assign]
             starting = asyncio.create_task(engine.start(adds, id="a"))
             await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE state = 'RUNNING'"))
             try:
                 async with asyncio.timeout(5):
                     for _ in range(5):
-                        await engine.worker.reconciler.reconcile()
+                        await reconciler_of(worker_of(engine)).reconcile()
             finally:
                 is_told.set()  # also when a look gave something up, which waits for its turn
-            await engine.worker.reconciler.reconcile()
+            await reconciler_of(worker_of(engine)).reconcile()
             assert await (await starting).result(timeout=8) == 6
             for _ in range(3):
-                await engine.worker.reconciler.reconcile()
+                await reconciler_of(worker_of(engine)).reconcile()
         assert not disowned
         assert rows(path, "SELECT max(losses) FROM attempts") == [(0,)]
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, together, until
+from tests.support.inside import live_instances, worker_of
 
 import holdfast as hf
 from holdfast.core.history import EventReceived, Payload, UpdateAccepted
@@ -201,8 +202,7 @@ def test_G14_it_is_so_in_every_turn_that_ends_the_code(tmp_path: Path) -> None:
                     await client.get("it").raise_event("go")
                     sent = group.create_task(client.get("it").update("add", "x"))
                     await until(lambda: len(rows(path, "SELECT 1 FROM inbox")) == 2)
-                    assert engine.worker is not None
-                    [live] = engine.worker.turns.live.values()
+                    [live] = live_instances(worker_of(engine)).values()
                     await until(lambda: len(live.queue) == 2)
                     held.go_on.set()
                     assert await sent == "added x"
@@ -284,7 +284,7 @@ def test_G14_a_sender_without_pause_does_not_keep_the_code_from_its_end(tmp_path
         async def send_and_commit(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
             nonlocal tries
             for member in members:
-                if isinstance(member, Turn) and member.close is not None:
+                if isinstance(member, Turn) and member.effects is not None and member.effects.close is not None:
                     tries += 1
                     value = Payload(msgspec.Raw(b'"more"'))
                     more = Deliver(id=InstanceId("it"), event=EventReceived(time_ms=0, name="sig", value=value))

@@ -22,6 +22,7 @@ from tests.scenarios.test_deadlines import (
     sleeps,
     undo,
 )
+from tests.support.inside import live_instances, poll, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -192,8 +193,7 @@ def test_of_two_engines_one_acts_and_the_code_is_asked_once(tmp_path: Path, cach
             await until(lambda: rows(path, "SELECT count(*) FROM timers") == [(20,)])
             make_due(path)
             for engine in (one, other):
-                assert engine.worker is not None
-                engine.worker.poll()
+                poll(worker_of(engine))
             for handle in handles:
                 await failure_of(handle, 20)
                 assert (await kinds_of(handle)).count("cancel_requested") == 1
@@ -221,8 +221,7 @@ def test_whoever_waits_is_told_at_once_and_bodies_are_told_to_stop() -> None:
         async with skipping(lingers, waits) as env:
             handle = await env.start(waits, id="it")
             await failure_of(handle)
-            assert env.worker is not None
-            assert not env.worker.turns.live
+            assert not live_instances(worker_of(env))
             await stopped.wait()
             assert (await handle.describe()).attempts[0].state in ("CANCELLED_RUNNING", "CANCELLED")
             check(env)
@@ -242,7 +241,7 @@ def test_without_a_deadline_nothing_is_written_or_waited_for(tmp_path: Path) -> 
         async with engine_of(path, *ALL, fault_hook=note) as engine:
             await engine.start(sleeps, id="it")
             assert rows(path, "SELECT deadline_at_ms, grace_ms, expires_at_ms FROM instances") == [(None,) * 3]
-            assert await engine.store.next_due_ms(workflows=(), queues=(), names=()) is None
+            assert await engine._session.store.next_due_ms(workflows=(), queues=(), names=()) is None
         assert not {Expire, SetDeadline} & set(seen)
 
     together(scenario())

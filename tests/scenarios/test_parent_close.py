@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.scenarios.families import ALL, CACHES, has_many, is_at, says, settled, starts, states, tree
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, together, until
+from tests.support.inside import attempts_of, live_instances, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -100,9 +101,8 @@ def test_C1_a_large_family_is_closed_a_batch_at_a_time_by_whoever_comes(
             assert audit(path) == []
             await settled(path, {"it": "TERMINATED"} | {f"it/1/{step}": "TERMINATED" for step in range(10)})
             await until(lambda: rows(path, "SELECT count(*) FROM closings") == [(0,)])
-            worker = engine.worker
-            assert worker is not None
-            await until(lambda: len(worker.turns) == 0)  # their code is not live any more
+            worker = worker_of(engine)
+            await until(lambda: len(live_instances(worker)) == 0)  # their code is not live any more
 
     together(scenario())
 
@@ -164,15 +164,14 @@ def test_a_child_that_was_terminated_stops_its_activities_in_this_process_at_onc
         path = tmp_path / "shop.db"
         async with engine_of(path, *ALL) as engine:
             parent = await engine.start(has_many, 1, "cleans_up", id="it")
-            worker = engine.worker
-            assert worker is not None
-            await until(lambda: worker.attempts.running)
+            worker = worker_of(engine)
+            await until(lambda: attempts_of(worker).running)
             (number,) = rows(path, "SELECT number FROM instances WHERE id = 'it/1/0'")[0]
-            assert number in worker.turns.live
+            assert number in live_instances(worker)
             await parent.raise_event("go")
             await parent.result(timeout=10)
-            assert number not in worker.turns.live
-            await until(lambda: not worker.attempts.running)
+            assert number not in live_instances(worker)
+            await until(lambda: not attempts_of(worker).running)
             await settled(path, {"it": "COMPLETED", "it/1/0": "TERMINATED"})
 
     together(scenario())

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, path_of, rows, skipping, together, until
+from tests.support.inside import committer_of, turns_of, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -117,12 +118,11 @@ def test_G4_completions_of_old_and_of_future_executions_are_ignored() -> None:
     async def scenario(env: Environment) -> None:
         handle = await env.start(mixed, id="it")
         await env.skip(seconds=1)
-        record = await env.store.read_instance(handle.number or InstanceNumber(0))
+        record = await env._session.store.read_instance(handle.number or InstanceNumber(0))
         assert record is not None
-        assert env.worker is not None
         for execution in (0, record.execution + 1):
             key = AttemptKey(record.number, execution, 0, 1)
-            outcome = await env.worker.committer.commit(completion(record, owner=ANNA, key=key, by_owner=False))
+            outcome = await committer_of(worker_of(env)).commit(completion(record, owner=ANNA, key=key, by_owner=False))
             assert isinstance(outcome, Rejected)
         await handle.raise_event("number", 7, id="seven")
         assert await handle.result() == [1, 7, 11]
@@ -234,9 +234,8 @@ def test_D6_what_is_counted_is_counted_once(cache_size: int) -> None:
     async def scenario(env: Environment) -> None:
         for number in range(3):
             await env.run(two_steps, id=str(number))
-        assert env.worker is not None
         recorded = rows(path_of(env), "SELECT count(*), sum(turn) FROM history")[0][0]
-        assert env.worker.turns.turns == recorded
+        assert turns_of(worker_of(env)).turns == recorded
         assert len(env.calls(step)) == 6
 
     skipping(*ALL, cache_size=cache_size).run_sync(scenario)

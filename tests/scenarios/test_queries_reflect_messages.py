@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.support.inside import live_instances, worker_of
 
 import holdfast as hf
 from holdfast.runtime.platform import Platform
@@ -293,8 +294,7 @@ def test_G5_a_query_waits_for_what_arrived_while_a_turn_was_being_written(tmp_pa
             async with await hf.connect(path) as client:
                 await client.get("it").raise_event("add", 10)
             asked = asyncio.create_task(handle.query("total"))
-            assert engine.worker is not None
-            [live] = engine.worker.turns.live.values()
+            [live] = live_instances(worker_of(engine)).values()
             await until(lambda: asked.done() or live.waiting_queries)
             assert not asked.done()
             held.go_on.set()

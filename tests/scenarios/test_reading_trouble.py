@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, together, until
+from tests.support.inside import live_instances, worker_of
 
 import holdfast as hf
-from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.contract import Store
 
 
@@ -56,11 +56,6 @@ class FirstRead:
         return await self._real(*args, **options)
 
 
-def worker_of(engine: hf.Engine) -> WorkerRuntime:
-    assert engine.worker is not None
-    return engine.worker
-
-
 async def fails() -> None:
     raise hf.StoreError("cannot be reached")
 
@@ -82,8 +77,8 @@ def test_G5_no_message_is_passed_over_while_another_is_read(
         ):
             other = await engine.start(listens, id="other")
             handle = await engine.start(both, id="it")
-            await until(lambda: len(worker_of(engine).turns) == 2)
-            read = FirstRead(engine.store, "read_attempts", first)
+            await until(lambda: len(live_instances(worker_of(engine))) == 2)
+            read = FirstRead(engine._session.store, "read_attempts", first)
             async with engine_of(path, answer, queues=["other"]):
                 await read.begun.wait()  # the worker has the row of the answer in its hands
                 await client.get("it").raise_event("go", 1)  # a later row
@@ -104,10 +99,10 @@ def test_G2_one_instance_that_cannot_be_read_leaves_the_others_of_its_claim_to_s
             for number in range(4):
                 await client.start("nothing", number, id=f"it-{number}")
         engine = engine_of(path, nothing, lease=2)
-        FirstRead(engine._store, "load", fails)
+        FirstRead(engine._session.store, "load", fails)
         async with engine:
             assert await asyncio.gather(*(engine.get(f"it-{number}").result() for number in range(4))) == [0, 1, 2, 3]
-            assert not worker_of(engine).turns.live.waking
+            assert not live_instances(worker_of(engine)).waking
         check_tables(path)
 
     together(scenario())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.support.inside import inbox_of, read_inbox, worker_of
 
 import holdfast as hf
 from holdfast.storage.members.instances import Start
@@ -116,17 +117,16 @@ def test_L11_a_message_that_is_read_twice_is_applied_once(tmp_path: Path) -> Non
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, twice_double) as caller, engine_of(path, double):
-            assert caller.worker is not None
-            owner = caller.worker.turns
-            take_in, taken = owner.take_in, 0
+            inbox = inbox_of(worker_of(caller))
+            apply, taken = inbox.apply, 0
 
-            async def take_in_twice(rows: Any, attempts: Any) -> None:
+            async def apply_twice(rows: Any, attempts: Any) -> None:
                 nonlocal taken
                 taken += len(rows)
-                await take_in(rows, attempts)
-                await take_in(rows, attempts)
+                await apply(rows, attempts)
+                await apply(rows, attempts)
 
-            owner.take_in = take_in_twice  # type: ignore[method-assign]
+            inbox.apply = apply_twice  # type: ignore[method-assign]
             assert await caller.run(twice_double, 1, id="a") == 4
             assert taken == 2, "the answers came by the inbox"
         check_tables(path)
@@ -176,22 +176,20 @@ def test_G5_a_message_that_came_before_its_instance_was_live_is_taken_in(tmp_pat
 
     async def scenario() -> None:
         path = tmp_path / "shop.db"
-        async with engine_of(path, asks, rests) as here, engine_of(path, answer, queues=["other"]) as there:
+        async with engine_of(path, asks, rests) as here, engine_of(path, answer, queues=["other"]):
             await here.start(rests, id="so that messages are looked for")
-            worker, commit = here.worker, here._store.commit
-            assert worker is not None
+            worker, commit = worker_of(here), here._session.store.commit
 
             async def told_late(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
                 outcomes = await commit(commit_id, members)
                 if any(isinstance(member, Start) for member in members):
                     await until(lambda: rows(path, "SELECT 1 FROM inbox"))
-                    await worker.claimer.read_messages(worker.turns)
+                    await read_inbox(worker)
                 return outcomes
 
-            here._store.commit = told_late  # type: ignore[method-assign]
+            here._session.store.commit = told_late  # type: ignore[method-assign]
             handle = await here.start(asks, id="a")
             assert await handle.result(timeout=10) == 1
-            assert there.worker is not None
         check_tables(path)
 
     together(scenario())

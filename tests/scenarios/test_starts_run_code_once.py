@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.support.inside import instances_of, worker_of
 
 import holdfast as hf
 from holdfast.client.embedded_worker import EmbeddedWorker
@@ -129,7 +130,7 @@ def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later
         async with engine_of(path, opens_a_file) as engine, await hf.connect(path) as client:
             handle = await engine.start(opens_a_file, False, id="it")
             with monkeypatch.context() as patched:
-                patched.setattr(EmbeddedWorker, "_judge_start", finds_nothing)
+                patched.setattr(EmbeddedWorker, "_decide_start", finds_nothing)
                 with pytest.raises(hf.InstanceConflict):
                     await engine.start(opens_a_file, True, id="it")
             await handle.raise_event("go")
@@ -137,8 +138,7 @@ def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later
             again = await client.start("opens_a_file", False, id="it", policy="reuse")
             await client.get("it").raise_event("go")
             assert await again.result(timeout=10) == "fine"
-            assert engine.worker is not None
-            assert engine.worker.turns.first_failures == ()
+            assert instances_of(worker_of(engine)).first_failures == ()
 
     together(scenario())
 
@@ -146,8 +146,7 @@ def test_G12_a_failed_first_turn_of_a_start_that_created_nothing_blocks_no_later
 def test_G12_a_failed_first_turn_is_forgotten_when_another_worker_has_claimed_the_instance(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine_of(tmp_path / "shop.db", opens_a_file) as engine:
-            assert engine.worker is not None
-            instances = engine.worker.turns
+            instances = instances_of(worker_of(engine))
             handle = await engine.start(opens_a_file, True, id="it")
             with pytest.raises(hf.WorkflowBlocked, match="open"):
                 await handle.result(timeout=10)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, finish, path_of, rows, together
+from tests.support.inside import worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -111,8 +112,7 @@ def test_G11_state_survives_a_crash_and_another_engine_goes_on_with_it(tmp_path:
         first = engine_of(tmp_path / "s.db", counting, held, lease=1)
         await first.__aenter__()
         await first.start(counting, id="it")
-        assert first.worker is not None
-        await first.worker.kill()
+        await worker_of(first).kill()
         await first._kill()
         gates["crash"].set()
         async with engine_of(tmp_path / "s.db", counting, held, lease=1) as second:

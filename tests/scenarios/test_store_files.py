@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.scenarios.kinds import are_files
 from tests.scenarios.support import engine_of, together, until
+from tests.support.inside import attempts_of, worker_of
 
 import holdfast as hf
 from holdfast.runtime import signals as changes
@@ -63,9 +64,8 @@ def test_an_engine_whose_files_are_gone_stops_with_one_error_and_one_line(
         async with engine_of(path, waits, hangs, hangs_on) as engine:
             result = asyncio.create_task((await engine.start(waits, id="a")).result())
             await engine.start(hangs_on, id="b")
-            worker = engine.worker
-            assert worker is not None
-            await until(lambda: worker.attempts.running)
+            worker = worker_of(engine)
+            await until(lambda: attempts_of(worker).running)
             harm(path.with_name(path.name + suffix))
             with pytest.raises(hf.StoreReplaced):
                 await engine.get("a").raise_event("word", "lost")
@@ -73,7 +73,7 @@ def test_an_engine_whose_files_are_gone_stops_with_one_error_and_one_line(
                 await result
             with pytest.raises(hf.StoreReplaced):
                 await engine.run(waits, id="c")
-            await until(lambda: not worker.attempts.running)
+            await until(lambda: not attempts_of(worker).running)
 
     together(scenario())
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
@@ -104,7 +104,7 @@ def test_a_client_without_a_worker_gets_the_error_wherever_it_waits(tmp_path: Pa
         async with hf.connect(path) as client:
             handle = await client.start("waits", id="a")
             result = asyncio.create_task(handle.result())
-            await until(lambda: client._waiters._waiting)
+            await until(lambda: client._session.results._waiting)
             path.unlink()
             with pytest.raises(hf.StoreReplaced):
                 await handle.raise_event("word", "lost")
@@ -145,7 +145,7 @@ def test_a_client_that_only_waits_notices_it_by_its_periodic_look(
         async with hf.connect(path) as client:
             handle = await client.start("waits", id="a")
             task = asyncio.create_task(wait_for(handle))
-            await until(lambda: client._waiters._waiting or client.asking.changes._waiting)
+            await until(lambda: client._session.results._waiting or client._session.changes._waiting)
             harm(path)
             with pytest.raises(hf.StoreReplaced):
                 await asyncio.wait_for(task, 20)

@@ -8,6 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.scenarios.support import check_tables, engine_of, path_of, rows, together, until
+from tests.support.inside import maintain, worker_of
 
 import holdfast as hf
 from holdfast.core.lifecycle import AttemptState, InstanceState
@@ -127,12 +128,12 @@ def test_L13_a_full_disk_is_one_line_for_all_loops_and_its_end_is_one(
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, write, writes, lease=8) as engine, engine_of(path) as other:
-            assert other._trouble is engine._trouble
+            assert other._session.trouble is engine._session.trouble
             handles = [await engine.start(writes, id=f"{number}") for number in range(20)]
-            connection = vars(engine._store)["_writer"]._connection
+            connection = vars(engine._session.store)["_writer"]._connection
             pages, most = connection.pragma("page_count"), connection.pragma("max_page_count")
             connection.pragma("max_page_count", pages)
-            await until(lambda: (series := engine._trouble._series.get("")) is not None and series.count >= 100)
+            await until(lambda: (series := engine._session.trouble._series.get("")) is not None and series.count >= 100)
             assert not ended()
             connection.pragma("max_page_count", most)
             assert [await handle.result() for handle in handles] == [9_000] * 20
@@ -167,9 +168,10 @@ def test_A2_a_completion_that_comes_after_the_deadline_does_not_strand_its_insta
         async with engine_of(path, slow, waits) as engine, engine_of(path) as other:
             handle = await engine.start(waits, id="a")
             await until(lambda: len(bodies) == 1)
-            assert other.worker is not None
-            await until(lambda: rows(path, "SELECT 1 FROM attempts WHERE expires_at_ms <= ?", other.store.now_ms()))
-            await other.worker.maintenance.round(other.worker.key)
+            await until(
+                lambda: rows(path, "SELECT 1 FROM attempts WHERE expires_at_ms <= ?", other._session.store.now_ms())
+            )
+            await maintain(worker_of(other))
             states = [view.state for view in (await handle.describe()).attempts]
             assert states[0] is AttemptState.TIMED_OUT
             bodies[0].set()
@@ -241,7 +243,7 @@ def test_an_error_of_a_read_is_typed_and_has_its_cause(tmp_path: Path) -> None:
         async with await hf.connect(path) as client:
             await client.start("adds", id="a")
             rows(path, "DROP TABLE workers")
-            for read in (client.store.workers, client.get("a").describe):
+            for read in (client._session.store.workers, client.get("a").describe):
                 with pytest.raises(hf.StoreError, match=r"could not be read: .*no such table") as raised:
                     await read()
                 assert isinstance(raised.value.__cause__, apsw.SQLError)

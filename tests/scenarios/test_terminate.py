@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, path_of, rows, together, until
+from tests.support.inside import attempts_of, live_instances, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -62,11 +63,9 @@ def test_A9_whoever_waits_is_told_and_no_code_of_the_workflow_runs(tmp_path: Pat
             waiting = asyncio.ensure_future(handle.result())
             await watch.begun.wait()
             await handle.terminate("not wanted any more")
-            assert engine.worker is not None
-            assert len(engine.worker.turns) == 0
-            assert [
-                running.stop_reason is StopReason.CANCELLED for running in engine.worker.attempts.running.values()
-            ] == [True]
+            assert len(live_instances(worker_of(engine))) == 0
+            [running] = attempts_of(worker_of(engine)).running.values()
+            assert running.stop_reason is StopReason.CANCELLED
             with pytest.raises(hf.WorkflowTerminated, match=r"^a was terminated: not wanted any more$") as told:
                 await waiting
             assert told.value.reason == "not wanted any more"
@@ -136,7 +135,6 @@ def test_G1_an_owner_elsewhere_is_fenced_and_its_body_stops_with_its_next_heartb
                 with pytest.raises(hf.WorkflowTerminated, match="by another"):
                     await future
             await watch.stopped.wait()
-            assert owner.worker is not None
             await until(lambda: rows(path, "SELECT state FROM attempts") == [("CANCELLED",)])
             await other.close()
         check_tables(path)
@@ -168,8 +166,7 @@ def test_G11_an_answer_that_comes_after_the_end_goes_nowhere_and_evicts_the_code
             other = await hf.connect(path)
             await other.get("a").terminate()
             go_on.set()
-            assert owner.worker is not None
-            instances = owner.worker.turns
+            instances = live_instances(worker_of(owner))
             await until(lambda: len(instances) == 0)
             await until(lambda: rows(path, "SELECT state FROM attempts") == [("COMPLETED",)])
             await other.close()
@@ -210,8 +207,7 @@ def test_A9_bodies_and_code_elsewhere_stop_with_the_next_heartbeat_of_their_work
             for name in ("a", "b"):
                 await other.get(name).terminate()
             await stopped.wait()
-            assert owner.worker is not None
-            instances = owner.worker.turns
+            instances = live_instances(worker_of(owner))
             await until(lambda: len(instances) == 1)
             assert (await owner.get("c").describe()).state == "RUNNING"
             await other.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, history_of, rows, skipping, together
+from tests.support.inside import key_of, mark_lost, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -234,13 +235,11 @@ def test_G11_an_update_result_survives_a_crash(tmp_path: Path, cache_size: int) 
         assert await handle.update(add, 3, id="one") == 6
         with pytest.raises(TimeoutError):
             await handle.update("add_when_allowed", 7, id="two", timeout=0.05)
-        assert engine.worker is not None
-        dead = engine.worker.key
-        await engine.worker.kill()
+        dead = key_of(worker_of(engine))
+        await worker_of(engine).kill()
         await engine._kill()
         async with engine_of(path, lists, double, cache_size=cache_size) as other:
-            assert other.worker is not None
-            await other.worker.maintenance.mark_lost(dead, at_deadline=False)
+            await mark_lost(worker_of(other), dead)
             again = other.get("it")
             assert await again.update(add, 3, id="one") == 6
             await again.raise_event("allowed")
@@ -335,9 +334,9 @@ def test_G12_a_validator_that_changes_something_parks_the_workflow(tmp_path: Pat
         path = tmp_path / "shop.db"
         async with engine_of(path, spoils, cache_size=cache_size) as engine:
             handle = await engine.start(spoils, id="it")
-            with pytest.raises(hf.UpdateRejected, match="the validator of update 'put' may only look"):
+            with pytest.raises(hf.UpdateRejected, match="the validator of update 'put' is read-only"):
                 await handle.update("put", 1)
-            with pytest.raises(hf.WorkflowBlocked, match="NotReadOnly: the validator of update 'put' may only look"):
+            with pytest.raises(hf.WorkflowBlocked, match="NotReadOnly: the validator of update 'put' is read-only"):
                 await handle.update("put", 2)
 
     together(scenario())

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.scenarios.held import HeldTurns, store_at
 from tests.scenarios.support import engine_of, rows, together, until
+from tests.support.inside import queries_of, worker_of
 
 import holdfast as hf
 from holdfast.core.queries import Reply
@@ -51,10 +52,9 @@ def test_a_query_that_waits_long_for_a_turn_is_answered_once_and_not_if_its_aske
 class Waiting:
     """What a worker asks instead of its instances: the query "slow" has to wait for a turn until it may go on."""
 
-    def __init__(self, worker: WorkerRuntime | None) -> None:
-        assert worker is not None
-        self._ask = worker.query_service.queries.ask
-        worker.query_service.queries.ask = self.ask  # type: ignore[method-assign]
+    def __init__(self, worker: WorkerRuntime) -> None:
+        self._ask = queries_of(worker).ask
+        queries_of(worker).ask = self.ask  # type: ignore[method-assign]
         self.reason: Unanswered | None = Unanswered.NEEDS_TURN
         self.tries = 0
 
@@ -76,7 +76,7 @@ def test_C1_a_query_that_has_to_wait_does_not_delay_others_of_other_processes(tm
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, answers_two) as engine, await hf.connect(path) as client:
-            waiting = Waiting(engine.worker)
+            waiting = Waiting(worker_of(engine))
             await engine.start(answers_two, id="it")
             slow = asyncio.create_task(client.get("it").query("slow"))
             await until(lambda: waiting.tries)
@@ -98,7 +98,7 @@ def test_C1_a_query_that_its_worker_gave_up_is_asked_again(
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, answers_two) as engine, await hf.connect(path) as client:
-            waiting = Waiting(engine.worker)
+            waiting = Waiting(worker_of(engine))
             waiting.reason = reason
             await engine.start(answers_two, id="it")
             slow = asyncio.create_task(client.get("it").query("slow", timeout=20))
@@ -127,7 +127,7 @@ def test_C1_a_worker_takes_the_next_questions_at_once_after_a_full_batch(
         async with await hf.connect(path) as client:
             for number in range(5):
                 question = QueryRow(id=f"q{number}", number=InstanceNumber(1), name="fast", input=b"[]")
-                await client._committer.commit(AskQuery(question=question, expires_at_ms=2**53))
+                await client._local.committer.commit(AskQuery(query=question, expires_at_ms=2**53))
         async with engine_of(path, answers_two):
             await until(lambda: rows(path, "SELECT count(*) FROM questions WHERE answer IS NULL") == [(0,)])
 
@@ -138,7 +138,7 @@ def test_C1_a_query_whose_instance_is_gone_gets_an_error(tmp_path: Path) -> None
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, answers_two) as engine, await hf.connect(path) as client:
-            waiting = Waiting(engine.worker)
+            waiting = Waiting(worker_of(engine))
             waiting.reason = Unanswered.GONE
             await engine.start(answers_two, id="it")
             with pytest.raises(hf.InstanceNotFound, match="'slow'"):
@@ -152,7 +152,7 @@ def test_W10_a_query_that_a_worker_took_before_it_stopped_is_answered_by_another
         path = tmp_path / "shop.db"
         async with await hf.connect(path) as client:
             async with engine_of(path, answers_two) as engine:
-                waiting = Waiting(engine.worker)
+                waiting = Waiting(worker_of(engine))
                 await engine.start(answers_two, id="it")
                 slow = asyncio.create_task(client.get("it").query("slow", timeout=20))
                 await until(lambda: waiting.tries)

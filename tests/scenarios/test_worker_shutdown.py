@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.scenarios.support import check_tables, engine_of, rows, together, until
+from tests.support.inside import attempts_of, live_instances, worker_of
 
 import holdfast as hf
 from holdfast.runtime.attempts import runner as runtime_attempts
@@ -100,9 +101,8 @@ def test_W10_a_thread_that_ends_during_the_farewell_is_heard(tmp_path: Path) -> 
             await engine.start(blocking, id="a")
             await engine.start(lingering, id="b")
             await runs_so_far(2)
-            worker = engine.worker
-            assert worker is not None
-            watching = asyncio.create_task(until(lambda: len(worker.attempts.running) == 1))
+            worker = worker_of(engine)
+            watching = asyncio.create_task(until(lambda: len(attempts_of(worker).running) == 1))
             watching.add_done_callback(lambda _: has_ended.set())
         async with engine_of(path, blocks, blocking) as engine:
             assert await engine.get("a").result(timeout=10) == "unblocked 2"
@@ -191,8 +191,7 @@ def test_W10_a_worker_that_leaves_begins_nothing_new(tmp_path: Path) -> None:
         async with engine:
             await engine.start(saving, id="a")
             await runs_so_far(1)
-            worker = engine.worker
-            assert worker is not None
+            worker = worker_of(engine)
 
             async def start_late() -> None:
                 await until(lambda: worker._is_stopping)
@@ -229,7 +228,7 @@ def test_W10_answers_that_wait_behind_a_turn_on_its_way_to_disk_are_kept(tmp_pat
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, first, second, both) as engine:
-            commit = engine._store.commit
+            commit = engine._session.store.commit
 
             async def slow(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
                 if any(isinstance(member, Turn) for member in members):
@@ -237,11 +236,10 @@ def test_W10_answers_that_wait_behind_a_turn_on_its_way_to_disk_are_kept(tmp_pat
                     await may_write.wait()
                 return await commit(commit_id, members)
 
-            engine._store.commit = slow  # type: ignore[method-assign]
+            engine._session.store.commit = slow  # type: ignore[method-assign]
             await engine.start(both, id="a")
-            worker = engine.worker
-            assert worker is not None
-            await until(lambda: any(live.queue for live in worker.turns.live.values()))
+            worker = worker_of(engine)
+            await until(lambda: any(live.queue for live in live_instances(worker).values()))
             asyncio.get_running_loop().call_later(0.01, may_write.set)
         assert [state for state, _, _ in stored(path)] == ["COMPLETED", "COMPLETED"]
         async with engine_of(path, first, second, both) as engine:
@@ -271,17 +269,16 @@ def test_G11_what_a_turn_logged_is_written_though_its_commit_is_told_during_the_
     async def scenario() -> None:
         path = tmp_path / "shop.db"
         async with engine_of(path, quick, logging_workflow) as engine:
-            worker, commit = engine.worker, engine._store.commit
-            assert worker is not None
+            worker, commit = worker_of(engine), engine._session.store.commit
 
             async def told_late(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
                 outcomes = await commit(commit_id, members)
                 if any(isinstance(member, Turn) for member in members):
                     is_on_disk.set()
-                    await until(lambda: not worker.turns.live)
+                    await until(lambda: not live_instances(worker))
                 return outcomes
 
-            engine._store.commit = told_late  # type: ignore[method-assign]
+            engine._session.store.commit = told_late  # type: ignore[method-assign]
             await engine.start(logging_workflow, id="a")
             await is_on_disk.wait()
         assert [record.getMessage() for record in caplog.records] == ["after the step"]

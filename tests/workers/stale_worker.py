@@ -41,7 +41,7 @@ class Ghost(app.Here):
     """Stops its process when no commit, heartbeat or read of its rows is under way, and tells what follows."""
 
     def __init__(self, client: hf.Client) -> None:
-        store: Any = client.store
+        store: Any = client._session.store
         self._commit, self._heartbeat, self._rows_owned_by = store.commit, store.heartbeat, store.rows_owned_by
         store.commit, store.heartbeat, store.rows_owned_by = self.commit, self.heartbeat, self.rows_owned_by
         self._under_way = 0

@@ -23,14 +23,14 @@ def sound(store: str) -> None:
 
 
 async def instance(client: hf.Client, instance_id: str) -> InstanceRecord:
-    record = await client.store.find_instance(InstanceId(instance_id))
+    record = await client._session.store.find_instance(InstanceId(instance_id))
     assert record is not None, f"{instance_id} is not there"
     return record
 
 
 async def attempts(client: hf.Client, instance_id: str) -> list[AttemptRecord]:
     record = await instance(client, instance_id)
-    return await client.store.read_attempts(record.number, record.execution)
+    return await client._session.store.read_attempts(record.number, record.execution)
 
 
 async def stored(client: hf.Client, instance_id: str) -> list[tuple[str, int, int]]:

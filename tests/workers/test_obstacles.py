@@ -98,7 +98,7 @@ def test_W1_a_worker_of_an_older_release_may_have_everything(store: str) -> None
             handle = await client.start(learn, 3, id="it")
             older = Registration(host=b"{}", queues='["default"]', build="")
             beat = Heartbeat(WorkerKey("older"), None, 60_000)
-            await asyncio.to_thread(client.store.heartbeat, beat, older)
+            await asyncio.to_thread(client._session.store.heartbeat, beat, older)
             assert (await handle.describe()).obstacles == []
             [view] = await client.workers()
             assert (view.workflows, view.activities) == (None, None)
@@ -114,11 +114,11 @@ def test_W6_an_instance_says_that_the_lease_of_its_worker_has_ended(store: str) 
         ):
             handle = await client.start(learn, 3, id="it")
             await obstacles_become(handle, [])
-            [mine] = await client.store.workers()
+            [mine] = await client._session.store.workers()
             later_ms = mine.deadline_ms + 1_500
-            client.store.now_ms = lambda: later_ms  # type: ignore[method-assign]
+            client._session.store.now_ms = lambda: later_ms  # type: ignore[method-assign]
             found = (await handle.describe()).obstacles
-            del client.store.now_ms
+            del client._session.store.now_ms
             assert found[0] == f"the lease of worker {mine.key}, which holds the instance, ended 1.5 s ago"
             assert found[-1] == "no worker is alive: start one with holdfast worker"
             may_end.set()

@@ -31,7 +31,7 @@ def test_an_activity_runs_only_where_its_queue_is_served(store: str) -> None:
             with worker(store, "--queues", "default") as home:
 
                 async def all_wait_for_the_post() -> bool:
-                    return [row.ready for row in await client.store.queues()] == [COUNT]
+                    return [row.ready for row in await client._session.store.queues()] == [COUNT]
 
                 await told(all_wait_for_the_post)
                 assert queues(store) == {"default": (0, True), "parcels": (COUNT, False)}

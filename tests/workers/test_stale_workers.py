@@ -8,6 +8,7 @@ import pytest
 from tests.forking.freezing import await_stop, freeze
 from tests.forking.processes import Process
 from tests.scenarios.support import together
+from tests.support.inside import take_over, worker_of
 from tests.workers import app
 from tests.workers.processes import await_note, folder_of, notes, open_gate, worker
 from tests.workers.support import by_leases, instance, sound, told
@@ -38,7 +39,7 @@ async def snapshot(client: hf.Client, *ids: str) -> list[object]:
     found: list[object] = []
     for instance_id in ids:
         record = await instance(client, instance_id)
-        loaded = await client.store.load(record.number, record.execution)
+        loaded = await client._session.store.load(record.number, record.execution)
         found += [record, loaded.history, loaded.inbox, loaded.timers]
         found += [without_beats(each) if each.key.attempt > 1 else each for each in loaded.attempts]
     return found
@@ -46,11 +47,6 @@ async def snapshot(client: hf.Client, *ids: str) -> list[object]:
 
 def without_beats(attempt: AttemptRecord) -> AttemptRecord:
     return msgspec.structs.replace(attempt, heartbeat_at_ms=None, details=None)
-
-
-async def take_over(engine: hf.Engine, key: str) -> None:
-    assert engine.worker is not None
-    await engine.worker.take_over(WorkerKey(key))
 
 
 async def takes_another_key(client: hf.Client, store: str, process: Process, old: str) -> None:
@@ -84,7 +80,7 @@ def test_W7_the_store_refuses_the_turn_the_completion_and_the_heartbeats_of_a_gh
                 open_gate(store, "b 1")
                 await asyncio.to_thread(await_stop, process)
                 # Before the healthy worker looks for work: it then claims the instance no later than the attempts.
-                await take_over(engine, old)
+                await take_over(worker_of(engine), WorkerKey(old))
                 with worker(store, "--lease", LONG_LEASE, "--no-same-host", "--queues", "default,lent") as healthy:
                     for name in ("a", "b", "c"):
                         await noted(store, "began", name, 2)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from tests.scenarios.support import together, until
+from tests.support.inside import committer_of
+from tests.support.inside import worker_of as runtime_of
 from tests.workers.support import attempts, by_leases, instance, sound, stored, told
 
 import holdfast as hf
@@ -212,10 +214,9 @@ def test_W10_what_begins_while_a_drain_does_is_neither_lost_nor_stranded(store: 
         await until(lambda: worker.running)
         starts = [client.start(continuing, 0, id=f"{groups} {number}") for number in range(5)]
         starts += [other.start(steps, 5, id=f"{groups} {number}") for number in range(5, 10)]
-        inner = client.worker
-        assert inner is not None
-        most, starting = inner.committer.groups + groups, asyncio.gather(*starts)
-        await until(lambda: inner.committer.groups >= most or starting.done())
+        inner = runtime_of(client)
+        most, starting = committer_of(inner).groups + groups, asyncio.gather(*starts)
+        await until(lambda: committer_of(inner).groups >= most or starting.done())
         worker.drain()
         await starting
         async with everything(other):
@@ -253,13 +254,13 @@ def test_G11_the_worker_beside_a_client_answers_its_queries(store: str, monkeypa
     async def scenario() -> None:
         async with await connect(store) as client:
             members: list[Member] = []
-            commit = client.store.commit
+            commit = client._session.store.commit
 
             async def listen(commit_id: CommitId, group: Sequence[Member]) -> list[Outcome]:
                 members.extend(group)
                 return await commit(commit_id, group)
 
-            monkeypatch.setattr(client.store, "commit", listen)
+            monkeypatch.setattr(client._session.store, "commit", listen)
             handle = await client.start("asked", id="a")
             asking = asyncio.create_task(handle.query("status", timeout=20))
             async with hf.Worker(client, workflows=[asked]):
@@ -284,9 +285,8 @@ def test_W7_a_lease_that_is_lost_ends_a_drain(store: str) -> None:
             worker.drain()
             key = worker.key
             async with worker_of(other) as healthy:
-                assert other.worker is not None
-                (row,) = [each for each in await other.store.workers() if each.key == key]
-                await other.worker.committer.commit(MarkWorkerLost(key=row.key, at_deadline=False, limit=100))
+                (row,) = [each for each in await other._session.store.workers() if each.key == key]
+                await committer_of(runtime_of(other)).commit(MarkWorkerLost(key=row.key, at_deadline=False, limit=100))
                 await running
                 may_end.set()
                 assert await other.get("a").result(timeout=10) == "a 2"

@@ -5,7 +5,7 @@ from typing import Final
 from tools.mutations.mutant import in_python
 
 WORKER: Final = "tests/workers/test_worker.py"
-JANITOR: Final = "tests/unit/runtime/duties/test_maintenance.py"
+JANITOR: Final = "tests/unit/runtime/duties/test_lost_workers.py"
 ACROSS_HOSTS: Final = "tests/workers/test_harmful.py"
 BACKGROUND: Final = "tests/scenarios/test_background.py"
 BLOCKED_LOOP: Final = "tests/scenarios/test_blocked_loop.py"
@@ -26,7 +26,7 @@ WORKERS: Final = (
     in_python(
         "the command runs a program that has no guard",
         "A5",
-        "client/client",
+        "runtime/session",
         "        refuse_while_importing()\n",
         "",
         "tests/unit/cli/test_run.py::test_a_program_that_starts_an_engine_when_it_is_imported_is_refused",
@@ -51,7 +51,7 @@ WORKERS: Final = (
         "a start that is cancelled leaves its heartbeat to a store that closes",
         "W10",
         "runtime/worker_lease",
-        "            await asyncio.to_thread(self._thread.join, LEAVING_SECONDS)  #",
+        "            await asyncio.to_thread(self._thread.join, JOIN_SECONDS)  #",
         "            pass  #",
         "tests/unit/runtime/test_worker_lease.py::"
         "test_W10_a_start_that_is_cancelled_waits_for_its_heartbeat_before_the_store_closes",
@@ -68,7 +68,7 @@ WORKERS: Final = (
         "a drain leaves continued executions behind",
         "W10",
         "runtime/worker",
-        "        await self.claimer.wake_continued(self.turns)",
+        "        await self.claimer.wake_continued()",
         "        pass",
         DRAIN,
     ),
@@ -91,23 +91,23 @@ WORKERS: Final = (
     in_python(
         "a worker that drains takes first turns",
         "W10",
-        "runtime/worker",
-        "None if self._is_draining else",
-        "None if False else",
+        "runtime/turns/turn_taker",
+        "if self._is_stopped or not self._context.lease.is_valid or not self._live.has_room:",
+        "if not self._context.lease.is_valid or not self._live.has_room:",
         f"{WORKER}::test_W10_a_worker_that_drains_claims_nothing_lets_go_and_gives_bodies_their_time",
     ),
     in_python(
         "a drain goes on without a lease",
         "W7",
         "runtime/worker",
-        "self.attempts.abandon_all()  # nobody takes",
-        "pass  # nobody takes",
+        "            self.turns.evict_all()\n        self.attempts.evict_all()",
+        "            self.turns.evict_all()\n            self.attempts.evict_all()",
         f"{WORKER}::test_W7_a_lease_that_is_lost_ends_a_drain",
     ),
     in_python(
         "a lease that ends between two looks is seen at the next",
         "W6",
-        "runtime/duties/maintenance",
+        "runtime/duties/lost_workers",
         "min(longest, left_ms / MILLISECONDS)",
         "longest",
         f"{JANITOR}::test_W6_the_next_round_comes_no_later_than_the_next_lease_ends",
@@ -115,7 +115,7 @@ WORKERS: Final = (
     in_python(
         "a janitor whose round failed looks again at once",
         "W6",
-        "runtime/duties/maintenance",
+        "runtime/duties/lost_workers",
         "        self._next_deadline_ms = None  # a round",
         "        # a round",
         f"{JANITOR}::test_W6_the_next_round_comes_no_later_than_the_next_lease_ends",
@@ -123,32 +123,32 @@ WORKERS: Final = (
     in_python(
         "everything a lost worker had is moved in one commit",
         "W6",
-        "runtime/duties/maintenance",
-        "limit=BATCH,  # of each kind",
-        "limit=10**9,",
+        "runtime/duties/lost_workers",
+        "limit=BATCH",
+        "limit=10**9",
         f"{JANITOR}::test_W6_batches_are_bounded_and_whoever_comes_meanwhile_is_in_the_very_next_group",
     ),
     in_python(
         "what nobody can explain accuses nobody",
         "G12",
-        "runtime/duties/maintenance",
-        "unexplained=said is None",
+        "runtime/duties/lost_workers",
+        "unexplained=culprit is None",
         "unexplained=False",
         ACROSS_HOSTS,
     ),
     in_python(
         "a changed key accuses everybody it had",
         "G12",
-        "runtime/duties/maintenance",
-        "if said is None and is_own:",
+        "runtime/duties/lost_workers",
+        "if culprit is None and is_own:",
         "if False:",
-        f"{JANITOR}::test_G12_whose_last_words_cannot_be_read_leaves_all_it_had_under_suspicion",
+        f"{JANITOR}::test_G12_a_worker_whose_crash_marker_cannot_be_read_leaves_all_it_had_under_suspicion",
     ),
     in_python(
         "a suspect that takes no turn stays",
         "G12",
         "runtime/duties/claimer",
-        "instances.let_go(live)",
+        "self._instances.release(live)",
         "pass",
         ACROSS_HOSTS,
     ),
@@ -193,12 +193,12 @@ WORKERS: Final = (
         BACKGROUND,
     ),
     in_python(
-        "a listener that fails costs members their outcomes",
+        "an announcement that fails costs members their outcomes",
         "L13",
         "runtime/committer",
-        "        except Exception:  # the group is on disk",
-        "        except ZeroDivisionError:  # the group is on disk",
-        f"{BACKGROUND}::test_every_member_receives_its_outcome_whatever_a_listener_does",
+        '        except Exception:\n            logger.exception("a commit was not announced',
+        '        except ZeroDivisionError:\n            logger.exception("a commit was not announced',
+        f"{BACKGROUND}::test_every_member_receives_its_outcome_when_the_announcement_of_its_group_fails",
     ),
     in_python(
         "a receiver that fails costs others their outcomes",
@@ -206,7 +206,7 @@ WORKERS: Final = (
         "runtime/committer",
         "            except BaseException as error:  # a receiver",
         "            except ZeroDivisionError as error:  # a receiver",
-        f"{BACKGROUND}::test_every_member_receives_its_outcome_whatever_a_listener_does",
+        f"{BACKGROUND}::test_every_member_receives_its_outcome_when_the_announcement_of_its_group_fails",
     ),
     in_python(
         "a notification that fails raises",
@@ -268,8 +268,8 @@ WORKERS: Final = (
         "a lease that was given up may act",
         "W1",
         "runtime/worker_lease",
-        "return not self._is_over and may_act",
-        "return may_act",
+        "return 0 if self._is_over else self._client.fenced_at_ms or 0",
+        "return self._client.fenced_at_ms or 0",
         "tests/unit/runtime/test_worker_lease.py",
     ),
     in_python(
@@ -297,8 +297,8 @@ WORKERS: Final = (
         "an instance is logged as blocked that another worker has",
         "G12",
         "runtime/turns/owned_instances",
-        "            if isinstance(outcome, Applied):  # else",
-        "            if True:  # else",
+        "            if isinstance(outcome, Applied):  # otherwise",
+        "            if True:  # otherwise",
         f"{BLOCKED_LOOP}::test_W1_G12_workflow_code_that_cannot_be_interrupted_is_counted_when_its_instances_are_released",
     ),
 )

@@ -165,7 +165,7 @@ def _restarted(flow: FlowSnapshot, events: Iterable[HistoryEvent]) -> frozenset[
 
 def _check_completeness(facts: Facts) -> Iterator[Finding]:
     """K5: the key is complete exactly if the flow ended by itself; an uncaught failure is the failure of the flow."""
-    progress = facts.flow.book.scheduler
+    progress = facts.flow.state.scheduler
     terminal = facts.history.terminal
     if facts.is_open or terminal is None:
         if progress.is_complete:

@@ -40,6 +40,7 @@ from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import UsageError
 from holdfast.payloads.failures import Failure
 from holdfast.runtime.platform import Platform
+from holdfast.runtime.session import StoreSession
 from holdfast.storage.contract import OpenableStore, Store
 from holdfast.storage.large_payloads import inline
 
@@ -73,8 +74,9 @@ def _export(instance_id: str, store: str | None, path: str | None, *, as_json: b
     """Writes the exported history to a file, to standard output, or to both."""
 
     async def read(opened: OpenableStore) -> str:
-        client = Client(opened, Registry(), Platform())
-        client.use_open_store()
+        session = StoreSession(opened, Platform())
+        session.use_open_store()
+        client = Client(session, Registry())
         return await client.get(instance_id).export_history()
 
     text = read_store(store, read)

@@ -21,6 +21,7 @@ from holdfast.cli.application import Application, bind_input, load_application
 from holdfast.cli.console import count_text, print_line, safe, seconds_text, standard_output, visible_json
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.store_option import StoreName, is_there, require_instance, store_path
+from holdfast.client.client import store_of
 from holdfast.client.engine import Engine
 from holdfast.client.handle import Handle
 from holdfast.client.views.instances import short_failure
@@ -284,7 +285,7 @@ async def _run(request: RunRequest, console: Console, *, as_json: bool) -> Any:
         request.path, modules=application.modules, flows=application.flows, payload_limit=request.payload_limit
     )
     async with engine:
-        store = engine.store
+        store = store_of(engine)
         before = await store.find_instance(InstanceId(request.id))
         handle = await _begin(engine, request, before)
         if as_json:

@@ -15,7 +15,7 @@ from rich.text import Text
 from holdfast.cli.application import checked_json
 from holdfast.cli.console import json_text, print_line, print_message, safe, standard_output
 from holdfast.cli.store_option import use_client
-from holdfast.client.client import Client
+from holdfast.client.client import Client, store_of
 from holdfast.client.queries import QUERY_SECONDS
 from holdfast.client.views.obstacles import read_unanswered_reasons
 from holdfast.core.lifecycle import InstanceState
@@ -142,7 +142,7 @@ async def _wait_for(answer: Coroutine[Any, Any, Any], client: Client, instance_i
             await asyncio.wait({answering}, timeout=PATIENCE_SECONDS)
             if answering.done():
                 break
-            reasons = await read_unanswered_reasons(client.store, InstanceId(instance_id))
+            reasons = await read_unanswered_reasons(store_of(client), InstanceId(instance_id))
         for reason in reasons:
             print_message(f"still waiting: {safe(reason)}")
         return await answering

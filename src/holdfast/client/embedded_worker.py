@@ -1,11 +1,13 @@
-"""A worker beside a client, in the same process: each learns at once what the other has written.
+"""The worker that runs in the process of a client, and the committer that the client uses.
 
-While there is one, the client's commits go with the worker's, in its groups, and an instance of a workflow that the
-worker knows is created together with its first turn.
+While a worker runs, the commits of the client join the worker's groups, an instance of a workflow that the worker has
+is created together with its first turn, and a message for a live instance is committed with the turn that takes it.
+Without a worker the client commits by itself, and starts and messages wait in the store.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -23,128 +25,126 @@ from holdfast.authoring.workflow import Workflow
 from holdfast.core.admission import EventVerdict, ExistingInstance, IdPolicy, StartIdentity, StartVerdict, decide_start
 from holdfast.core.history import Started
 from holdfast.core.leases import SHORTEST_LOOP_TIMEOUT_MS
-from holdfast.errors import InvalidOption, StoreReplaced, UsageError, WorkerFenced
+from holdfast.errors import InstanceNotFound, InvalidOption, StoreError, UsageError, WorkerFenced
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.crash_detection import CrashMarker
-from holdfast.runtime.flow_run_factory import saved
-from holdfast.runtime.platform import Platform
-from holdfast.runtime.signals import RepeatedTrouble, ResultWaiters
+from holdfast.runtime.flow_versions import saved
+from holdfast.runtime.session import ENGINE, StoreSession
 from holdfast.runtime.turns.turn_builder import with_started
 from holdfast.runtime.worker import WorkerRuntime
-from holdfast.storage.contract import OpenableStore
+from holdfast.runtime.worker_context import WorkerOptions
 from holdfast.storage.members.instances import Start
-from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Applied, Delivered, Failed, Outcome, Rejected, StartedInstance
-from holdfast.storage.records import InstanceId, InstanceRecord
+from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord
 
 if TYPE_CHECKING:
     from holdfast.flows.workflow import FlowWorkflow
 
+logger = logging.getLogger("holdfast")
 
 DEFAULT_MAX_ACTIVITIES: Final = 100
 
-WorkerOptions = dict[str, Any]
-"""What a worker is told besides the code that it runs."""
-
 
 class EmbeddedWorker:
-    """What a client has to do with the worker beside it, if there is one."""
+    """The worker of a client, one at a time, and the committer in use."""
 
-    _store: OpenableStore
-    _platform: Platform
-    _committer: Committer
-    _alone: Committer
-    """What commits for the client when there is no worker."""
-    _waiters: ResultWaiters
-    _trouble: RepeatedTrouble
-    """The errors of the store, which all of this process share."""
-    _limit: PayloadLimit
-    """The largest payload that this client sends."""
-    _worker: WorkerRuntime | None = None
-    _starting: dict[InstanceId, "asyncio.Future[None]"]
-    """Starts of ids that were given, which are being committed: another start of the id waits for them."""
-    _kept_flows: frozenset[str] = frozenset()
-    """The versions of flows that this client has stored."""
+    def __init__(self, session: StoreSession) -> None:
+        self._session = session
+        self._own_committer = Committer(session)
+        self.committer = self._own_committer
+        """The worker's while there is a worker, else the client's own."""
+        self.worker: WorkerRuntime | None = None
+        """Set from `start` to `stop`."""
+        self._starting: dict[InstanceId, asyncio.Future[None]] = {}
+        """Starts under a given id that are being committed; another start of the id waits for them."""
+        self._saved_flows: frozenset[str] = frozenset()
+        """The versions of flows that this client has stored."""
+        self._unknown: set[str] = set()
+        """The workflows for which `_warn_if_unknown` has logged a line."""
+
+    # ------------------------------------------------------------ life of the worker
 
     @property
-    def worker(self) -> WorkerRuntime | None:
-        """The worker of this process, while one runs beside this client."""
-        return self._worker if self._worker is not None and self._worker.is_running else None
+    def running(self) -> WorkerRuntime | None:
+        """The worker while it is registered."""
+        return self.worker if self.worker is not None and self.worker.is_running else None
 
-    def make_worker(self, registry: Registry, options: WorkerOptions) -> WorkerRuntime:
-        """One that tells this client what it commits, and which instances end."""
-        told = WorkerOptions(payload_limit=self._limit)
-        told.update(options)
-        return WorkerRuntime(
-            self._store,
-            registry,
-            self._platform,
-            words=CrashMarker(self._store.crash_marker_folder),
-            ended=self._waiters.ended,
-            committed=self._committed,
-            halted=self._store_was_replaced,
-            trouble=self._trouble,
-            **told,
-        )
+    def make(self, registry: Registry, options: WorkerOptions) -> WorkerRuntime:
+        """A worker on the session of this client. `start` starts it."""
+        return WorkerRuntime(self._session, registry, options)
 
-    async def start_worker(self, worker: WorkerRuntime) -> None:
-        """Let a worker run beside this client. What it cannot begin with is raised, and then there is none."""
-        if self._worker is not None:
+    async def start(self, worker: WorkerRuntime) -> None:
+        """Start a worker. If it cannot start, its error is raised and the client has no worker."""
+        if self.worker is not None:
             raise UsageError("this client has a worker already; give another one a client of its own: hf.connect(...)")
-        self._alone = self._committer
-        self._committer = worker.committer
-        self._worker = worker
+        self._attach(worker)
         try:
             await worker.start()
         except BaseException:
-            await self.stop_worker()
+            await self.stop()
             raise
 
-    async def stop_worker(self) -> None:
-        """Stop the worker, if there is one (W10). The client goes on."""
-        worker = self._worker
+    async def stop(self) -> None:
+        """Stop the worker, if there is one (W10). The client stays open."""
+        worker = self.worker
         if worker is None:
             return
         await worker.stop()
-        if self._worker is worker:
-            self._worker = None
-            self._committer = self._alone
+        if self.worker is worker:
+            self.detach()
 
-    async def _keep_flow(self, flow: Workflow[..., Any]) -> str:
-        """The hash of a flow. Before its first start its definition is stored, so that any worker finds it."""
+    def _attach(self, worker: WorkerRuntime) -> None:
+        self.worker = worker
+        self._session.worker = worker
+        self.committer = worker.committer
+
+    def detach(self) -> None:
+        """Continue without the worker."""
+        self.worker = None
+        self._session.worker = None
+        self.committer = self._own_committer
+
+    def is_live(self, number: InstanceNumber) -> bool:
+        """Whether the worker has the instance in memory; then the instance has not ended."""
+        worker = self.running
+        return worker is not None and number in worker.instances.live
+
+    # ------------------------------------------------------------ starts
+
+    async def save_flow(self, flow: Workflow[..., Any]) -> str:
+        """The hash of a flow, whose definition is stored before its first start, so that any worker finds it."""
         digest = flow.fingerprint
-        known = None if self._worker is None else self._worker.registry.workflows.get(flow.name)
+        known = None if self.worker is None else self.worker.registry.workflows.get(flow.name)
         if known is not None and not known.is_flow:
-            return ""  # a test has code in its place
-        if known is not flow and digest not in self._kept_flows:
-            outcome = await self._committer.commit(saved(cast("FlowWorkflow", flow)))
+            return ""  # a test replaced the flow by code
+        if known is not flow and digest not in self._saved_flows:
+            outcome = await self.committer.commit(saved(cast("FlowWorkflow", flow)))
             if isinstance(outcome, Failed):
                 raise outcome.error
-            self._kept_flows |= {digest}
+            self._saved_flows |= {digest}
         return digest
 
-    async def _commit_start(self, start: Start, started: Started, *, is_named: bool) -> Outcome:
-        """Create the instance, with its first turn where that is possible; else its start waits in its inbox.
+    async def commit_start(self, start: Start, started: Started, *, is_named: bool) -> Outcome:
+        """Create an instance, with its first turn if the worker can take it now; else the start waits in the inbox.
 
-        `is_named`: the id was not made for this start. Then the first turn is run only if the start will create an
-        instance, as far as the store knows at that moment: a start that finds its instance runs no code.
+        `is_named`: the caller gave the id. Then the first turn is run only if the start will create an instance, as far
+        as the store knows at that moment: a start that finds its instance runs no code.
         """
-        worker = self._worker
+        worker = self.worker
         if worker is None:
-            return await self._committer.commit(with_started(start, started))
+            return await self.committer.commit(with_started(start, started))
         if start.workflow in worker.registry.workflows:
             outcome = await (self._start_once if is_named else self._start_with_first_turn)(worker, start, started)
             if outcome is not None:
                 return outcome
-        outcome = await self._committer.commit(with_started(start, started))
+        outcome = await self.committer.commit(with_started(start, started))
         worker.poll()
-        self._note_unknown(start.workflow)
+        self._warn_if_unknown(worker, start.workflow)
         return outcome
 
     async def _start_once(self, worker: WorkerRuntime, start: Start, started: Started) -> Outcome | None:
-        """As `_start_with_first_turn`, unless the start will find its instance. Starts of one id go one by one.
+        """As `_start_with_first_turn`, unless the start will find its instance. Starts of one id run one by one.
 
         None if the start is to be committed without a first turn.
         """
@@ -152,7 +152,7 @@ class EmbeddedWorker:
             await asyncio.wait([earlier])
         over = self._starting[start.id] = asyncio.get_running_loop().create_future()
         try:
-            match await self._judge_start(start):
+            match await self._decide_start(start):
                 case StartVerdict.SAME, InstanceRecord() as found:
                     return await self._raise_to_found(worker, start, found)
                 case StartVerdict.CONFLICT, _:
@@ -166,31 +166,31 @@ class EmbeddedWorker:
     async def _start_with_first_turn(self, worker: WorkerRuntime, start: Start, started: Started) -> Outcome | None:
         """None if the worker cannot take the first turn now."""
         decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        if not worker.first_turn(start, started, lambda outcome: _settle(decided, outcome)):
+        if not worker.turns.start_instance(start, started, lambda outcome: _settle(decided, outcome)):
             return None
         outcome = await decided
         if start.deadline is not None:
-            worker.poll()  # it may be nearer than what is waited for
-        return None if _lacked_a_lease(outcome) else outcome
+            worker.poll()  # the claimer sleeps until the next due time, and this may be earlier
+        return None if _may_lack_lease(outcome) else outcome
 
-    async def _judge_start(self, start: Start) -> tuple[StartVerdict, InstanceRecord | None]:
-        """What the start does, as far as the store knows now, and the instance that has its id."""
+    async def _decide_start(self, start: Start) -> tuple[StartVerdict, InstanceRecord | None]:
+        """The verdict on the start, as far as the store knows now, and the instance that has its id."""
         if start.policy is IdPolicy.TERMINATE_EXISTING:
             return StartVerdict.REPLACE, None  # it creates an instance in any case
-        record = await self._store.find_instance(start.id)
+        record = await self._session.store.find_instance(start.id)
         if record is None:
             return StartVerdict.CREATE, None
         existing = ExistingInstance(StartIdentity(record.workflow, record.input_hash), record.state)
         return decide_start(StartIdentity(start.workflow, start.input_hash), existing, start.policy), record
 
     async def _raise_to_found(self, worker: WorkerRuntime, start: Start, found: InstanceRecord) -> Outcome | None:
-        """Raise the event of a start to the instance that it found, which refuses a value that does not fit (G6).
+        """Raise the event of a start to the instance that it found, which rejects a value of the wrong type (G6).
 
-        None if there is no event, or that instance is not live here or has ended meanwhile: the store decides.
+        None if there is no event, or the instance is not live here or has ended meanwhile: the store decides.
         """
-        if start.mail is None or worker.turns.live.find(start.id, found.number) is None:
+        if start.mail is None or worker.instances.live.find(start.id, found.number) is None:
             return None
-        outcome = await self._commit_message(msgspec.structs.replace(start.mail, number=found.number))
+        outcome = await self.send(msgspec.structs.replace(start.mail, number=found.number))
         match outcome:
             case Applied():
                 return StartedInstance(instance=found, created=False)
@@ -201,29 +201,43 @@ class EmbeddedWorker:
             case _:
                 return None
 
-    async def _commit_message(self, message: Deliver) -> Outcome:
-        """Send a message: with the turn that takes it, where its instance is live here (`Applied`), else by itself."""
-        if self._worker is None:
-            return await self._committer.commit(message)
+    def _warn_if_unknown(self, worker: WorkerRuntime, workflow: str) -> None:
+        """Log, once for each name, that an engine started a workflow which it cannot run. A client may, for others."""
+        known = worker.registry.workflows
+        if self._session.owner is ENGINE and workflow not in known and workflow not in self._unknown:
+            self._unknown.add(workflow)
+            logger.warning(
+                "no workflow %r is registered here (known: %s): its instances wait for a worker that has it",
+                workflow,
+                ", ".join(sorted(known)) or "none",
+            )
+
+    # ------------------------------------------------------------ messages
+
+    async def send(self, message: Deliver) -> Outcome:
+        """Commit a message: with the turn that takes it if its instance is live here (`Applied`), else by itself."""
+        if self.worker is None:
+            return await self.committer.commit(message)
         decided: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._worker.local_events.send(message, lambda outcome: _settle(decided, outcome))
+        self.worker.local_events.send(message, lambda outcome: _settle(decided, outcome))
         return await decided
 
-    def _note_unknown(self, workflow: str) -> None:
-        """An instance was started whose workflow the worker here may not have: a client does that for others."""
+    async def deliver(self, message: Deliver) -> Delivered:
+        """Commit a message into an inbox. Raises `InstanceNotFound`, or the error of the store."""
+        return self.delivered(message, await self.send(message))
 
-    def _sent(self) -> None:
-        """A message of this process is on disk. Its end, if it causes one, is told by whoever takes it."""
-        if self._worker is not None:
-            self._worker.poll()
-
-    def _committed(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
-        """A group is on disk, of the client or of the worker."""
-        raise NotImplementedError
-
-    def _store_was_replaced(self, error: StoreReplaced) -> None:
-        """The store can be used no more, which the client or the worker has noticed."""
-        raise NotImplementedError
+    def delivered(self, message: Deliver, outcome: Outcome) -> Delivered:
+        """The outcome of a message that is in an inbox now, where the worker of this process looks for it."""
+        match outcome:
+            case Delivered():
+                self._session.poll_work()
+                return outcome
+            case Rejected():
+                raise InstanceNotFound(outcome.reason)
+            case Failed():
+                raise outcome.error
+            case _:
+                raise StoreError(f"a message for {message.id!r} had the outcome {outcome!r}")
 
 
 def worker_options(
@@ -234,20 +248,22 @@ def worker_options(
     cache_size: int,
     lease: Duration,
     loop_timeout: Duration | None,
+    payload_limit: int | None = None,
 ) -> WorkerOptions:
-    """What a worker is told, checked. Without `queues` it serves those of the activities it has, and the default."""
+    """The options of a worker, checked. Without `queues` it serves those of its registered activities."""
     served = registry.queues if queues is None else checked_sequence(queues, "queues")
-    return {
-        "queues": tuple(checked_name(queue, "a queue") for queue in served),
-        "max_activities": checked_integer(max_activities, "max_activities", least=1),
-        "cache_size": checked_integer(cache_size, "cache_size", least=0),
-        "lease_ms": lease_milliseconds(lease, "lease"),
-        "loop_timeout_ms": checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
-    }
+    return WorkerOptions(
+        queues=tuple(checked_name(queue, "a queue") for queue in served),
+        max_activities=checked_integer(max_activities, "max_activities", least=1),
+        cache_size=checked_integer(cache_size, "cache_size", least=0),
+        lease_ms=lease_milliseconds(lease, "lease"),
+        loop_timeout_ms=checked_loop_timeout_ms(loop_timeout, "loop_timeout"),
+        payload_limit=None if payload_limit is None else payload_limit_of(payload_limit),
+    )
 
 
 def checked_loop_timeout_ms(timeout: Duration | None, name: str) -> int | None:
-    """W1: an option, in milliseconds; None: a blocked event loop never ends the lease."""
+    """W1: an option, in milliseconds; None if a blocked event loop never ends the lease."""
     timeout_ms = None if timeout is None else checked_timeout_ms(timeout, name)
     if timeout_ms is not None and timeout_ms < SHORTEST_LOOP_TIMEOUT_MS:
         shortest = SHORTEST_LOOP_TIMEOUT_MS / 1000
@@ -262,8 +278,8 @@ def payload_limit_of(payload_limit: object) -> PayloadLimit:
     )
 
 
-def _lacked_a_lease(outcome: Outcome) -> bool:
-    """Whether the first turn may be what was refused. The start alone is in nobody's name, and is tried again."""
+def _may_lack_lease(outcome: Outcome) -> bool:
+    """Whether the first turn may be the cause of a rejection. The start alone needs no lease, and is tried again."""
     return isinstance(outcome, Rejected) or (isinstance(outcome, Failed) and isinstance(outcome.error, WorkerFenced))
 
 

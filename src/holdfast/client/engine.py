@@ -1,10 +1,9 @@
 """The engine: a client and a worker in one process, around one store."""
 
-import logging
 from collections.abc import Coroutine, Generator, Iterable
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from holdfast import compose
 from holdfast.authoring.activity import AnyActivity
@@ -16,10 +15,9 @@ from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, payload_limi
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.runtime.platform import Platform
-from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
+from holdfast.runtime.session import ENGINE, StoreSession
+from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
 from holdfast.storage.contract import Store
-
-logger = logging.getLogger("holdfast")
 
 
 class Engine(Client):
@@ -32,8 +30,6 @@ class Engine(Client):
     `durability="relaxed"`, for a path or a URL, does not wait for the disk: after a power cut the newest steps may be
     gone, though never inconsistent. `payload_limit` is the largest argument list, result or event in bytes (32 MiB).
     """
-
-    _usage: ClassVar[str] = "`async with hf.Engine(...) as engine:`"
 
     def __init__(
         self,
@@ -61,16 +57,17 @@ class Engine(Client):
             lease=lease,
             loop_timeout=loop_timeout,
         )
-        world = _platform or Platform()
+        platform = _platform or Platform()
         limit = payload_limit_of(payload_limit)
-        super().__init__(compose.open_store(store, durability, world), registry, world, limit)
-        self._missed: set[str] = set()
+        super().__init__(
+            StoreSession(compose.open_store(store, durability, platform), platform, limit, ENGINE), registry
+        )
 
     async def open(self) -> None:
-        """Open the store and start the worker: what `async with` does first. `close` ends both."""
-        await super().open()
+        """Open the store and start the worker, as `async with` does. `close` ends both."""
+        await self._session.open()
         try:
-            await self.start_worker(self._new_worker())
+            await self._local.start(self._local.make(self._registry, self._options))
         except BaseException:
             await self.close()
             raise
@@ -79,25 +76,11 @@ class Engine(Client):
         await self.open()
         return self
 
-    def _new_worker(self) -> WorkerRuntime:
-        return self.make_worker(self._registry, self._options)
-
     async def _kill(self) -> None:
         """Close the store without committing anything, as a killed process does. For tests."""
-        self._worker = None
-        self._detach(None)
-        await self._store.close()
-
-    def _note_unknown(self, workflow: str) -> None:
-        """Started for others, or by mistake: nobody knows but who reads the log. Once for each name."""
-        if workflow not in self._registry.workflows and workflow not in self._missed:
-            self._missed.add(workflow)
-            known = ", ".join(sorted(self._registry.workflows)) or "none"
-            logger.warning(
-                "no workflow %r is registered here (known: %s): its instances wait for a worker that has it",
-                workflow,
-                known,
-            )
+        self._local.detach()
+        self._calls.queries.stop()
+        await self._session.close()
 
     @property
     def abandoned_threads(self) -> int:
@@ -106,7 +89,8 @@ class Engine(Client):
         They were cancelled or beyond a time-out, and went on after a grace. A number that grows is a sign of bodies
         that hang. `workers()` has the number of abandoned bodies of every kind that still run.
         """
-        return 0 if self._worker is None else self._worker.attempts.abandoned_threads
+        worker = self._local.worker
+        return 0 if worker is None else worker.attempts.abandoned_threads
 
 
 class Connecting(Coroutine[Any, Any, Client]):
@@ -164,11 +148,12 @@ def connect(
     """
 
     async def opened() -> Client:
-        world, limit = _platform or Platform(), payload_limit_of(payload_limit)
-        opened_store = compose.open_store(store, durability, world)
-        client = Client(opened_store, Registry(modules, workflows, (), flows), world, limit)
+        platform = _platform or Platform()
+        limit = payload_limit_of(payload_limit)
+        session = StoreSession(compose.open_store(store, durability, platform), platform, limit)
+        client = Client(session, Registry(modules, workflows, (), flows))
         try:
-            await client.open()
+            await session.open()
         except BaseException:
             await client.close()  # ends the threads of the store
             raise

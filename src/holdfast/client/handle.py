@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, Final, Generic, Protocol, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, cast, overload
 
 import msgspec
 
 from holdfast.authoring.events import Event
 from holdfast.authoring.handlers import Query, Update
 from holdfast.authoring.validation import Duration, checked_duration_ms, checked_integer
-from holdfast.client.queries import QUERY_SECONDS, QueryClient
+from holdfast.client.instance_calls import InstanceCalls
+from holdfast.client.queries import QUERY_SECONDS
 from holdfast.client.views.history import Change, export, watch
 from holdfast.client.views.instances import (
     NEWEST,
@@ -21,24 +22,12 @@ from holdfast.client.views.instances import (
     summary,
 )
 from holdfast.client.views.obstacles import waiting_sentence
-from holdfast.core.history import ActivityScheduled, HistoryEvent, Payload, decode_events, encode_event, payloads_of
-from holdfast.core.lifecycle import InstanceState
-from holdfast.errors import (
-    HoldfastError,
-    InstanceNotFound,
-    StoreError,
-    WorkflowBlocked,
-    WorkflowCancelled,
-    WorkflowFailed,
-    WorkflowTerminated,
-)
+from holdfast.core.history import ActivityScheduled, HistoryEvent, decode_events, encode_event, payloads_of
+from holdfast.errors import HoldfastError, StoreError
 from holdfast.payloads.encoding import decode
-from holdfast.payloads.failures import Failure, Resolver, describe_error, failed_message, to_exception
+from holdfast.payloads.failures import describe_error
 from holdfast.payloads.signature import Signature
-from holdfast.runtime.worker import WorkerRuntime
-from holdfast.storage.contract import Store
 from holdfast.storage.large_payloads import inline, reference_of
-from holdfast.storage.members.turns import InstanceEnd
 from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord
 
 R_co = TypeVar("R_co", covariant=True)
@@ -46,59 +35,32 @@ T = TypeVar("T")
 Limit = Duration | None
 EXPLANATION_SECONDS: Final = 2.0
 """How long a time-out may take to find out what the instance waits for."""
-_failure = msgspec.json.Decoder(Failure)
-_payload = msgspec.json.Decoder(Payload)
-
-
-class Reader(Protocol):
-    """What a handle needs of the client that gave it."""
-
-    @property
-    def store(self) -> Store: ...
-    @property
-    def asking(self) -> QueryClient: ...
-    @property
-    def resolve(self) -> Resolver: ...
-    @property
-    def worker(self) -> WorkerRuntime | None: ...
-    def check_usable(self) -> None: ...
-    async def wait_for_end(self, instance_id: InstanceId, number: InstanceNumber) -> InstanceEnd | None: ...
-    async def end_from_outside(
-        self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
-    ) -> None: ...
-    async def request_cancel(
-        self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None
-    ) -> None: ...
-    async def deliver_event(
-        self,
-        instance_id: InstanceId,
-        number: InstanceNumber | None,
-        event: str | Event[Any],
-        value: Any,
-        message_id: str | None,
-    ) -> bool: ...
-    def signature_of(self, workflow: str) -> Signature | None: ...
 
 
 class Handle(Generic[R_co]):
-    """Names an instance. Making one asks nothing of the store; its methods do.
+    """Names an instance. Making a handle does not read the store; its methods do.
 
-    The handle that a start gave stays with the instance that it started or found. One that was made from an id alone
-    means the newest instance of that id, each time that something is asked of it.
+    A handle that a start returned stays with the instance that it started or found. A handle made from an id alone
+    means the newest instance of that id, at each call.
     """
+
+    is_new: bool
+    """Whether the start that returned this handle created the instance, and did not find it."""
+    number: InstanceNumber | None
+    """The number of the instance, which no other instance ever has; None for a handle made from an id alone."""
 
     def __init__(
         self,
-        client: Reader,
+        calls: InstanceCalls,
         instance_id: InstanceId,
         signature: Signature | None = None,
         *,
-        is_new: bool = False,
         number: InstanceNumber | None = None,
+        is_new: bool = False,
     ) -> None:
-        self.is_new = is_new  # made by the start that gave this handle
+        self.is_new = is_new
         self.number = number
-        self._client = client
+        self._calls = calls
         self._id = instance_id
         self._signature = signature
 
@@ -113,68 +75,29 @@ class Handle(Generic[R_co]):
     async def result(self, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109 - the name is part of the design
         """Wait for the end. A failure is raised as `WorkflowFailed` with its cause; `TimeoutError` after `timeout`.
 
-        Whoever waits stays with the instance that it found, also when the id is started anew meanwhile.
+        A call stays with the instance that it found, also if the id is started again meanwhile.
         """
-        self._client.check_usable()
+        calls = self._calls
+        calls.session.check_usable()
         if timeout is None:
-            return await self._result()
+            return cast("R_co", await calls.result(self._id, self.number, self._signature))
         seconds = checked_duration_ms(timeout, "timeout") / 1000
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return await self._result()
+                return cast("R_co", await calls.result(self._id, self.number, self._signature))
         except TimeoutError as error:
             if not limit.expired():
                 raise
             raise TimeoutError(f"no result within {seconds:g} s: {await self._why_open()}") from error
 
     async def _why_open(self) -> str:
-        """Where the instance is, what it waits for, and whether a live worker can take that."""
+        """The state of the instance, what it waits for, and whether a live worker can take that."""
         try:
             async with asyncio.timeout(EXPLANATION_SECONDS):
                 return waiting_sentence(await self.describe())
         except (HoldfastError, TimeoutError) as error:
             return f"{self._id!r} could not be read: {describe_error(error)}"
-
-    async def _result(self) -> R_co:
-        worker = self._client.worker
-        if worker is not None and self._signature and self.number is not None and self.number in worker.turns.live:
-            close = await self._client.wait_for_end(self._id, self.number)  # no need to look: it has not ended
-            if (data := _data_in(close)) is not None and close is not None:
-                return self._told(close.state, data, self._signature)
-        record = await self._record()
-        while record.closed_at_ms is None:
-            if record.state is InstanceState.BLOCKED:
-                raise WorkflowBlocked(f"{self._id} is blocked: {record.blocked}")
-            close = await self._client.wait_for_end(self._id, record.number)
-            if (data := _data_in(close)) is not None and close is not None:
-                return self._told(close.state, data, self._signature or self._client.signature_of(record.workflow))
-            record = await self._record(record.number)
-        signature = self._signature or self._client.signature_of(record.workflow)
-        return self._told(record.state, await self._outcome(record), signature)
-
-    async def result_of(self, close: InstanceEnd | None) -> R_co:
-        """The result, given how the instance ended; where that is not known, or large, it is read."""
-        data = None if self._signature is None else _data_in(close)
-        if data is None or close is None:
-            return await self.result()
-        return self._told(close.state, data, self._signature)
-
-    def _told(self, state: InstanceState, data: bytes, signature: Signature | None) -> R_co:
-        if state is InstanceState.COMPLETED:
-            value: R_co = decode(data) if signature is None else signature.decode_result(data)
-            return value
-        if state is InstanceState.FAILED:
-            cause = to_exception(_failure.decode(data), self._client.resolve)
-            raise WorkflowFailed(failed_message(self._id, cause), cause) from cause
-        if state is InstanceState.TERMINATED:
-            reason: str | None = decode(data)
-            said = f": {reason}" if reason else ""
-            raise WorkflowTerminated(f"{self._id} was terminated{said}", reason)
-        if state is not InstanceState.CANCELLED:
-            raise StoreError(f"{self._id!r} has the state {state!r}, which is none; run holdfast verify")
-        why: str | None = decode(data)
-        raise WorkflowCancelled(f"{self._id} was cancelled{f': {why}' if why else ''}")
 
     async def terminate(self, reason: str | None = None) -> None:
         """End the instance now (A9). Its code is not asked: no `except` of it runs, and no activity of a clean-up.
@@ -182,14 +105,14 @@ class Handle(Generic[R_co]):
         Whoever waits for it gets `WorkflowTerminated`. What its activities are doing is cancelled: at once in this
         process, with the next heartbeat of their worker elsewhere. `InstanceClosed` if it has ended already.
         """
-        await self._client.end_from_outside(self._id, self.number, reason)
+        await self._calls.terminate(self._id, self.number, reason)
 
     async def cancel(self, reason: str | None = None) -> None:
         """Ask the workflow to end: its code gets an `asyncio.CancelledError` where it waits, and may clean up.
 
         Returns when the request is on disk. Asking twice is the same as asking once; `InstanceClosed` if it has ended.
         """
-        await self._client.request_cancel(self._id, self.number, reason)
+        await self._calls.cancel(self._id, self.number, reason)
 
     @overload
     async def raise_event(self, event: Event[T], value: T, *, id: str | None = None) -> bool: ...
@@ -201,7 +124,7 @@ class Handle(Generic[R_co]):
         The same `id` is the same event, however often it is raised. False if nobody waits for it and the workflow
         drops such events. `InstanceClosed` if the instance has ended, `MailboxFull` if too many wait in it already.
         """
-        return await self._client.deliver_event(self._id, self.number, event, value, id)
+        return await self._calls.raise_event(self._id, self.number, event, value, id)
 
     @overload
     async def query(self, query: Query[T], *args: Any, timeout: Limit = QUERY_SECONDS) -> T: ...  # noqa: ASYNC109
@@ -221,8 +144,8 @@ class Handle(Generic[R_co]):
         Nothing is changed by it. `UnknownQuery` names the queries there are; `QueryFailed` has the function's error as
         its `cause`; `TimeoutError` if nobody answered. An instance that has not begun is waited for.
         """
-        self._client.check_usable()
-        return await self._client.asking.query(self._id, self.number, query, args, returns=returns, within=timeout)
+        ask = self._calls.queries.query
+        return await ask(self._id, self.number, query, args, returns=returns, within=timeout)
 
     @overload
     async def update(
@@ -265,9 +188,8 @@ class Handle(Generic[R_co]):
         neither leaves a trace. `UpdateFailed` has the function's error as its `cause`; `UpdateUnfinished` if the
         workflow ended meanwhile, `InstanceClosed` if it had before. After a `TimeoutError` the update goes on.
         """
-        self._client.check_usable()
-        sent = self._client.asking.updating.update
-        return await sent(self._id, self.number, update, args, update_id=id, returns=returns, within=timeout)
+        send = self._calls.updates.update
+        return await send(self._id, self.number, update, args, update_id=id, returns=returns, within=timeout)
 
     async def watch(self) -> AsyncGenerator[Change]:
         """The instance as it is now, and again after each of its commits, until it is closed.
@@ -275,7 +197,8 @@ class Handle(Generic[R_co]):
         ``async for change in handle.watch(): ...``, from any process, for as many as like. Changes that come faster
         than they are taken are seen as one, the newest.
         """
-        async for change in watch(self._client.store, self._client.asking.changes, (await self._record()).number):
+        number = (await self._record()).number
+        async for change in watch(self._calls.store, self._calls.session.changes, number):
             yield change
 
     async def describe(self, *, whole: bool = False) -> Description:
@@ -285,18 +208,18 @@ class Handle(Generic[R_co]):
         """
         from holdfast.client.views.report import read_report  # noqa: PLC0415 - most programs do not need it
 
-        return (await read_report(self._client.store, await self._record(), is_whole=whole)).described
+        return (await read_report(self._calls.store, await self._record(), is_whole=whole)).described
 
     async def children(self, *, limit: int = 100, before: int = NEWEST) -> list[Summary]:
         """The children that its code started, newest first, a page at a time: see `Client.list`."""
         check_page(limit, before)
         number = (await self._record()).number
-        records = await self._client.store.list_instances(before=before, limit=limit, parent=number)
+        records = await self._calls.store.list_instances(before=before, limit=limit, parent=number)
         return [summary(record) for record in records]
 
     async def state(self) -> dict[str, Any]:
         """What the workflow keeps in `hf.state`, as of its last commit; also after its end."""
-        kept = await self._client.store.read_state_values((await self._record()).number)
+        kept = await self._calls.store.read_state_values((await self._record()).number)
         return {key: decode(value) for key, value in kept.items() if key}
 
     async def history(self, execution: int | None = None) -> list[HistoryEntry]:
@@ -324,7 +247,7 @@ class Handle(Generic[R_co]):
 
     async def _inputs(self, record: InstanceRecord) -> dict[int, Any]:
         """The arguments of activities, which are stored with their attempts."""
-        store = self._client.store
+        store = self._calls.store
         attempts = await store.read_attempts(record.number, record.execution)
         named = {reference_of(attempt.input) for attempt in attempts} - {""}
         values = Values(await store.read_payloads(record.number, named), is_whole=True)
@@ -334,12 +257,12 @@ class Handle(Generic[R_co]):
         """The events with large values in place."""
         events = await self._events(record)
         named = {payload.reference for _, event in events for payload in payloads_of(event)} - {""}
-        payloads = await self._client.store.read_payloads(record.number, named)
+        payloads = await self._calls.store.read_payloads(record.number, named)
         return [(turn, inline(event, payloads)) for turn, event in events]
 
     async def _events(self, record: InstanceRecord) -> list[tuple[int, HistoryEvent]]:
         events: list[tuple[int, HistoryEvent]] = []
-        for row in await self._client.store.read_history(record.number, record.execution):
+        for row in await self._calls.store.read_history(record.number, record.execution):
             try:
                 events += [(row.turn, event) for event in decode_events(row.events)]
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -348,22 +271,5 @@ class Handle(Generic[R_co]):
                 ) from error
         return events
 
-    async def _record(self, number: InstanceNumber | None = None) -> InstanceRecord:
-        number = self.number if number is None else number
-        store = self._client.store
-        record = await (store.find_instance(self._id) if number is None else store.read_instance(number))
-        if record is None:
-            raise InstanceNotFound(f"no instance has the id {self._id!r}")
-        return record
-
-    async def _outcome(self, record: InstanceRecord) -> bytes:
-        payload = _payload.decode(record.outcome or b"{}")
-        if payload.reference:
-            return (await self._client.store.read_payloads(record.number, [payload.reference]))[payload.reference]
-        return bytes(payload.data)
-
-
-def _data_in(close: InstanceEnd | None) -> bytes | None:
-    """What an instance ended with, if this process knows how it ended, and the data is not stored aside."""
-    payload = None if close is None else _payload.decode(close.outcome)
-    return None if payload is None or payload.reference else bytes(payload.data)
+    async def _record(self) -> InstanceRecord:
+        return await self._calls.record(self._id, self.number)

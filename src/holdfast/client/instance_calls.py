@@ -1,28 +1,68 @@
-"""What a start names: the workflow with its arguments, and what its code says about its end.
+"""Calls about instances that a client shares with its handles: starts, messages, cancellation, termination, results.
 
-Who has to hear of a commit in this process: those who wait for instances that ended in it, and senders of events.
+Every call is refused outside the event loop that opened the session (`StoreSession.check_usable`).
 """
 
 import logging
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
+from holdfast.authoring.events import Event, encoded_event, named_value
 from holdfast.authoring.registry import Registry
-from holdfast.authoring.validation import checked_name
+from holdfast.authoring.validation import checked_name, checked_reason
 from holdfast.authoring.workflow import BoundWorkflow, Workflow
-from holdfast.core.admission import EventVerdict
+from holdfast.client.embedded_worker import EmbeddedWorker
+from holdfast.client.queries import QueryClient
+from holdfast.client.updates import UpdateClient
+from holdfast.core.admission import EventVerdict, IdPolicy, IdPolicyOption
+from holdfast.core.checks import parse_enum
 from holdfast.core.deadlines import Deadline
-from holdfast.errors import InstanceClosed, MailboxFull, UsageError
-from holdfast.payloads.encoding import encode
-from holdfast.payloads.signature import Signature
-from holdfast.storage.members.outcomes import Delivered
-from holdfast.storage.records import InstanceId
+from holdfast.core.history import CancelRequested, EventReceived, Payload, Started
+from holdfast.core.lifecycle import InstanceState
+from holdfast.errors import (
+    InstanceClosed,
+    InstanceConflict,
+    InstanceNotFound,
+    MailboxFull,
+    StoreError,
+    UsageError,
+    WorkflowBlocked,
+    WorkflowCancelled,
+    WorkflowFailed,
+    WorkflowTerminated,
+)
+from holdfast.payloads.encoding import decode, encode
+from holdfast.payloads.failures import Failure, failed_message, to_exception
+from holdfast.payloads.signature import Signature, input_hash
+from holdfast.runtime.session import StoreSession
+from holdfast.storage.contract import Store
+from holdfast.storage.members.instances import Start, Terminate
+from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.outcomes import (
+    Applied,
+    Delivered,
+    Failed,
+    Rejected,
+    StartedInstance,
+    TerminatedInstance,
+)
+from holdfast.storage.members.turns import InstanceEnd
+from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord
+
+logger = logging.getLogger("holdfast")
+
+NamedEvent = tuple[str | Event[Any], Any]
+"""An event with its value."""
+
+
+_failure: Final = msgspec.json.Decoder(Failure)
+_payload: Final = msgspec.json.Decoder(Payload)
 
 
 class WorkflowCall(msgspec.Struct, frozen=True):
-    """A workflow with its arguments. Where its code is not known here, nothing is checked."""
+    """A workflow with its encoded arguments. The arguments are not checked if the workflow is not registered here."""
 
     name: str
     version: str
@@ -30,11 +70,217 @@ class WorkflowCall(msgspec.Struct, frozen=True):
     signature: Signature | None
     deadline: Deadline | None
     flow: Workflow[..., Any] | None = None
-    """The flow itself, if it was given and not only named: then the instance stays with this version of it."""
+    """The flow, if it was given and not only named: then the instance keeps this version of it."""
+
+
+class InstanceCalls:
+    """The calls of one session."""
+
+    def __init__(self, session: StoreSession, registry: Registry, local: EmbeddedWorker) -> None:
+        self.session = session
+        self.registry = registry
+        self.local = local
+        self.queries = QueryClient(session, registry, local)
+        self.updates = UpdateClient(session, registry.resolve, local)
+
+    @property
+    def store(self) -> Store:
+        """The store, for a call from the event loop of the session."""
+        self.session.check_usable()
+        return self.session.store
+
+    def signature_of(self, workflow: str) -> Signature | None:
+        """The signature of a workflow, if it is registered here."""
+        known = self.registry.workflows.get(workflow)
+        return None if known is None else known.signature
+
+    async def start(
+        self,
+        call: WorkflowCall,
+        instance_id: InstanceId,
+        *,
+        policy: IdPolicyOption,
+        event: NamedEvent | None,
+        deadline: Deadline | None,
+        is_named: bool,
+    ) -> StartedInstance:
+        """Create an instance or find it, by the policy for ids (G3). `is_named`: the caller gave the id."""
+        session = self.session
+        session.payload_limit.checked(call.encoded, f"{call.name}(): the payload of the arguments")
+        started = Started(
+            time_ms=session.store.now_ms(),
+            workflow=call.name,
+            version=call.version,
+            seed=session.platform.providers.seed(),
+            input=Payload(msgspec.Raw(call.encoded)),
+            flow="" if call.flow is None else await self.local.save_flow(call.flow),
+        )
+        start = Start(
+            id=instance_id,
+            workflow=call.name,
+            version=call.version,
+            input=call.encoded,
+            input_hash=input_hash(call.encoded),
+            policy=parse_enum(IdPolicy, policy, "policy for ids"),
+            mail=None if event is None else self._event(instance_id, None, *named_value(event), None),
+            deadline=deadline,
+            key=None if call.flow is None else call.flow.first_key,
+        )
+        outcome = await self.local.commit_start(start, started, is_named=is_named)
+        match outcome:
+            case StartedInstance():
+                self._announce(start, outcome)
+                return outcome
+            case Rejected():
+                raise InstanceConflict(outcome.reason)
+            case Failed():
+                raise outcome.error
+            case _:
+                raise StoreError(f"the start of {instance_id!r} had the outcome {outcome!r}")
+
+    def _announce(self, start: Start, outcome: StartedInstance) -> None:
+        """Wake the waiters and the worker of this process for the event and the replaced instance of a start."""
+        if outcome.mail is not None:
+            self.session.poll_work()
+            was_delivered(start.id, outcome.mail, start.mail)
+        if outcome.replaced is not None:
+            self.session.instance_closed(start.id, outcome.replaced)
+            self.session.poll()  # the parent of the replaced instance may be live here
+
+    # ------------------------------------------------------------ results
+
+    async def record(self, instance_id: InstanceId, number: InstanceNumber | None) -> InstanceRecord:
+        """The row of an instance: by its number, or the newest that has the id."""
+        store = self.store
+        found = await (store.find_instance(instance_id) if number is None else store.read_instance(number))
+        if found is None:
+            raise InstanceNotFound(f"no instance has the id {instance_id!r}")
+        return found
+
+    async def result(self, instance_id: InstanceId, number: InstanceNumber | None, signature: Signature | None) -> Any:
+        """Wait for the end of an instance; see `Handle.result`."""
+        results = self.session.results
+        if signature is not None and number is not None and self.local.is_live(number):
+            close = await results.wait(instance_id, number)  # no need to read: it has not ended
+            if close is not None and (data := _inline_data(close)) is not None:
+                return self._decoded(instance_id, close.state, data, signature)
+        record = await self.record(instance_id, number)
+        signature = signature or self.signature_of(record.workflow)
+        while record.closed_at_ms is None:
+            if record.state is InstanceState.BLOCKED:
+                raise WorkflowBlocked(f"{instance_id} is blocked: {record.blocked}")
+            close = await results.wait(instance_id, record.number)
+            if close is not None and (data := _inline_data(close)) is not None:
+                return self._decoded(instance_id, close.state, data, signature)
+            record = await self.record(instance_id, record.number)
+        return self._decoded(instance_id, record.state, await self._outcome(record), signature)
+
+    async def result_of(
+        self,
+        close: InstanceEnd | None,
+        instance_id: InstanceId,
+        number: InstanceNumber,
+        signature: Signature | None,
+    ) -> Any:
+        """The result of an instance that ended by `close`. It is read if the end is unknown or stored apart."""
+        if close is not None and signature is not None and (data := _inline_data(close)) is not None:
+            return self._decoded(instance_id, close.state, data, signature)
+        return await self.result(instance_id, number, signature)
+
+    async def _outcome(self, record: InstanceRecord) -> bytes:
+        payload = _payload.decode(record.outcome or b"{}")
+        if payload.reference:
+            return (await self.store.read_payloads(record.number, [payload.reference]))[payload.reference]
+        return bytes(payload.data)
+
+    def _decoded(self, instance_id: InstanceId, state: InstanceState, data: bytes, signature: Signature | None) -> Any:
+        """The result of a completed instance; the error of any other."""
+        match state:
+            case InstanceState.COMPLETED:
+                return decode(data) if signature is None else signature.decode_result(data)
+            case InstanceState.FAILED:
+                cause = to_exception(_failure.decode(data), self.registry.resolve)
+                raise WorkflowFailed(failed_message(instance_id, cause), cause) from cause
+            case InstanceState.TERMINATED | InstanceState.CANCELLED:
+                reason: str | None = decode(data)
+                because = f": {reason}" if reason else ""
+                if state is InstanceState.TERMINATED:
+                    raise WorkflowTerminated(f"{instance_id} was terminated{because}", reason)
+                raise WorkflowCancelled(f"{instance_id} was cancelled{because}")
+            case _:
+                raise StoreError(f"{instance_id!r} has the unknown state {state!r}; run holdfast verify")
+
+    # ------------------------------------------------------------ messages and ends
+
+    async def terminate(self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None) -> None:
+        """See `Handle.terminate`."""
+        self.session.check_usable()
+        terminate = Terminate(id=instance_id, number=number, reason=checked_reason(reason))
+        outcome = await self.local.committer.commit(terminate)
+        match outcome:
+            case TerminatedInstance(instance=found, was_open=True):
+                self.session.instance_closed(instance_id, found.number)
+                self.session.poll()
+            case TerminatedInstance(instance=found):
+                raise InstanceClosed(f"{instance_id!r} is {found.state}, so it cannot be terminated any more")
+            case Rejected():
+                raise InstanceNotFound(outcome.reason)
+            case Failed():
+                raise outcome.error
+            case _:
+                raise StoreError(f"the termination of {instance_id!r} had the outcome {outcome!r}")
+
+    async def cancel(self, instance_id: InstanceId, number: InstanceNumber | None, reason: str | None) -> None:
+        """See `Handle.cancel`."""
+        self.session.check_usable()
+        event = CancelRequested(time_ms=self.session.store.now_ms(), reason=checked_reason(reason))
+        delivered = await self.local.deliver(Deliver(id=instance_id, number=number, event=event))
+        found = delivered.instance
+        if delivered.verdict is EventVerdict.CLOSED:
+            raise InstanceClosed(f"{instance_id!r} is {found.state}, so it cannot be cancelled any more")
+        if found.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
+            self.session.instance_closed(instance_id, found.number)
+
+    async def raise_event(
+        self,
+        instance_id: InstanceId,
+        number: InstanceNumber | None,
+        event: str | Event[Any],
+        value: Any,
+        message_id: str | None,
+    ) -> bool:
+        """See `Handle.raise_event`."""
+        self.session.check_usable()
+        message = self._event(instance_id, number, event, value, message_id)
+        outcome = await self.local.send(message)
+        if isinstance(outcome, Applied):
+            return True  # committed with the turn that took it
+        return was_delivered(instance_id, self.local.delivered(message, outcome), message)
+
+    def _event(
+        self,
+        instance_id: InstanceId,
+        number: InstanceNumber | None,
+        event: str | Event[Any],
+        value: Any,
+        message_id: str | None,
+    ) -> Deliver:
+        name, data = encoded_event(event, value)
+        self.session.payload_limit.checked(data, f"the value of event {name!r}", value=value)
+        unique = "" if message_id is None else checked_name(message_id, "a message")
+        time_ms = self.session.store.now_ms()
+        received = EventReceived(time_ms=time_ms, name=name, value=Payload(msgspec.Raw(data)), id=unique)
+        return Deliver(id=instance_id, number=number, event=received, message_id=unique)
+
+
+def _inline_data(close: InstanceEnd) -> bytes | None:
+    """The data that an instance ended with; None if it is stored apart, because it is large."""
+    payload = _payload.decode(close.outcome)
+    return None if payload.reference else bytes(payload.data)
 
 
 def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> WorkflowCall:
-    """By reference, bound, or by name."""
+    """The call of a workflow that is given by reference, bound to its arguments, or by name."""
     match workflow:
         case Workflow():
             known: Workflow[..., Any] = cast("Any", workflow)
@@ -51,7 +297,12 @@ def call_of(registry: Registry, workflow: Any, args: tuple[Any, ...]) -> Workflo
                 checked_name(workflow, "a workflow"), "", encode(list(args), what="the arguments"), None, None
             )
         case _:
-            raise UsageError(f"{workflow!r} is no workflow: mark the function with @hf.workflow, or give its name")
+            raise UsageError(f"{workflow!r} is not a workflow: mark the function with @hf.workflow, or give its name")
+
+
+def _of(workflow: Workflow[..., Any], encoded: bytes) -> WorkflowCall:
+    flow = workflow if workflow.is_flow else None
+    return WorkflowCall(workflow.name, workflow.version, encoded, workflow.signature, workflow.deadline, flow)
 
 
 def refuse_keywords(given: Mapping[str, object], workflow: Any, method: str, options: str) -> None:
@@ -65,23 +316,16 @@ def refuse_keywords(given: Mapping[str, object], workflow: Any, method: str, opt
         )
 
 
-def _of(workflow: Workflow[..., Any], encoded: bytes) -> WorkflowCall:
-    flow = workflow if workflow.is_flow else None
-    return WorkflowCall(workflow.name, workflow.version, encoded, workflow.signature, workflow.deadline, flow)
-
-
-logger = logging.getLogger("holdfast")
-
-
-def was_delivered(instance_id: InstanceId, told: Delivered, name: str) -> bool:
-    """What the sender of an event learns: whether somebody takes it or will; an error if nobody ever can (G6, G7)."""
-    match told.verdict:
+def was_delivered(instance_id: InstanceId, delivered: Delivered, message: Deliver | None) -> bool:
+    """Whether the instance takes the event; False if it dropped it, an error if it never can take it (G6, G7)."""
+    name = message.event.name if message is not None and isinstance(message.event, EventReceived) else ""
+    match delivered.verdict:
         case EventVerdict.CLOSED:
-            raise InstanceClosed(f"{instance_id!r} is {told.instance.state}: the event {name!r} was not delivered")
+            raise InstanceClosed(f"{instance_id!r} is {delivered.instance.state}: the event {name!r} was not delivered")
         case EventVerdict.MAILBOX_FULL:
             raise MailboxFull(f"the mailbox of {instance_id!r} is full: the event {name!r} was not delivered")
         case EventVerdict.DROP_UNSUBSCRIBED:
-            logger.warning("the event %r for %r was dropped: nobody waits for it", name, instance_id)
+            logger.warning("the event %r for %r was dropped: the workflow does not wait for it", name, instance_id)
             return False
         case _:
             return True

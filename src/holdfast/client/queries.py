@@ -2,31 +2,29 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
 
 import msgspec
 
 from holdfast.authoring.handlers import Query
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import Duration, checked_duration_ms, checked_name
-from holdfast.client.updates import UpdateClient, encoded_arguments, limited
+from holdfast.client.embedded_worker import EmbeddedWorker
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import Reply, ReplyKind, decode_answer
 from holdfast.errors import InstanceNotFound, QueryFailed, UnknownQuery, WorkflowBlocked
-from holdfast.payloads.encoding import decode
+from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.failures import Failure, describe_error, to_exception
 from holdfast.payloads.limits import PayloadLimit
-from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker
-from holdfast.runtime.platform import Platform
 from holdfast.runtime.queries import Queries, Unanswered
 from holdfast.runtime.run_factory import RunFactory
-from holdfast.runtime.signals import ChangeSignal
+from holdfast.runtime.session import StoreSession
 from holdfast.runtime.worker import WorkerRuntime
-from holdfast.storage.contract import OpenableStore
-from holdfast.storage.members.messages import AskQuery, DeleteQueries, Deliver, QueryRow
-from holdfast.storage.members.outcomes import Delivered, Failed, Outcome, Rejected
+from holdfast.storage.members.messages import AskQuery, DeleteQueries, QueryRow
+from holdfast.storage.members.outcomes import Failed, Outcome, Rejected
 from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord
 
 LATE_MS: Final = 5_000
@@ -39,32 +37,50 @@ ASK_AGAIN_SECONDS: Final = 2.0
 _failure: Final = msgspec.json.Decoder(Failure)
 
 
+_PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
+"""What JSON has by itself."""
+
+
+def encoded_arguments(args: tuple[Any, ...], what: str, limit: PayloadLimit) -> bytes:
+    """Arguments by position, each as the type that it has: whoever asks by name knows no other."""
+    parts = [encode(value, _own_type(value), what=what) for value in args]
+    return limit.checked(b"[%b]" % b",".join(parts), what)
+
+
+def _own_type(value: object) -> Any:
+    kind = cast("Any", type(value))
+    return Any if kind in _PLAIN else kind
+
+
+@asynccontextmanager
+async def limited(duration: Duration | None, otherwise: str) -> AsyncGenerator[None]:
+    """A time-out whose error says what did not happen in time."""
+    seconds = None if duration is None else checked_duration_ms(duration, "timeout") / 1000
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise TimeoutError(otherwise) from error
+        raise
+
+
 class QueryClient:
     """What a client asks instances. `worker` gives that of this process, if it has one; `deliver` commits a message."""
 
     def __init__(
         self,
-        store: OpenableStore,
+        session: StoreSession,
         registry: Registry,
-        platform: Platform,
-        *,
-        worker: Callable[[], WorkerRuntime | None],
-        deliver: Callable[[Deliver], Awaitable[Delivered]],
-        committer: Callable[[], Committer],
-        limit: PayloadLimit,
+        local: EmbeddedWorker,
     ) -> None:
-        self._limit = limit
-        self._store = store
+        self._session = session
+        self._store = session.store
         self._registry = registry
-        self._platform = platform
-        self._worker = worker
-        self._committer = committer
+        self._local = local
         self._own_runs: RunFactory | None = None
         self._own_queries: Queries | None = None
-        self._is_stopped = False
-        self.changes = changes = ChangeSignal(store.check_files)
-        new_id = platform.providers.unique_text
-        self.updating = UpdateClient(store, changes, registry.resolve, new_id, deliver, limit=limit)
 
     async def query(
         self,
@@ -77,8 +93,9 @@ class QueryClient:
         within: Duration | None,
     ) -> Any:
         """Ask a query; see `Handle.query`."""
+        self._session.check_usable()
         name = query.name if isinstance(query, Query) else checked_name(query, "a query")
-        data = encoded_arguments(args, f"the arguments of query {name!r}", self._limit)
+        data = encoded_arguments(args, f"the arguments of query {name!r}", self._session.payload_limit)
         async with limited(within, f"nobody answered the query {name!r} of {instance_id!r} in time"):
             record = await self._begun(instance_id, number)
             answer = await self._answer(record, name, data, within)
@@ -87,7 +104,7 @@ class QueryClient:
 
     async def _begun(self, instance_id: InstanceId, number: InstanceNumber | None) -> InstanceRecord:
         """The instance, once there is something to be seen of it: after the first turn of its execution (G11)."""
-        async for _ in self.changes.rounds():
+        async for _ in self._session.changes.rounds():
             record = await (
                 self._store.find_instance(instance_id) if number is None else self._store.read_instance(number)
             )
@@ -101,8 +118,8 @@ class QueryClient:
 
     async def _answer(self, record: InstanceRecord, name: str, data: bytes, within: Duration | None) -> Reply:
         """From the code in this process, or from a worker that finds the question in the store."""
-        async for _ in self.changes.rounds():
-            worker = self._worker()
+        async for _ in self._session.changes.rounds():
+            worker = self._local.running
             queries = self._queries(worker, record.workflow)
             if queries is None:
                 patience = math.inf
@@ -122,7 +139,7 @@ class QueryClient:
         self, queries: Queries, worker: WorkerRuntime | None, record: InstanceRecord, name: str, data: bytes
     ) -> Reply | Unanswered:
         answer = await queries.ask(record.number, name, data)
-        is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.key)
+        is_elsewhere = record.owner is not None and (worker is None or record.owner != worker.lease.key)
         if isinstance(answer, Reply) and answer.kind is ReplyKind.REFUSED and is_elsewhere:
             # The code of the owner may fit the history where the code of this process does not.
             return Unanswered.OWNED_ELSEWHERE
@@ -137,10 +154,12 @@ class QueryClient:
         seconds: float,
     ) -> Reply | None:
         """Put the question into the store. None if it is to be put again, or there is no answer after `seconds`."""
-        question = QueryRow(id=self._platform.providers.unique_text(), number=record.number, name=name, input=data)
+        question = QueryRow(
+            id=self._session.platform.providers.unique_text(), number=record.number, name=name, input=data
+        )
         kept_ms = LONGEST_KEPT_MS if within is None else checked_duration_ms(within, "timeout") + LATE_MS
-        outcome = await self._committer().commit(
-            AskQuery(question=question, expires_at_ms=self._store.now_ms() + kept_ms)
+        outcome = await self._local.committer.commit(
+            AskQuery(query=question, expires_at_ms=self._store.now_ms() + kept_ms)
         )
         if isinstance(outcome, Rejected):
             raise QueryFailed(f"the query {name!r} was not put to anybody: {outcome.reason}")
@@ -149,7 +168,7 @@ class QueryClient:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + seconds
         try:
-            async for _ in self.changes.rounds():
+            async for _ in self._session.changes.rounds():
                 stored = await self._store.read_query_reply(question.id)
                 if stored is not None:
                     answer = decode_answer(stored)
@@ -157,8 +176,8 @@ class QueryClient:
                 if loop.time() >= ends_at:
                     return None
         finally:
-            if not self._is_stopped:  # the store of a client that closes takes no more; the row expires
-                self._committer().submit(DeleteQueries(question=question.id), _ignore)
+            if not self._session.is_closed:  # the store of a client that closes takes no more; the row expires
+                self._local.committer.submit(DeleteQueries(query_id=question.id), _ignore)
         raise AssertionError
 
     def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:
@@ -169,14 +188,12 @@ class QueryClient:
             return None
         if self._own_queries is None:
             words = CrashMarker(self._store.crash_marker_folder)
-            self._own_runs = RunFactory(self._registry, self._platform, words)
+            self._own_runs = RunFactory(self._registry, self._session.platform, words)
             self._own_queries = Queries(self._store, self._own_runs)
         return self._own_queries
 
-    def stop(self, error: Exception | None = None) -> None:
-        """No more answers come: callers that still wait get the error, or are cancelled."""
-        self._is_stopped = True
-        self.changes.stop(error)
+    def stop(self) -> None:
+        """Evict the code that this client ran for queries."""
         if self._own_runs is not None:
             self._own_runs.stop()
 

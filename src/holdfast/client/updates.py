@@ -3,15 +3,14 @@
 What those who ask and those who send have in common: arguments by position, and a limit in time.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.authoring.handlers import Update
-from holdfast.authoring.validation import Duration, checked_duration_ms, checked_name
+from holdfast.authoring.validation import Duration, checked_name
+from holdfast.client.embedded_worker import EmbeddedWorker
+from holdfast.client.queries import encoded_arguments, limited
 from holdfast.core.admission import EventVerdict
 from holdfast.core.history import Payload, UpdateAccepted, decode_events
 from holdfast.core.lifecycle import InstanceState
@@ -26,43 +25,11 @@ from holdfast.errors import (
     UpdateUnfinished,
     WorkflowBlocked,
 )
-from holdfast.payloads.encoding import decode, encode
+from holdfast.payloads.encoding import decode
 from holdfast.payloads.failures import Failure, Resolver, describe_error, to_exception
-from holdfast.payloads.limits import PayloadLimit
-from holdfast.runtime.signals import ChangeSignal
-from holdfast.storage.contract import Store
+from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.messages import Deliver
-from holdfast.storage.members.outcomes import Delivered
 from holdfast.storage.records import InstanceId, InstanceNumber, InstanceRecord, UpdateRow
-
-_PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
-"""What JSON has by itself."""
-
-
-def encoded_arguments(args: tuple[Any, ...], what: str, limit: PayloadLimit) -> bytes:
-    """Arguments by position, each as the type that it has: whoever asks by name knows no other."""
-    parts = [encode(value, _own_type(value), what=what) for value in args]
-    return limit.checked(b"[%b]" % b",".join(parts), what)
-
-
-def _own_type(value: object) -> Any:
-    kind = cast("Any", type(value))
-    return Any if kind in _PLAIN else kind
-
-
-@asynccontextmanager
-async def limited(duration: Duration | None, otherwise: str) -> AsyncGenerator[None]:
-    """A time-out whose error says what did not happen in time."""
-    seconds = None if duration is None else checked_duration_ms(duration, "timeout") / 1000
-    limit = asyncio.timeout(seconds)
-    try:
-        async with limit:
-            yield
-    except TimeoutError as error:
-        if limit.expired():
-            raise TimeoutError(otherwise) from error
-        raise
-
 
 _failure: Final = msgspec.json.Decoder(Failure)
 _payload: Final = msgspec.json.Decoder(Payload)
@@ -73,20 +40,14 @@ class UpdateClient:
 
     def __init__(
         self,
-        store: Store,
-        changes: ChangeSignal,
+        session: StoreSession,
         resolve: Resolver,
-        new_id: Callable[[], str],
-        deliver: Callable[[Deliver], Awaitable[Delivered]],
-        *,
-        limit: PayloadLimit,
+        local: EmbeddedWorker,
     ) -> None:
-        self._limit = limit
-        self._store = store
-        self._changes = changes
+        self._session = session
+        self._store = session.store
         self._resolve = resolve
-        self._new_id = new_id
-        self._deliver = deliver
+        self._local = local
 
     async def update(
         self,
@@ -100,13 +61,16 @@ class UpdateClient:
         within: Duration | None,
     ) -> Any:
         """Send an update; see `Handle.update`."""
+        session = self._session
+        session.check_usable()
         name = update.name if isinstance(update, Update) else checked_name(update, "an update")
-        data = encoded_arguments(args, f"the arguments of update {name!r}", self._limit)
-        unique = self._new_id() if update_id is None else checked_name(update_id, "an update")
+        data = encoded_arguments(args, f"the arguments of update {name!r}", session.payload_limit)
+        new_id = session.platform.providers.unique_text
+        unique = new_id() if update_id is None else checked_name(update_id, "an update")
         what = f"the update {name!r} of {instance_id!r}"
         event = UpdateAccepted(time_ms=self._store.now_ms(), id=unique, name=name, input=Payload(msgspec.Raw(data)))
         async with limited(within, f"{what} was not answered in time; ask again with id={unique!r}"):
-            told = await self._deliver(Deliver(id=instance_id, number=number, event=event, message_id=unique))
+            told = await self._local.deliver(Deliver(id=instance_id, number=number, event=event, message_id=unique))
             if told.verdict is EventVerdict.CLOSED:
                 raise InstanceClosed(f"{instance_id!r} is {told.instance.state}: {what} was not taken")
             if told.verdict is EventVerdict.CONFLICT:
@@ -134,7 +98,7 @@ class UpdateClient:
         return f"the id {update_id!r} belongs to {differs}; {again}"
 
     async def _answered(self, number: InstanceNumber, update_id: str, what: str) -> UpdateRow:
-        async for _ in self._changes.rounds():
+        async for _ in self._session.changes.rounds():
             record = await self._store.read_instance(number)  # before its answer: what is closed then stays as it is
             row = await self._store.read_update(number, update_id)
             if row is not None and row.answer is not None:

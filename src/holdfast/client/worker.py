@@ -10,7 +10,7 @@ from holdfast.authoring.registry import Registry
 from holdfast.authoring.validation import Duration, checked_duration_ms
 from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.client.client import Client
-from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, payload_limit_of, worker_options
+from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, worker_options
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS
 from holdfast.errors import UsageError
 from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
@@ -43,7 +43,8 @@ class Worker:
     ) -> None:
         if not _is_client(client):
             raise UsageError(f"a worker needs a client: await hf.connect(...), not {client!r}")
-        self._client = client
+        self._session = client._session  # noqa: SLF001 - a worker is a part of its client
+        self._local = client._local  # noqa: SLF001
         self._registry = Registry(modules, workflows, activities, flows)
         self._options = worker_options(
             self._registry,
@@ -52,9 +53,8 @@ class Worker:
             cache_size=cache_size,
             lease=lease,
             loop_timeout=loop_timeout,
+            payload_limit=payload_limit,
         )
-        if payload_limit is not None:
-            self._options["payload_limit"] = payload_limit_of(payload_limit)
         if not self._registry.workflows and not self._registry.activities:
             raise UsageError(
                 "a worker needs something to run: modules=[...], workflows=[...], activities=[...] or flows=[...]"
@@ -76,20 +76,20 @@ class Worker:
         and any signal handler: ``loop.add_signal_handler(signal.SIGTERM, worker.drain)``.
         """
         self._drain_seconds = None if timeout is None else checked_duration_ms(timeout, "timeout") / 1000
-        self._client.call_on_loop(self._told_to_leave.set)
+        self._session.call_on_loop(self._told_to_leave.set)
 
     def stop(self) -> None:
         """Leave now: activities are cancelled, and those that do not end at once run again elsewhere.
 
         Any thread may call it.
         """
-        self._client.call_on_loop(self._told_to_stop.set)
-        self._client.call_on_loop(self._told_to_leave.set)
+        self._session.call_on_loop(self._told_to_stop.set)
+        self._session.call_on_loop(self._told_to_leave.set)
 
     @property
     def key(self) -> str | None:
         """The name that it has in the store now; None if it does not run. It is another one after a lost lease."""
-        return self._inner.key if self._inner is not None and self._inner.is_running else None
+        return self._inner.lease.key if self._inner is not None and self._inner.is_running else None
 
     @property
     def running(self) -> int:
@@ -97,11 +97,11 @@ class Worker:
         return 0 if self._inner is None else len(self._inner.attempts.running)
 
     async def __aenter__(self) -> Self:
-        self._client.check_usable()
+        self._session.check_usable()
         if self._inner is not None:
             raise UsageError("this worker runs already, or has run; make another one")
-        self._inner = inner = self._client.make_worker(self._registry, self._options)
-        await self._client.start_worker(inner)
+        self._inner = inner = self._local.make(self._registry, self._options)
+        await self._local.start(inner)
         return self
 
     async def __aexit__(
@@ -110,12 +110,12 @@ class Worker:
         inner = self._inner
         if inner is None or inner.stopped.is_set():
             return  # the client was closed
-        self._client.check_usable()
+        self._session.check_usable()
         try:
             if error is None and self._told_to_leave.is_set() and not self._told_to_stop.is_set():
                 await self._first_of(inner.drain(), self._told_to_stop.wait(), seconds=self._drain_seconds)
         finally:
-            await self._client.stop_worker()
+            await self._local.stop()
 
     async def wait(self) -> None:
         """Until it is told to leave: ``async with hf.Worker(...) as worker: ...; await worker.wait()``
@@ -124,7 +124,7 @@ class Worker:
         """
         inner = self._inner
         if inner is not None and not inner.stopped.is_set():
-            self._client.check_usable()
+            self._session.check_usable()
             await self._first_of(self._told_to_leave.wait(), inner.stopped.wait(), inner.halted.wait())
             if inner.failure is not None:
                 raise inner.failure

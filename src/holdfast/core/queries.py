@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-MAX_QUESTIONS: Final = 1_000
+MAX_QUERIES: Final = 1_000
 """Questions that may wait in a store at the same time."""
 
 

@@ -7,21 +7,20 @@ commit fails, when a listener raises, and when the task that writes is ended by 
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.background import BackgroundTask, Duty
 from holdfast.errors import StoreError, StoreReplaced, WorkerFenced
-from holdfast.runtime.platform import FaultHook, FaultPoint, SimulatedCrash
-from holdfast.runtime.signals import RepeatedTrouble
-from holdfast.storage.contract import Store
+from holdfast.runtime.platform import FaultPoint, SimulatedCrash
+from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.instances import Start, Terminate
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AskQuery, Deliver
 from holdfast.storage.members.outcomes import (
     Applied,
     Delivered,
-    EndedInstance,
     Expired,
     Failed,
     Outcome,
@@ -40,33 +39,57 @@ logger = logging.getLogger("holdfast")
 Done = Callable[[Outcome], None]
 
 
+_MAY_CLOSE_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired)
+"""Outcomes that name the children which were closed together with their parent."""
+
+
+def ignore_outcome(_: Outcome) -> None:
+    """The outcome of a member whose sender does not need it."""
+
+
+class LeaseGate(Protocol):
+    """The lease that a committer acts under."""
+
+    @property
+    def fenced_at_ms(self) -> float:
+        """W7: when the lease ends by this process's own clock. It is read before every group."""
+        ...
+
+    def expired(self) -> None:
+        """The committer found the lease expired, and has rejected members in the worker's name."""
+        ...
+
+
+class NoLease:
+    """The gate of a client: its members are in no worker's name, and need no lease."""
+
+    fenced_at_ms: float = math.inf
+
+    def expired(self) -> None:
+        """Never called."""
+
+
+NO_LEASE: Final = NoLease()
+
+
 class Committer:
     """Gathers members and commits them, one group at a time."""
 
-    def __init__(
-        self,
-        store: Store,
-        new_commit_id: Callable[[], int],
-        trouble: RepeatedTrouble,
-        *,
-        may_act: Callable[[], bool] = lambda: True,
-        after_group: Callable[[Sequence[Member], Sequence[Outcome]], None] = lambda _, __: None,
-        unsure: Callable[[], None] = lambda: None,
-        unusable: Callable[[StoreReplaced], None] = lambda _: None,
-        fault_hook: FaultHook | None = None,
-    ) -> None:
-        self._store = store
-        self._new_commit_id = new_commit_id
-        self._may_act = may_act
-        self._after_group = after_group
-        self._unsure = unsure
-        self._unusable = unusable
-        self.trouble = trouble
-        """Where errors of the store are reported, by this committer and by those who commit through it."""
-        self._fault_hook = fault_hook
+    def __init__(self, session: StoreSession, gate: LeaseGate = NO_LEASE) -> None:
+        self._session = session
+        self._gate = gate
+        self._store = session.store
+        providers = session.platform.providers
+        self._new_commit_id = providers.commit_id
+        self._elapsed_ms = providers.elapsed_ms
+        self._fault_hook = None if gate is NO_LEASE else session.platform.fault_hook
+        self.trouble = session.trouble
+        """The log of store errors, for this committer and for those who commit through it."""
+        self.outcome_unknown = asyncio.Event()
+        """Set when a group may be on disk although its members were reported as failed (W3). A reader clears it."""
         self._waiting: list[tuple[Member, Done]] = []
         self._group: list[tuple[Member, Done]] = []
-        self._insisted: dict[int, Member] = {}
+        self._retrying: dict[int, Member] = {}
         self._task = BackgroundTask(Duty.COMMITTER, self._write)
         self.is_writing = False
         """Whether there is a group whose members do not have their outcomes yet."""
@@ -75,7 +98,7 @@ class Committer:
         self._is_closed = False
         self.groups = 0
         self.groups_decided = 0
-        """Groups whose members know what became of them, well or not."""
+        """Groups whose members have their outcomes."""
 
     def submit(self, member: Member, done: Done) -> None:
         """Put a member into the next group."""
@@ -86,7 +109,7 @@ class Committer:
             self._task.start()
             self.is_writing = True
 
-    def commit_eventually(self, member: Member, done: Done) -> None:
+    def commit_eventually(self, member: Member, done: Done = ignore_outcome) -> None:
         """Submit a member that must not be lost, again and again while the store refuses to write.
 
         Its guard makes that safe: if it went to disk although an error was told, the next try is `Rejected`.
@@ -95,22 +118,22 @@ class Committer:
         def decided(outcome: Outcome) -> None:
             if isinstance(outcome, Failed) and _may_pass(outcome.error) and not self._is_closed:
                 self.trouble.log("work could not be stored and is tried again", outcome.error)
-                self._insisted[id(member)] = member
-                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._insist_again, member, done)
+                self._retrying[id(member)] = member
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry, member, done)
             else:
                 done(outcome)
 
         self.submit(member, decided)
 
-    def _insist_again(self, member: Member, done: Done) -> None:
-        del self._insisted[id(member)]
+    def _retry(self, member: Member, done: Done) -> None:
+        del self._retrying[id(member)]
         self.commit_eventually(member, done)
 
     def undecided(self) -> Iterator[Member]:
         """Members that were handed in and whose outcome is not known yet."""
         yield from (member for member, _ in self._group)
         yield from (member for member, _ in self._waiting)
-        yield from self._insisted.values()
+        yield from self._retrying.values()
 
     def close(self) -> None:
         """Insist on nothing any more."""
@@ -163,10 +186,8 @@ class Committer:
     def _fail_group(self, error: BaseException) -> None:
         """The task ends in the middle of a commit, which may be on disk or not. The members have to be tried again."""
         interrupted = StoreError(f"a commit was interrupted before its outcome was known: {error!r}")
-        try:
-            self._unsure()
-        finally:
-            self._tell_group([Failed(error=interrupted) for _ in self._group])
+        self.outcome_unknown.set()
+        self._tell_group([Failed(error=interrupted) for _ in self._group])
 
     def _tell_group(self, outcomes: Sequence[Outcome]) -> None:
         ending: BaseException | None = None
@@ -196,7 +217,8 @@ class Committer:
             told.set_result(None)
 
     async def _commit_group(self, members: list[Member]) -> list[Outcome]:
-        if not self._may_act():
+        if self._elapsed_ms() >= self._gate.fenced_at_ms:
+            self._gate.expired()
             fenced = Failed(error=WorkerFenced("this worker's lease has run out by its own clock"))
             of_clients = [member for member in members if _is_of_a_client(member)]
             outcomes = iter(await self._store_group(of_clients) if of_clients else ())
@@ -213,20 +235,34 @@ class Committer:
             if hook is not None:
                 hook(FaultPoint.AFTER_COMMIT, members)
         except StoreReplaced as error:
-            asyncio.get_running_loop().call_soon(self._unusable, error)  # after the members have their outcomes
+            asyncio.get_running_loop().call_soon(
+                self._session.store_replaced, error
+            )  # after the members have their outcomes
             return [Failed(error=error) for _ in members]
         except Exception as error:  # noqa: BLE001 - whatever the store raises, every member has to learn it
             if await self._is_on_disk(commit_id):
-                self._unsure()  # it is on disk, and nobody knows what came of its members
+                self.outcome_unknown.set()
             trouble = error if isinstance(error, StoreError) else StoreError(f"the store failed: {error!r}")
             return [Failed(error=trouble) for _ in members]
         self.groups += 1
         self.trouble.succeeded()
-        try:
-            self._after_group(members, outcomes)
-        except Exception:  # the group is on disk: its members receive their outcomes whatever a listener does
-            logger.exception("a listener failed after a commit; other processes see the commit at their next look")
+        self._publish(members, outcomes)
         return outcomes
+
+    def _publish(self, members: Sequence[Member], outcomes: Sequence[Outcome]) -> None:
+        """Announce a group that is on disk, here and to other processes. Never raises: members get their outcomes."""
+        session = self._session
+        try:
+            for outcome in outcomes:
+                if isinstance(outcome, _MAY_CLOSE_OTHERS) and outcome.ended:
+                    for closed in outcome.ended:
+                        session.instance_closed(*closed)
+            session.changes.notify()
+            notifier = session.notifier
+            if notifier is not None and any(member.notifies for member in members):
+                notifier.notify()
+        except Exception:
+            logger.exception("a commit was not announced; other processes see it at their next poll")
 
     async def _is_on_disk(self, commit_id: CommitId) -> bool:
         try:
@@ -244,13 +280,3 @@ def _may_pass(error: Exception) -> bool:
 def _is_of_a_client(member: Member) -> bool:
     """In nobody's name: no lease is needed for it."""
     return isinstance(member, Terminate | Deliver | AskQuery) or (isinstance(member, Start) and member.first is None)
-
-
-_MAY_END_OTHERS: Final = (Applied, TerminatedInstance, Delivered, StartedInstance, Expired)
-
-
-def ended_with(outcomes: Sequence[Outcome]) -> Iterator[EndedInstance]:
-    """Children that ended with something else in a group."""
-    for outcome in outcomes:
-        if isinstance(outcome, _MAY_END_OTHERS) and outcome.ended:
-            yield from outcome.ended

@@ -59,8 +59,6 @@ class LoopRules:
     """The instance whose code runs now, or zero."""
     blamed: Callable[[FrameType | None], FrameType | None] = lambda frame: frame
     """The frame of user code in a stack."""
-    released: Callable[[], None] = lambda: None
-    """Called on the lease thread when instances have moved on."""
 
 
 class LoopWatch:

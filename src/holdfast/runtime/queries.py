@@ -20,8 +20,6 @@ the client should ask again.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple
@@ -29,23 +27,24 @@ from typing import Final, NamedTuple
 import msgspec
 
 from holdfast.authoring.log import write_line
-from holdfast.authoring.registry import Registry
 from holdfast.core.history import FROM_OUTSIDE, ContinuedAsNew, EventReceived, Input, decode_events
 from holdfast.core.leases import WorkerKey, WorkerState
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import Reply, ReplyKind, encode_answer, unknown_handler
+from holdfast.core.run import Run
 from holdfast.errors import InstanceClosed, InstanceNotFound, StoreError, WorkflowBlocked
-from holdfast.replay.asking import ask
 from holdfast.replay.queries import refused_reply
-from holdfast.replay.run import WorkflowRun
-from holdfast.runtime.committer import Committer
-from holdfast.runtime.flow_run_factory import AnyRun
+from holdfast.runtime.committer import ignore_outcome
 from holdfast.runtime.run_factory import RunFactory
-from holdfast.runtime.turns.live_instance import LiveInstance, take_in
-from holdfast.runtime.turns.turn_taker import TurnTaker
+from holdfast.runtime.signals import PollSignal
+from holdfast.runtime.turns.live_instance import LiveInstance
+from holdfast.runtime.turns.messages import InboxReader
+from holdfast.runtime.turns.owned_instances import OwnedInstances
+from holdfast.runtime.worker_context import WorkerContext
+from holdfast.runtime.worker_lease import WorkerLease
 from holdfast.storage.contract import Store
 from holdfast.storage.members.messages import AnswerQuery, ClaimQueries, DeleteQueries, QueryRow
-from holdfast.storage.members.outcomes import ClaimedQueries, Outcome
+from holdfast.storage.members.outcomes import ClaimedQueries
 from holdfast.storage.records import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance
 
 POLL_SECONDS: Final = 0.05
@@ -63,11 +62,11 @@ class Unanswered(Enum):
 
 
 class Place(NamedTuple):
-    """The worker of this process: its instances, how it reads their inboxes, and the key under which it acts."""
+    """The worker of this process: its instances, its inbox, and the lease that it acts under."""
 
-    instances: TurnTaker
-    take_messages: Callable[[], Awaitable[None]]
-    key: Callable[[], WorkerKey]
+    instances: OwnedInstances
+    inbox: InboxReader
+    lease: WorkerLease
 
 
 class Queries:
@@ -137,14 +136,14 @@ class Queries:
             unanswered = await self._apply_inbox(record, loaded, run)
             if unanswered is not None:
                 return unanswered
-            if run.is_spoiled:
+            if run.is_tainted:
                 run.evict()
                 run = self._rebuild(record, loaded)
             return _ask(run, name, data)
         finally:
             run.evict()
 
-    def _rebuild(self, record: InstanceRecord, loaded: LoadedInstance) -> AnyRun:
+    def _rebuild(self, record: InstanceRecord, loaded: LoadedInstance) -> Run:
         """The run as of its last committed turn."""
         run = self._runs.new_run(record.id, record.workflow, record.execution, loaded.payloads)
         try:
@@ -154,18 +153,18 @@ class Queries:
             raise
         return run
 
-    async def _apply_inbox(self, record: InstanceRecord, loaded: LoadedInstance, run: AnyRun) -> Unanswered | None:
+    async def _apply_inbox(self, record: InstanceRecord, loaded: LoadedInstance, run: Run) -> Unanswered | None:
         """Apply the inbox to the run without a commit, or say why only a turn can do that.
 
         Where applying fails the run is spoiled: the turn will block the instance, and a blocked instance answers from
         its last committed turn.
         """
-        if record.closed_at_ms is not None or record.state in HALTED or not isinstance(run, WorkflowRun):
+        if record.closed_at_ms is not None or record.state in HALTED:
             return None
         live = LiveInstance.of(record, run)
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
         try:
-            take_in(live, loaded.inbox, ())
+            live.enqueue(loaded.inbox, ())
         except Exception:  # noqa: BLE001 - a row that cannot be decoded; the turn that reads it reports it
             return None
         if not live.queue:
@@ -178,15 +177,15 @@ class Queries:
             return Unanswered.OWNED_ELSEWHERE if self._is_elsewhere(record) else Unanswered.NEEDS_TURN
         messages = live.take_messages(lambda: newest_ms)  # of the timers only those that go before a message (G10)
         try:
-            self._runs.preview(run, live, messages)
+            with self._runs.marked(record.number):
+                run.preview(lambda: live.apply_all(messages, []))
         except Exception:  # noqa: BLE001 - the turn that applies them reports it
-            run.is_spoiled = True
             return None
         is_undecided = run.needs_turn or isinstance(run.take_output().outcome, ContinuedAsNew)
         return Unanswered.NEEDS_TURN if is_undecided else None
 
     def _is_elsewhere(self, record: InstanceRecord) -> bool:
-        return self._place is None or record.owner != self._place.key()
+        return self._place is None or record.owner != self._place.lease.key
 
     async def _is_owned(self, record: InstanceRecord) -> bool:
         """Whether a worker whose lease is valid owns the instance."""
@@ -206,15 +205,15 @@ async def _ask_live(place: Place, number: InstanceNumber, name: str, data: bytes
     instances = place.instances
     if number not in instances.live:
         return None
-    await place.take_messages()
+    await place.inbox.read()
     position: int | None = None
     while (live := instances.live.get(number)) is not None:
         if position is None:
             position = live.last_row
         if not live.has_uncommitted_turn:
             answer = _ask(live.run, name, data)
-            if live.run.is_spoiled:
-                instances.let_go(live)
+            if live.run.is_tainted:
+                instances.release(live)
             return answer
         pending: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
         live.waiting_queries = [*(live.waiting_queries or ()), (position, partial(_resolve, live, name, data, pending))]
@@ -234,9 +233,9 @@ def _resolve(
         pending.set_result(_ask(live.run, name, data) if is_live else None)
 
 
-def _is_taken(run: WorkflowRun, event: Input) -> bool:
+def _is_taken(run: Run, event: Input) -> bool:
     """Whether the code takes a message now. An event that no code waits for stays in the inbox."""
-    return not isinstance(event, EventReceived) or run.waits_for_event(event.name)
+    return not isinstance(event, EventReceived) or run.awaits_event(event.name)
 
 
 def _unreadable_reply(record: InstanceRecord, error: Exception) -> Reply:
@@ -254,14 +253,12 @@ def _never_ran(history: list[HistoryRow]) -> bool:
     return not history or isinstance(decode_events(history[0].events)[-1], FROM_OUTSIDE)
 
 
-def _ask(run: AnyRun, name: str, data: bytes) -> Reply:
-    """The answer of a run, after what its handler logged is written. A flow has no code that could answer."""
-    if not isinstance(run, WorkflowRun):
-        return unknown_handler(())
-    asked = ask(run, name, data)
-    for line in asked.logs:
+def _ask(run: Run, name: str, data: bytes) -> Reply:
+    """The reply of a run, after the lines that its handler logged are written."""
+    answer = run.answer_query(name, data)
+    for line in answer.logs:
         write_line(line, run.identity)
-    return asked.answer
+    return answer.reply
 
 
 logger = logging.getLogger("holdfast")
@@ -279,33 +276,24 @@ NOT_NOW: Final = Reply(ReplyKind.NOT_NOW)
 class QueryService:
     """The share of one worker in answering."""
 
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        committer: Committer,
-        queries: Queries,
-        key: Callable[[], WorkerKey],
-    ) -> None:
-        self._store = store
-        self._workflows = tuple(registry.workflows)
-        self._committer = committer
-        self.queries = queries
-        self._key = key
-        self._wake = asyncio.Event()
-        self._wake.set()  # questions may have waited for this worker
+    def __init__(self, context: WorkerContext, instances: OwnedInstances, inbox: InboxReader, runs: RunFactory) -> None:
+        self._store = context.session.store
+        self._workflows = tuple(context.registry.workflows)
+        self._committer = context.committer
+        self._lease = context.lease
+        self.queries = Queries(self._store, runs, Place(instances, inbox, context.lease))
+        self._wake = PollSignal()
+        self._wake.set()  # queries may have waited for this worker
 
     def poll(self) -> None:
-        """Another process has written something."""
+        """Another process has committed."""
         self._wake.set()
 
     async def run(self) -> None:
         """Answer and wait, for ever."""
         async with asyncio.TaskGroup() as answering:
             while True:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(QUERY_POLL_SECONDS):
-                        await self._wake.wait()
+                await self._wake.wait_within(QUERY_POLL_SECONDS)
                 self._wake.clear()
                 try:
                     await self._look(answering)
@@ -317,13 +305,13 @@ class QueryService:
         waiting = await self._store.pending_queries()
         if waiting.has_expired:
             await self._committer.commit(DeleteQueries())
-        if waiting.has_questions and self._workflows:
-            take = ClaimQueries(owner=self._key(), workflows=self._workflows, limit=BATCH)
+        if waiting.has_queries and self._workflows:
+            take = ClaimQueries(owner=self._lease.key, workflows=self._workflows, limit=BATCH)
             outcome = await self._committer.commit(take)
             if isinstance(outcome, ClaimedQueries):
-                for question in outcome.questions:
+                for question in outcome.queries:
                     answering.create_task(self._answer(question, take.owner))
-                if len(outcome.questions) == BATCH:
+                if len(outcome.queries) == BATCH:
                     self._wake.set()  # there may be more
 
     async def _answer(self, question: QueryRow, owner: WorkerKey) -> None:
@@ -340,7 +328,7 @@ class QueryService:
                 answer = refused_reply(error)
         finally:  # also when this worker stops
             member = AnswerQuery(id=question.id, owner=owner, answer=encode_answer(answer))
-            self._committer.submit(member, _ignore)
+            self._committer.submit(member, ignore_outcome)  # a rejected answer needs no action: the query is gone
 
     async def _ask(self, question: QueryRow) -> Reply:
         while True:
@@ -356,7 +344,3 @@ class QueryService:
                     return NOT_NOW
                 case Unanswered.NEEDS_TURN:
                     await asyncio.sleep(TRY_SECONDS)
-
-
-def _ignore(_: Outcome) -> None:
-    """A rejected answer needs no action: the client has removed its question, or puts a new one."""

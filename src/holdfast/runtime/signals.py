@@ -11,7 +11,7 @@ blocked instance one ERROR; their records carry the attributes `holdfast_instanc
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -24,19 +24,16 @@ from holdfast.core.history import Payload
 from holdfast.core.lifecycle import InstanceState
 from holdfast.errors import ClientClosed, HoldfastError, StoreError, StoreReplaced
 from holdfast.payloads.failures import Failure
-from holdfast.storage.contract import IN_MEMORY
+from holdfast.storage.contract import IN_MEMORY, OpenableStore
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.turns import InstanceEnd
-from holdfast.storage.records import AttemptRecord, InstanceId, InstanceNumber, InstanceRecord
+from holdfast.storage.records import AttemptRecord, InstanceId, InstanceNumber
 
 POLL_SECONDS: Final = 1.0
 """How often is looked for a change that nobody told of."""
 POLL_PAUSE_SECONDS: Final = 0.005
 """Between two looks, after the first ones: a busy store must not keep those busy who only wait."""
 LOOKS_WITHOUT_PAUSE: Final = 3
-
-Check = Callable[[], Awaitable[None]]
-"""Raises `StoreReplaced` if the files of the store are gone: for a client that only waits, and commits nothing."""
 
 
 def give_up(future: "asyncio.Future[Any]", error: Exception | None) -> None:
@@ -48,11 +45,21 @@ def give_up(future: "asyncio.Future[Any]", error: Exception | None) -> None:
         future.exception()  # seen: who does not come to wait for it any more is no news
 
 
+class PollSignal(asyncio.Event):
+    """Wakes the one loop that polls the store. A signal that is set while the loop polls makes it poll once more."""
+
+    async def wait_within(self, seconds: float) -> None:
+        """Return when the signal is set, at most `seconds` later."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.wait()
+
+
 class ChangeSignal:
     """Wakes everybody who waits. What there is to see is in the store."""
 
-    def __init__(self, check_files: Check) -> None:
-        self._check_files = check_files
+    def __init__(self, store: OpenableStore) -> None:
+        self._store = store
         self._waiting: set[asyncio.Future[None]] = set()
         self._looking = BackgroundTask(Duty.CHANGES, self._look_now_and_then)
 
@@ -89,7 +96,7 @@ class ChangeSignal:
         await asyncio.sleep(POLL_SECONDS)
         while self._waiting:
             with suppress(StoreError):  # the reads of those who wait raise it, too
-                await self._check_files()
+                await self._store.check_files()
             self.notify()
             await asyncio.sleep(POLL_SECONDS)
 
@@ -243,12 +250,6 @@ def in_short(failure: Failure) -> str:
     return f"{name}: {message}" if message else name
 
 
-"""How often is looked for an end that no wake-up told of."""
-"""Between two looks that wake-ups ask for."""
-
-Read = Callable[[InstanceNumber], Awaitable[InstanceRecord | None]]
-
-
 class ResultWaiter:
     """Somebody who waits. While its start is on its way the number of the instance is not known yet."""
 
@@ -277,9 +278,8 @@ class ResultWaiter:
 class ResultWaiters:
     """Everyone who waits for an end. An id may have had several instances (G3), so each names its number, too."""
 
-    def __init__(self, read: Read, check_files: Check, trouble: RepeatedTrouble) -> None:
-        self._read = read
-        self._check_files = check_files
+    def __init__(self, store: OpenableStore, trouble: RepeatedTrouble) -> None:
+        self._store = store
         self._trouble = trouble
         self._waiting: dict[InstanceId, list[ResultWaiter]] = {}
         self._looking = BackgroundTask(Duty.ENDS, self._look_for_ends)
@@ -342,12 +342,12 @@ class ResultWaiters:
             await asyncio.sleep(POLL_PAUSE_SECONDS)
 
     async def _look(self) -> None:
-        await self._check_files()
+        await self._store.check_files()
         wanted = {
             (instance_id, waiting.number) for instance_id, everyone in self._waiting.items() for waiting in everyone
         }
         for instance_id, number in wanted:
             if number is not None:
-                record = await self._read(number)
+                record = await self._store.read_instance(number)
                 if record is None or record.closed_at_ms is not None or record.blocked is not None:
                     self.ended(instance_id, number)

@@ -1,53 +1,43 @@
-"""A worker: holds a lease, owns instances, runs attempts, and does its share of the common duties.
+"""The life cycle of a worker: it builds the parts, starts, drains and stops them. No step of an instance passes here.
 
-Everything runs on one asyncio event loop; only heartbeats, blocking bodies and slow disks have threads of their own.
-Nothing is polled on the hot path: work that appears in this process is taken at once, work from other processes
-when they wake this one, and a slow look now and then mends a lost wake-up.
+Everything runs on one event loop; only heartbeats, blocking bodies and slow disks have threads of their own. Work that
+appears in this process is taken at once, work of other processes when they notify this one, and a slow poll finds the
+work whose notification was lost.
+
+References between the parts point downwards: duties hold turns, turns hold attempts, and all hold the context. Three
+protocols point upwards: `AttemptSink` (kept by `TurnTaker`), `LeaseEvents` and `LocalWorker` (kept by `WorkerRuntime`).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from holdfast.authoring.registry import Registry
 from holdfast.background import BackgroundTask, Duty
-from holdfast.core.history import Started
 from holdfast.core.leases import WorkerKey
-from holdfast.core.run import ScheduledActivity
-from holdfast.errors import StoreError, StoreReplaced
-from holdfast.payloads.limits import PayloadLimit
+from holdfast.errors import StoreReplaced
 from holdfast.runtime.attempts.runner import AttemptRunner
+from holdfast.runtime.attempts.slots import ActivitySlots
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.crash_detection import CrashMarker, this_process
-from holdfast.runtime.duties.claimer import POLL_SECONDS, Claimer
-from holdfast.runtime.duties.expiry import Deadlines
+from holdfast.runtime.duties.claimer import Claimer
+from holdfast.runtime.duties.expiry import Expiry
+from holdfast.runtime.duties.lost_workers import LostWorkers
 from holdfast.runtime.duties.maintenance import Maintenance
 from holdfast.runtime.duties.reconciler import Reconciler
-from holdfast.runtime.platform import LeaseLike, Platform
-from holdfast.runtime.queries import Place, Queries, QueryService
+from holdfast.runtime.queries import QueryService
 from holdfast.runtime.run_factory import RunFactory
-from holdfast.runtime.signals import RepeatedTrouble, log_failed_instance
-from holdfast.runtime.turns.live_instance import Message, UnstoredValues
-from holdfast.runtime.turns.messages import LocalEvents
-from holdfast.runtime.turns.turn_builder import with_started
+from holdfast.runtime.session import StoreSession
+from holdfast.runtime.signals import PollSignal
+from holdfast.runtime.turns.messages import InboxReader, LocalEvents
+from holdfast.runtime.turns.owned_instances import OwnedInstances
 from holdfast.runtime.turns.turn_taker import TurnTaker
-from holdfast.runtime.worker_lease import BEATS_PER_LEASE, MILLISECONDS, LeaseThread
-from holdfast.storage.contract import Store
-from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt
-from holdfast.storage.members.instances import Start
-from holdfast.storage.members.member import Member
-from holdfast.storage.members.outcomes import Outcome, Rejected
-from holdfast.storage.members.turns import InstanceEnd, StreamValues
+from holdfast.runtime.worker_context import WorkerContext, WorkerOptions
+from holdfast.runtime.worker_lease import BEATS_PER_LEASE, MILLISECONDS, WorkerLease
 from holdfast.storage.members.workers import Registration
-from holdfast.storage.records import InstanceId, InstanceNumber
-
-if TYPE_CHECKING:
-    from holdfast.runtime.turns.live_instance import LiveInstance
+from holdfast.storage.records import InstanceNumber
 
 logger = logging.getLogger("holdfast")
 
@@ -55,222 +45,142 @@ DEFAULT_CACHE_SIZE: Final = 1_000
 
 
 class WorkerRuntime:
-    """The worker of one process. It is started once and stopped once."""
+    """The worker of one process. It is started once and stopped once.
 
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        platform: Platform,
-        *,
-        queues: tuple[str, ...],
-        max_activities: int,
-        cache_size: int,
-        lease_ms: int,
-        loop_timeout_ms: int | None,
-        payload_limit: PayloadLimit,
-        words: CrashMarker,
-        ended: Callable[[InstanceId, InstanceNumber, InstanceEnd | None], None],
-        committed: Callable[[Sequence[Member], Sequence[Outcome]], None],
-        halted: Callable[[StoreReplaced], None],
-        trouble: RepeatedTrouble,
-    ) -> None:
-        self._platform = platform
-        self._clock = platform.providers
-        self._store = store
+    Keeps the protocols `LeaseEvents` of the lease and `LocalWorker` of the session.
+    """
+
+    def __init__(self, session: StoreSession, registry: Registry, options: WorkerOptions) -> None:
         self.registry = registry
+        self._options = options
+        self._identity = this_process()
         self.stopped = asyncio.Event()
-        self._queues = queues
-        self._on_ended = ended
-        self._lease_ms = lease_ms
-        self._loop_timeout_ms = loop_timeout_ms
-        self._on_halted = halted
         self.halted = asyncio.Event()
-        self._trouble = trouble
         self.failure: StoreReplaced | None = None
         """Why it has halted, if it has."""
-        self._host = this_process()
         self._is_stopping = False
-        self._is_draining = False
-        self._lease: LeaseLike | None = None
-        self._given_up: LeaseLike | None = None
-        self._new_key = BackgroundTask(Duty.NEW_KEY, self._take_new_key)
-        self.committer = self._make_committer(committed)
-        self.attempts = self._make_runner(max_activities, payload_limit)
-        deadlines = Deadlines(store, registry, self.committer, self._overdue)
+        self._work = PollSignal()
+        self.lease = WorkerLease(session, self._current_registration, lease_ms=options.lease_ms, events=self)
+        self.committer = Committer(session, self.lease)
+        limit = options.payload_limit or session.payload_limit
+        context = WorkerContext(session, registry, self.lease, self.committer, self._work, limit)
+        self.slots = ActivitySlots(registry, options.queues, options.max_activities, self._work)
+        self.attempts = AttemptRunner(context, self.slots)
+        marker = CrashMarker(session.store.crash_marker_folder)
+        self.runs = RunFactory(registry, session.platform, marker, limit, lambda: self.lease.key)
+        self.instances = OwnedInstances(context, self.attempts, self.runs, size=options.cache_size)
+        self.turns = TurnTaker(context, self.instances, self.attempts, self.slots)
+        self.attempts.report_to(self.turns)
+        self.inbox = InboxReader(context, self.instances, self.turns)
+        self.local_events = LocalEvents(context, self.instances, self.turns, self.inbox)
+        self.query_service = QueryService(context, self.instances, self.inbox, self.runs)
+        self._make_duties(context)
+
+    def _make_duties(self, context: WorkerContext) -> None:
+        options = self._options
+        expiry = Expiry(context, self.instances, self.attempts)
         self.claimer = Claimer(
-            store, registry, self.committer, self.attempts, self.key_now, queues=queues, deadlines=deadlines
+            context,
+            self.instances,
+            self.turns,
+            attempts=self.attempts,
+            slots=self.slots,
+            inbox=self.inbox,
+            expiry=expiry,
+            queues=options.queues,
         )
-        self.run_factory = RunFactory(registry, platform, words, payload_limit, self.key_now)
-        self.turns = self._make_turn_taker(cache_size)
-        self.local_events = LocalEvents(self.committer, self.turns, lambda: self.claimer.read_messages(self.turns))
-        self.maintenance = self._make_maintenance()
-        self.reconciler = self._make_reconciler()
-        self.query_service = self._make_query_service()
-        self._beginning: set[LiveInstance] = set()
-        self._claiming = BackgroundTask(Duty.CLAIMS, lambda: self.claimer.run(self.turns))
-        self._tasks = self._make_tasks()
-
-    def _make_turn_taker(self, cache_size: int) -> TurnTaker:
-        return TurnTaker(
-            self.registry,
-            self._store,
-            self.committer,
-            self.attempts,
-            self.key_now,
-            runs=self.run_factory,
-            cache_size=cache_size,
-            reserve=self._reserve,
-            ended=self._instance_ended,
-            work_is_waiting=self.poll,
-        )
-
-    def _make_runner(self, slots: int, limit: PayloadLimit) -> AttemptRunner:
-        return AttemptRunner(
-            self.registry,
-            self._clock,
-            self._store.now_ms,
-            slots=slots,
-            ended=self._attempt_ended,
-            beat=self._heartbeat,
-            respond=self._respond,
-            fenced_at_ms=self._fenced_at_ms,
-            slot_freed=self._slot_freed,
-            all_told=self._take_turns,
-            limit=limit,
-        )
-
-    def _make_tasks(self) -> list[BackgroundTask]:
-        return [
+        self.lost_workers = LostWorkers(context, self._identity, self.runs.marker)
+        self.maintenance = Maintenance(context, self.claimer, self.lost_workers, expiry)
+        heartbeat_seconds = options.lease_ms / BEATS_PER_LEASE / MILLISECONDS
+        self.reconciler = Reconciler(context, self.instances, self.attempts, pause_seconds=heartbeat_seconds)
+        self._claiming = BackgroundTask(Duty.CLAIMS, self.claimer.run)
+        self._tasks = [
             self._claiming,
-            BackgroundTask(Duty.JANITOR, self._look_after),
+            BackgroundTask(Duty.JANITOR, self.maintenance.run),
             BackgroundTask(Duty.RECONCILER, self.reconciler.run),
             BackgroundTask(Duty.QUESTIONS, self.query_service.run),
         ]
 
-    def _make_committer(self, committed: Callable[[Sequence[Member], Sequence[Outcome]], None]) -> Committer:
-        return Committer(
-            self._store,
-            self._clock.commit_id,
-            self._trouble,
-            may_act=self._may_act,
-            after_group=committed,
-            unsure=self._unsure,
-            unusable=self._halt,
-            fault_hook=self._platform.fault_hook,
+    def _make_registration(self) -> Registration:
+        return Registration(
+            host=self._identity.encode(),
+            queues=msgspec.json.encode(self._options.queues).decode(),
+            build=self.registry.build,
+            slots=self.slots.count,
+            workflows=msgspec.json.encode(sorted(self.registry.workflows)).decode(),
+            activities=msgspec.json.encode(sorted(self.registry.activities)).decode(),
         )
 
-    def _make_query_service(self) -> QueryService:
-        place = Place(self.turns, lambda: self.claimer.read_messages(self.turns), self.key_now)
-        queries = Queries(self._store, self.run_factory, place)
-        return QueryService(self._store, self.registry, self.committer, queries, self.key_now)
-
-    def _make_reconciler(self) -> Reconciler:
-        return Reconciler(
-            self._store,
-            self.committer,
-            self.attempts,
-            self.turns,
-            self.key_now,
-            pause_seconds=self._lease_ms / BEATS_PER_LEASE / MILLISECONDS,
-            work_is_waiting=self.poll,
-        )
-
-    def _make_maintenance(self) -> Maintenance:
-        return Maintenance(
-            self._store,
-            self.committer,
-            self._host,
-            self._clock.random_number,
-            self.run_factory.marker,
-            detect_local_deaths=self._platform.detect_local_deaths,
-            expired=self.attempts.disown,
-        )
+    def _current_registration(self) -> Registration:
+        """The row that the next heartbeat stores. Called on the lease thread."""
+        return msgspec.structs.replace(self._registration, abandoned=len(self.attempts.abandoned))
 
     @property
     def is_running(self) -> bool:
         """Whether it is registered."""
-        return self._lease is not None
+        return self.lease.is_registered
 
-    def key_now(self) -> WorkerKey:
-        """The key under which this worker acts now."""
-        if self._lease is None:
-            raise StoreError("the worker is not running")
-        return self._lease.key
-
-    @property
-    def key(self) -> WorkerKey:
-        """`key_now`, for where it is needed once."""
-        return self.key_now()
-
-    @property
-    def _name(self) -> str:
-        """For the log, also after the key was given up."""
-        return "" if self._lease is None else self._lease.key
-
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ life cycle
 
     async def start(self) -> None:
-        """Register, take over from those who died on this host, and go to work."""
+        """Register, take over from workers that died on this machine, and begin to work."""
         self.registry.check()
-        await self._register()
-        for flow in self.run_factory.flows.definitions():
+        self._registration = self._make_registration()
+        await self.lease.register(self.runs.loop_rules(self._options.lease_ms, self._options.loop_timeout_ms))
+        self.runs.marker.open(self.lease.key)
+        for flow in self.runs.flows.definitions():
             await self.committer.commit(flow)
-        await self.maintenance.round(self.key)
-        await self.claimer.try_blocked(
-            self.turns, ""
-        )  # whatever was wrong with them, this may be the mended code (G12)
+        await self.maintenance.round()
+        await self.claimer.try_blocked("")  # any build may have blocked them: this code may be the fix (G12)
         for task in self._tasks:
             task.start()
 
     async def drain(self) -> None:
-        """W10: claim nothing more, let go of the instances at once, and give the bodies that run their time.
+        """W10: claim nothing more, release the instances at once, and wait for the bodies that run.
 
-        The lease is kept, and answers are recorded for whoever goes on with them. `stop` follows, or cuts it off.
+        The lease is kept, and completions are recorded for the next owners. `stop` follows, or interrupts it.
         """
         self.claimer.close()
-        await self._claiming.wait()  # what a claim on its way still takes is run
-        self._is_stopping = self._is_draining = True
-        await self.committer.drain()  # first turns become live, and what they begin at once runs
-        await self.claimer.wake_continued(self.turns)
-        await self.turns.release_all()
-        logger.info("worker %s drains; activities that run: %d", self.key, len(self.attempts.running))
+        await self._claiming.wait()  # a claim that is being committed is run
+        self._stop_dispatch()
+        await self.committer.drain()  # first turns become live, and the activities that they start run
+        await self.claimer.wake_continued()
+        await self.instances.release_all()
+        logger.info("worker %s drains; activities that run: %d", self.lease.key, len(self.attempts.running))
         await self.attempts.wait_for_bodies()
 
     async def stop(self) -> None:
-        """W10: stop cleanly. What ends meanwhile is recorded; what runs on is given up and moves on at once."""
-        self._is_stopping = True
+        """W10: stop cleanly. Attempts that end meanwhile are recorded; the others move to other workers at once."""
+        self._stop_dispatch()
         await self._stop_tasks()
-        if self._lease is self._given_up:
-            self._new_key.stop()  # it waits for another key, which is not needed any more
-        await self._new_key.wait()
+        await self.lease.settle()
         await self.attempts.stop()
-        if self._lease is not None:
-            await self.turns.release_all()
+        if self.lease.is_registered:
+            await self.instances.release_all()
             await self.local_events.drain()
             self.committer.close()
             await self.committer.drain()
-            await self.maintenance.mark_lost(self._lease.key, at_deadline=False, is_clean=True)
-        self.run_factory.stop()  # not before: code is torn down until here, and may spin
+            await self.lost_workers.mark_lost(self.lease.key, at_deadline=False, is_clean=True)
+        self.runs.stop()  # not before: code is torn down until here, and may spin
         await self.attempts.close()
-        if self._lease is not None:
-            await self._lease.stop()
-            self._lease = None
+        await self.lease.close()
         self.stopped.set()
 
     async def kill(self) -> None:
-        """Stop as a process stops that is killed: nothing is released, and nothing is written. For tests."""
+        """Stop as a killed process does: nothing is released, and nothing is written. For tests."""
         await self._stop_tasks()
-        self._new_key.stop()
-        await self._new_key.wait()
+        self.lease.halt()
+        await self.lease.settle()
         await self.attempts.close()
-        self.turns.forget_all()
-        for live in self._beginning:
-            live.run.evict()
-        self.run_factory.stop(is_clean=False)
-        if self._lease is not None:
-            await self._lease.stop()
-            self._lease = None
+        self.turns.evict_all(starting=True)
+        self.runs.stop(is_clean=False)
+        await self.lease.close()
+
+    def _stop_dispatch(self) -> None:
+        self._is_stopping = True
+        self.slots.close()
+        self.turns.stop()
+        self.lease.stop_replacing()
 
     async def _stop_tasks(self) -> None:
         for task in self._tasks:
@@ -279,221 +189,55 @@ class WorkerRuntime:
             await task.wait()
 
     async def take_over(self, key: WorkerKey) -> None:
-        """A worker is known to be dead: what it had moves on at once. For tests."""
-        await self.maintenance.mark_lost(key, at_deadline=False)
-        self.poll()
+        """Move what a dead worker owns, at once. For tests."""
+        await self.lost_workers.mark_lost(key, at_deadline=False)
+        self._work.set()
 
-    def _halt(self, error: StoreReplaced) -> None:
-        """The files of the store are gone: run and claim nothing more. `stop` follows, when the program comes to it."""
+    # ------------------------------------------------------------ events of the lease
+
+    def lease_lost(self) -> None:
+        """W5, W7: evict everything that was begun under the lost key; its rows move to other workers."""
+        if not self._is_stopping:
+            self.turns.evict_all()
+        self.attempts.evict_all()
+
+    async def lease_replaced(self, old: WorkerKey) -> None:
+        """Move the rows of the lost key, which this process can do at once."""
+        self.runs.marker.open(self.lease.key)
+        await self.lost_workers.mark_lost(old, at_deadline=False, is_own=True)
+        self._work.set()
+
+    def instances_released(self) -> None:
+        """W1: the lease thread released the instances while the event loop was blocked. Completions that came
+        meanwhile are committed for the next owners.
+        """
+        self.instances.evict_released()
+        self.committer.outcome_unknown.set()
+        self._work.set()
+
+    # ------------------------------------------------------------ events of the session
+
+    def poll(self) -> None:
+        """Something may have become claimable."""
+        self._work.set()
+
+    def poll_queries(self) -> None:
+        """Other processes may have put queries into the store."""
+        self.query_service.poll()
+
+    def instance_closed(self, number: InstanceNumber) -> None:
+        """A commit other than its own turn closed an instance."""
+        self.instances.close(number)
+
+    def halt(self, error: StoreReplaced) -> None:
+        """The files of the store are gone: run and claim nothing more. The program calls `stop` later."""
         if self.failure is not None:
             return
         self.failure = error
-        self._is_stopping = True
-        for task in (*self._tasks, self._new_key):
+        self._stop_dispatch()
+        for task in self._tasks:
             task.stop()
-        self.turns.forget_all()
-        self.attempts.abandon_all()
-        if self._lease is not None:
-            self._lease.stop_beating()
+        self.turns.evict_all()
+        self.attempts.evict_all()
+        self.lease.halt()
         self.halted.set()
-        self._on_halted(error)
-
-    def _unsure(self) -> None:
-        self.reconciler.hurry()  # a commit may be on disk although an error was told (W3)
-
-    def poll(self) -> None:
-        """There may be something to claim."""
-        self.claimer.poll()
-
-    def first_turn(self, start: Start, started: Started, done: Callable[[Outcome], None]) -> bool:
-        """Create an instance together with its first turn; False if this worker cannot run it now.
-
-        If the turn fails, the instance is created without it, and blocked when it is claimed (G12).
-        """
-        if self._lease is None or self._lease is self._given_up or not self.turns.live.has_room or self.failure:
-            return False
-        begun = None if self._is_draining else self.turns.start_instance(start, started)
-        if begun is None:
-            return False
-        if isinstance(begun, str):
-            self.committer.submit(with_started(start, started), partial(self._created_without_turn, begun, done))
-            return True
-        live, built, start = begun
-        self._beginning.add(live)
-
-        def decided(outcome: Outcome) -> None:
-            self._beginning.discard(live)
-            self.turns.on_start_outcome(live, built, outcome)
-            done(outcome)
-
-        self.committer.submit(start, decided)
-        return True
-
-    def _created_without_turn(self, failure: str, done: Callable[[Outcome], None], outcome: Outcome) -> None:
-        self.turns.first_turn_failed(failure, outcome)
-        done(outcome)
-        self.poll()
-
-    # ------------------------------------------------------------ lease
-
-    async def _register(self) -> None:
-        loop = asyncio.get_running_loop()
-        registration = Registration(
-            host=self._host.encode(),
-            queues=msgspec.json.encode(self._queues).decode(),
-            build=self.registry.build,
-            slots=self.attempts.slots,
-            workflows=msgspec.json.encode(sorted(self.registry.workflows)).decode(),
-            activities=msgspec.json.encode(sorted(self.registry.activities)).decode(),
-        )
-        make_lease = self._platform.make_lease or LeaseThread
-        lease: LeaseLike = make_lease(
-            self._store,
-            self._clock,
-            lambda: msgspec.structs.replace(registration, abandoned=len(self.attempts.abandoned)),
-            lease_ms=self._lease_ms,
-            lost=lambda: _post(loop, self._lease_expired, lease),
-            loop_rules=self.run_factory.loop_rules(
-                self._lease_ms, self._loop_timeout_ms, released=lambda: _post(loop, self._instances_released, lease)
-            ),
-            trouble=self._trouble,
-        )
-        await lease.start()
-        self._lease = lease
-        self.run_factory.marker.open(lease.key)
-
-    def _fenced_at_ms(self, key: WorkerKey | None) -> int:
-        """W7: when the lease of `key` ends by our own clock; 0 if the key was given up. Called from any thread."""
-        lease = self._lease
-        return 0 if lease is None or lease is self._given_up or lease.key != key else lease.fenced_at_ms
-
-    def _may_act(self) -> bool:
-        lease = self._lease
-        if lease is None or lease.may_act():
-            return True
-        self._replace_key()
-        return False
-
-    def _replace_key(self) -> None:
-        """The lease has run out by our own clock: give the key up, and take another."""
-        if self._lease is not None:
-            asyncio.get_running_loop().call_soon(self._lease_expired, self._lease)
-
-    def _lease_expired(self, lease: LeaseLike) -> None:
-        """W5, W7: the key is dead, or its lease has run out by our own clock, and what was refused meanwhile is
-        not live any more. Let go of everything, and begin again under a new key; the old one's work moves on.
-        """
-        if lease is not self._lease or lease is self._given_up:
-            return
-        self._given_up = lease
-        if self._is_stopping:
-            self.attempts.abandon_all()  # nobody takes their answers any more
-            return
-        logger.warning("worker %s lost its lease; its work has moved on, and it takes a new key", self.key)
-        self.turns.forget_all()
-        self.attempts.abandon_all()
-        lease.stop_beating()
-        self._new_key.start()
-
-    def _instances_released(self, lease: LeaseLike) -> None:
-        """W1: this loop was blocked, and the lease thread released its instances. They are live here no longer; turns
-        that are on their way are rejected by the fence. Answers that came meanwhile are kept for the next owner.
-        """
-        if lease is not self._lease or lease is self._given_up:
-            return
-        for live in list(self.turns.live.values()):
-            if not live.has_uncommitted_turn:
-                self.turns.forget(live)
-        self.reconciler.hurry()
-        self.poll()
-
-    async def _take_new_key(self) -> None:
-        """Register again, and move what the old key has. The store may refuse for a while; the loop runs meanwhile."""
-        while (old := self._given_up) is not None:
-            while self._lease is old:
-                try:
-                    await self._register()
-                except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
-                    self._trouble.log("a worker could not take a new key and tries again", error)
-                    await asyncio.sleep(POLL_SECONDS)
-            await self.maintenance.mark_lost(old.key, at_deadline=False, is_own=True)
-            self.poll()
-            if self._given_up is old:  # else the new key is lost already, too
-                return
-
-    # ------------------------------------------------------------ work
-
-    def _reserve(self, scheduled: ScheduledActivity) -> bool:
-        """Take a slot for a new attempt, if it may begin here at once."""
-        return not self._is_stopping and self.claimer.serves(scheduled) and self.attempts.reserve()
-
-    def _instance_ended(self, instance_id: InstanceId, number: InstanceNumber, close: InstanceEnd | None) -> None:
-        """A turn ended an instance, or it was blocked."""
-        self._on_ended(instance_id, number, close)
-        log_failed_instance(instance_id, close, self._name)
-
-    def _overdue(self, instance_id: InstanceId, number: InstanceNumber) -> None:
-        """Its deadline has passed, and it was ended without its code."""
-        self.turns.drop(number)
-        self._on_ended(instance_id, number, None)
-        extra = {"holdfast_instance": instance_id, "holdfast_worker": self._name}
-        logger.error("instance %s failed: its deadline has passed", instance_id, extra=extra)
-
-    def _attempt_ended(self, ended: Completion | OpenNextAttempt) -> None:
-        if self._is_stopping:  # whoever goes on with the instance takes its turn
-            self.committer.commit_eventually(ended, _ignore)
-            return
-        self.turns.attempt_ended(ended)
-
-    def _slot_freed(self) -> None:
-        if self.claimer.has_backlog and not self._is_stopping:
-            self.poll()
-
-    def _take_turns(self) -> None:
-        self.turns.take_turns()
-
-    def _heartbeat(self, beat: HeartbeatAttempt) -> None:
-        def done(outcome: Outcome) -> None:
-            if isinstance(outcome, Rejected):
-                self.attempts.stop_rejected(beat.key, outcome)
-
-        self.committer.submit(beat, done)
-
-    def _respond(self, responses: StreamValues, done: Callable[[Outcome], None]) -> None:
-        """Values go with the turn that applies them, where the instance is live and has those before them."""
-        event = responses.event
-        message = Message(event, response=UnstoredValues(responses, done, self._respond_alone))
-        if self._is_stopping or not self.turns.values_yielded(responses.key, event.number, message):
-            self._respond_alone(responses, done)
-
-    def _respond_alone(self, responses: StreamValues, done: Callable[[Outcome], None]) -> None:
-        def decided(outcome: Outcome) -> None:
-            done(outcome)
-            self.poll()  # the values wait in the inbox of an instance that may be live here
-
-        self.committer.commit_eventually(responses, decided)
-
-    async def _look_after(self) -> None:
-        while True:
-            await asyncio.sleep(self.maintenance.pause_seconds(POLL_SECONDS))
-            self._may_act()  # an idle worker, too, has to notice that its lease ran out
-            self.run_factory.marker.restore()
-            try:
-                if await self.maintenance.round(self.key):
-                    self.poll()
-                if not self._is_stopping:
-                    await self.claimer.try_blocked(self.turns, self.registry.build)
-            except StoreReplaced as error:  # noticed by a heartbeat, or by another engine of this process
-                self._halt(error)
-            except Exception as error:  # noqa: BLE001 - what it did not do, the next round does
-                self._trouble.log("the janitor's round failed and is repeated", error)
-
-
-def _post(loop: asyncio.AbstractEventLoop, call: Callable[[LeaseLike], None], lease: LeaseLike) -> None:
-    """Call a function on the loop, from the lease thread. A loop that is closed needs no call."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(call, lease)
-
-
-def _ignore(_: object) -> None:
-    """A result that nobody needs."""

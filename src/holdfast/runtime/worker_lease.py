@@ -1,11 +1,13 @@
-"""Keeps the worker's lease from a thread of its own, so that a blocking activity does not kill the worker (W1, W7).
+"""The lease that a worker acts under (W1, W5, W7).
 
-The thread sends one heartbeat at a time. It also knows when the worker must stop by itself: `may_act` is asked before
-every commit, and says no as soon as the lease, counted from the sending of the last accepted heartbeat, has run out.
+`WorkerLease` holds one key after the other. It registers a key, fences the worker by its own clock when the lease has
+run out, and replaces a lost key.
 
-A lease without an event loop that runs would keep the worker's instances from everyone. So the thread watches the loop
-(`loop_watch`), releases the instances of a loop that is blocked, and ends the lease of one that is closed, or blocked
-for very long. It does so on the store's connection for heartbeats, because nothing else of the worker can act.
+`LeaseThread` renews the lease of one key from a thread of its own, so that a blocked event loop does not lose it. A
+lease whose event loop does not run would keep the worker's instances from every other worker. So the thread also
+watches the loop (`loop_watch`), releases the instances of a loop that is blocked, and ends the lease of one that is
+closed or blocked for very long. It does so on the store's connection for heartbeats, because no other part of the
+worker can act then.
 """
 
 import asyncio
@@ -14,9 +16,9 @@ import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
-from holdfast.background import BackgroundThread, Duty
+from holdfast.background import BackgroundTask, BackgroundThread, Duty
 from holdfast.core.leases import (
     HeartbeatReply,
     LeaseAction,
@@ -24,13 +26,13 @@ from holdfast.core.leases import (
     TokenMismatch,
     WorkerKey,
     apply_reply,
-    may_act,
     next_heartbeat,
     note_lost_reply,
 )
 from holdfast.errors import StoreReplaced
 from holdfast.runtime.loop_watch import LoopRules, LoopState, LoopWatch
-from holdfast.runtime.platform import ClockAndIds
+from holdfast.runtime.platform import ClockAndIds, LeaseLike
+from holdfast.runtime.session import StoreSession
 from holdfast.runtime.signals import RepeatedTrouble
 from holdfast.storage.contract import Store
 from holdfast.storage.members.outcomes import Applied
@@ -40,12 +42,165 @@ from holdfast.storage.records import CommitId, InstanceNumber
 logger = logging.getLogger("holdfast")
 BEATS_PER_LEASE: Final = 4
 MILLISECONDS: Final = 1000
-LEAVING_SECONDS: Final = 1.0
-"""How long a start that is cancelled waits for a heartbeat on its way."""
+REGISTER_AGAIN_SECONDS: Final = 1.0
+"""The pause after a registration that the store refused."""
+JOIN_SECONDS: Final = 1.0
+"""How long a cancelled start waits for the heartbeat that its thread is sending."""
 POLL_SECONDS: Final = 0.5
-"""How often the thread looks at the event loop, at least."""
+"""The longest interval between two checks of the event loop."""
 BATCH: Final = 200
-"""What is moved in one commit, so that no other worker waits long for it."""
+"""Rows that one commit moves, so that no other worker waits long for it."""
+
+
+class LeaseEvents(Protocol):
+    """The owner of the parts that act under a lease. All calls come from the event loop."""
+
+    def lease_lost(self) -> None:
+        """W5, W7: the key is no longer valid. Nothing that was begun under it may go on."""
+        ...
+
+    async def lease_replaced(self, old: WorkerKey) -> None:
+        """A new key is registered. Other workers may take over what the old one owns. Called again after an error."""
+        ...
+
+    def instances_released(self) -> None:
+        """W1: the event loop was blocked, and the lease thread released the instances. The key stays valid."""
+        ...
+
+
+class WorkerLease:
+    """The lease of one worker. Keeps the protocol `LeaseGate` of the committer."""
+
+    def __init__(
+        self,
+        session: StoreSession,
+        registration: Callable[[], Registration],
+        *,
+        lease_ms: int,
+        events: LeaseEvents,
+    ) -> None:
+        self._session = session
+        self._registration = registration
+        self._lease_ms = lease_ms
+        self._events = events
+        self._elapsed_ms = session.platform.providers.elapsed_ms
+        self._loop_rules: LoopRules | None = None
+        self._holder: LeaseLike | None = None
+        self._lost: LeaseLike | None = None
+        self._is_final = False
+        self._replacing = BackgroundTask(Duty.NEW_KEY, self._replace_key)
+        self.key = WorkerKey("")
+        """The key under which the worker acts now; the last one after `close`."""
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether a key was registered and `close` was not called."""
+        return self._holder is not None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the worker has a key that is not known to be lost."""
+        return self._holder is not None and self._holder is not self._lost
+
+    @property
+    def fenced_at_ms(self) -> float:
+        """W7: when the lease ends by this process's own clock. Without a key there is no lease to lose."""
+        return math.inf if self._holder is None else self._holder.fenced_at_ms
+
+    def remaining_ms(self, key: WorkerKey | None) -> int:
+        """W7: how long the lease of `key` lasts without a renewal; 0 or less if it is over. Any thread may call it."""
+        holder = self._holder
+        if holder is None or holder is self._lost or holder.key != key:
+            return 0
+        return holder.fenced_at_ms - self._elapsed_ms()
+
+    async def register(self, loop_rules: LoopRules) -> None:
+        """Register the first key. Raises the error of the store."""
+        self._loop_rules = loop_rules
+        await self._register()
+
+    def check(self) -> None:
+        """Compare the lease with the clock: an idle worker commits nothing that would be fenced."""
+        if self._elapsed_ms() >= self.fenced_at_ms:
+            self.expired()
+
+    def expired(self) -> None:
+        """The lease has run out by this process's own clock."""
+        if self._holder is not None:
+            asyncio.get_running_loop().call_soon(self._on_lost, self._holder)
+
+    def stop_replacing(self) -> None:
+        """Take no other key when this one is lost."""
+        self._is_final = True
+
+    async def settle(self) -> None:
+        """Cancel the registration of another key; wait for the replacement of one that is registered already."""
+        if self._holder is self._lost:
+            self._replacing.stop()
+        await self._replacing.wait()
+
+    def halt(self) -> None:
+        """Send no more heartbeats and take no other key. `close` follows."""
+        self._is_final = True
+        self._replacing.stop()
+        if self._holder is not None:
+            self._holder.stop_beating()
+
+    async def close(self) -> None:
+        """Send no more heartbeats, and wait for the thread. The key stays registered until it is marked as lost."""
+        self._replacing.stop()
+        await self._replacing.wait()
+        if self._holder is not None:
+            await self._holder.stop()
+            self._holder = None
+
+    async def _register(self) -> None:
+        session = self._session
+        loop = asyncio.get_running_loop()
+        make_lease = session.platform.make_lease or LeaseThread
+        holder: LeaseLike = make_lease(
+            session.store,
+            session.platform.providers,
+            self._registration,
+            lease_ms=self._lease_ms,
+            lost=lambda: _post(loop, self._on_lost, holder),
+            released=lambda: _post(loop, self._on_released, holder),
+            loop_rules=self._loop_rules,
+            trouble=session.trouble,
+        )
+        await holder.start()
+        self._holder = holder
+        self.key = holder.key
+
+    def _on_lost(self, holder: LeaseLike) -> None:
+        """The store refused a heartbeat, or the lease has run out by our own clock."""
+        if holder is not self._holder or holder is self._lost:
+            return
+        self._lost = holder
+        if self._is_final:
+            self._events.lease_lost()
+            return
+        logger.warning("worker %s lost its lease; its work has moved on, and it takes a new key", self.key)
+        self._events.lease_lost()
+        holder.stop_beating()
+        self._replacing.start()
+
+    def _on_released(self, holder: LeaseLike) -> None:
+        if holder is self._holder and holder is not self._lost:
+            self._events.instances_released()
+
+    async def _replace_key(self) -> None:
+        """Register until the store accepts a key, then report the old one. The new one may be lost meanwhile, too."""
+        while (lost := self._lost) is not None:
+            while self._holder is lost:
+                try:
+                    await self._register()
+                except Exception as error:  # noqa: BLE001 - whatever it is, a worker without a key has to try again
+                    self._session.trouble.log("a worker could not take a new key and tries again", error)
+                    await asyncio.sleep(REGISTER_AGAIN_SECONDS)
+            await self._events.lease_replaced(lost.key)
+            if self._lost is lost:
+                return
 
 
 class LeaseThread:
@@ -59,6 +214,7 @@ class LeaseThread:
         *,
         lease_ms: int,
         lost: Callable[[], None],
+        released: Callable[[], None],
         trouble: RepeatedTrouble,
         loop_rules: LoopRules | None = None,
     ) -> None:
@@ -75,6 +231,7 @@ class LeaseThread:
         self._is_over = False
         self._has_released = False
         self._lost = lost
+        self._released = released
         self._trouble = trouble
         self._stop = threading.Event()
         self._registered: Callable[[], None] = lambda: None
@@ -88,13 +245,13 @@ class LeaseThread:
         if self._loop_rules is not None:
             self._watch = LoopWatch(loop, self._loop_rules, self.key)
         registered = asyncio.Event()
-        self._registered = lambda: _tell(loop, registered)
+        self._registered = lambda: _set(loop, registered)
         self._thread.start()
         try:
             await registered.wait()
         except asyncio.CancelledError:
             self._stop.set()
-            await asyncio.to_thread(self._thread.join, LEAVING_SECONDS)  # the caller closes the store that it uses
+            await asyncio.to_thread(self._thread.join, JOIN_SECONDS)  # the caller closes the store that it uses
             raise
         if self._refusal is not None:
             raise self._refusal
@@ -107,10 +264,6 @@ class LeaseThread:
     def stop_beating(self) -> None:
         """Beat no more, without waiting for the thread."""
         self._stop.set()
-
-    def may_act(self) -> bool:
-        """W7: by our own clock, is the lease still running?"""
-        return not self._is_over and may_act(self._client, now_ms=self._providers.elapsed_ms())
 
     @property
     def fenced_at_ms(self) -> int:
@@ -171,7 +324,7 @@ class LeaseThread:
                 extra={"holdfast_worker": self.key},
             )
         if moved:
-            watch.rules.released()
+            self._released()
 
     def _end_lease(self, watch: LoopWatch, state: LoopState) -> None:
         self._is_over = True
@@ -242,6 +395,12 @@ class LeaseThread:
         return reply, action
 
 
-def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+def _post(loop: asyncio.AbstractEventLoop, call: Callable[[LeaseLike], None], holder: LeaseLike) -> None:
+    """Call a function on the event loop, from the lease thread. A closed loop needs no call."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, holder)
+
+
+def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    with suppress(RuntimeError):  # the loop is closed, and no task waits for the event
         loop.call_soon_threadsafe(event.set)

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from holdfast.background import LOOKS
 from holdfast.errors import UsageError
 from holdfast.runtime.platform import SystemClockAndIds
-from holdfast.runtime.turns.turn_taker import TimerHeap
+from holdfast.runtime.turns.timers import TimerHeap
 
 MILLISECONDS: Final = 1000
 ATTRIBUTE: Final = "_holdfast_clock"

@@ -12,20 +12,30 @@ of such an activity, of an event that reaches the code in it, or the kind of any
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from holdfast.authoring.activity import Activity, AnyActivity
+from holdfast.authoring.registry import Registry
+from holdfast.client.embedded_worker import EmbeddedWorker
 from holdfast.core.admission import EventVerdict
-from holdfast.core.history import ActivityCompleted, ActivityFailed, EventReceived, HistoryEvent, decode_events
+from holdfast.core.history import (
+    ActivityCompleted,
+    ActivityFailed,
+    EventReceived,
+    HistoryEvent,
+    Started,
+    decode_events,
+)
 from holdfast.errors import InvalidOption, UsageError
 from holdfast.runtime.committer import Committer
 from holdfast.runtime.platform import FaultHook, FaultPoint, SimulatedCrash
-from holdfast.runtime.signals import RepeatedTrouble
+from holdfast.runtime.session import StoreSession
 from holdfast.runtime.worker import WorkerRuntime
-from holdfast.storage.contract import Store
+from holdfast.runtime.worker_context import WorkerOptions
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.instances import Expire, SaveFlow, Start, Terminate
 from holdfast.storage.members.member import Member
@@ -42,6 +52,8 @@ Where = AnyActivity | str | int | EllipsisType
 """Which commits: an activity, a name, the number of one, counted from now, or ``...`` for every one."""
 NameOf = Callable[[InstanceNumber, int, int], str]
 """The name of an activity, by its instance, execution and number."""
+HeldTime = Callable[[], AbstractContextManager[None]]
+"""A context in which no time is skipped."""
 NO_NUMBER: Final = 0
 """Of an instance that is created in the very commit."""
 
@@ -153,128 +165,172 @@ class Crash:
 T = TypeVar("T")
 
 
-class CrashingHost(Protocol):
-    """The environment in which workers live and die."""
+class CrashingWorkers(EmbeddedWorker):
+    """The workers of an environment: when one crashes, the next takes over its work at once.
 
-    def next_worker(self) -> WorkerRuntime:
-        """Make the next one. It is not started yet."""
-        ...
+    Calls of the environment survive a crash: a call during which the worker crashes is repeated with the next worker.
+    """
 
-    def goes_on(self) -> None:
-        """It has taken over."""
-        ...
-
-    def real_time(self) -> AbstractContextManager[None]:
-        """Skip no time inside."""
-        ...
-
-    def name_of(self, number: InstanceNumber, execution: int, activity: int) -> str:
-        """The name of an activity."""
-        ...
-
-
-class CrashingWorkers:
-    """The workers of one environment, one after the other."""
-
-    def __init__(self, home: CrashingHost, fault_hook: FaultHook | None) -> None:
-        self._home = home
+    def __init__(self, session: StoreSession, held_time: HeldTime, fault_hook: FaultHook | None) -> None:
+        super().__init__(session)
+        self._held_time = held_time
         self._fault_hook = fault_hook
-        self._worker: WorkerRuntime | None = None
+        self._make_next: Callable[[], WorkerRuntime] | None = None
         self._crashes: list[Crash] = []
-        self._died: asyncio.Future[None] | None = None
-        self._reviving: asyncio.Task[None] | None = None
-        self._left_behind: set[WorkerKey] = set()
+        self._crashed: asyncio.Future[None] | None = None
+        """Done when the current worker has crashed."""
+        self._replacing: asyncio.Task[None] | None = None
+        self._to_take_over: set[WorkerKey] = set()
         self.deaths = 0
 
-    def __call__(self, point: FaultPoint, members: Sequence[Member]) -> None:
-        """The fault hook of the environment's workers. What they store before they begin to work is no step."""
+    # ------------------------------------------------------------ crashes
+
+    def add(self, crash: Crash) -> None:
+        """Crash at these commits from now on."""
+        self._crashes.append(crash)
+        if self.worker is not None:
+            self.committer = RetryingCommitter(self._session, self)
+
+    def at_fault_point(self, point: FaultPoint, members: Sequence[Member]) -> None:
+        """The fault hook of the workers. The flows that a worker saves when it starts are not a step of a test."""
         if members and all(isinstance(member, SaveFlow) for member in members):
             return
         if self._fault_hook is not None:
             self._fault_hook(point, members)
-        worker = self._worker
-        due = [crash for crash in self._crashes if crash.is_due(point, members, self._home.name_of)]
-        if due and worker is not None:
-            self._die(worker)
+        due = [crash for crash in self._crashes if crash.is_due(point, members, self.name_of)]
+        if due and self.worker is not None:
+            self._crash(self.worker)
             raise SimulatedCrash
 
-    @property
-    def worker(self) -> WorkerRuntime | None:
-        """The one that lives, or is being born."""
-        return self._worker
+    def name_of(self, number: InstanceNumber, execution: int, activity: int) -> str:
+        """The name of an activity, from the rows of its attempts."""
+        attempts = read_at_once(self._session.store.read_attempts(number, execution))
+        return next((attempt.name for attempt in attempts if attempt.key.activity == activity), "")
 
-    def begin(self, worker: WorkerRuntime) -> None:
-        """The first life, or the next."""
-        self._worker = worker
-        self._died = asyncio.get_running_loop().create_future()
-
-    def add(self, crash: Crash) -> None:
-        self._crashes.append(crash)
-
-    async def settle(self) -> None:
-        """Wait until somebody lives, if somebody is about to."""
-        while (reviving := self._reviving) is not None:
-            await asyncio.wait([reviving])
-            if self._reviving is reviving:
-                self._reviving = None
-                reviving.result()
-
-    async def outlive(self, attempt: Callable[[WorkerRuntime], Awaitable[T]]) -> tuple[T, bool]:
-        """Make a call with the worker that lives, and again with the next if it dies over it. Whether it was again."""
-        is_again = False
-        while True:
-            await self.settle()
-            worker, died = self._worker, self._died
-            if worker is None or died is None:
-                raise SimulatedCrash
-            trying = asyncio.ensure_future(attempt(worker))
-            await asyncio.wait((trying, died), return_when=asyncio.FIRST_COMPLETED)
-            if trying.done():
-                return trying.result(), is_again
-            trying.cancel()
-            is_again = True
-
-    def _die(self, worker: WorkerRuntime) -> None:
+    def _crash(self, worker: WorkerRuntime) -> None:
         self.deaths += 1
         worker.committer.kill()
-        self._left_behind.add(worker.key)
-        if self._died is not None and not self._died.done():
-            self._died.set_result(None)
-        loop = asyncio.get_running_loop()
-        self._reviving = loop.create_task(self._live_again(worker, self._reviving), name="holdfast-reviving")
+        self._to_take_over.add(worker.lease.key)
+        if self._crashed is not None and not self._crashed.done():
+            self._crashed.set_result(None)
+        replacing = self._replace(worker, self._replacing)
+        self._replacing = asyncio.get_running_loop().create_task(replacing, name="holdfast-reviving")
 
-    async def _live_again(self, dead: WorkerRuntime, before: asyncio.Task[None] | None) -> None:
-        if before is not None:  # it died before it had taken over
-            before.cancel()
-            await asyncio.wait([before])
-        with self._home.real_time():
-            await dead.kill()
-            worker = self._home.next_worker()
+    async def _replace(self, crashed: WorkerRuntime, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:  # the worker crashed before it had taken over
+            earlier.cancel()
+            await asyncio.wait([earlier])
+        assert self._make_next is not None  # noqa: S101 - a worker was made before it crashed
+        with self._held_time():
+            await crashed.kill()
+            worker = self._make_next()
+            self._attach(worker)
             await worker.start()
-            for key in sorted(self._left_behind):
+            for key in sorted(self._to_take_over):
                 await worker.take_over(key)
-                self._left_behind.discard(key)
-        self._reviving = None
-        self._home.goes_on()
+                self._to_take_over.discard(key)
+        self._replacing = None
+        self._session.results.poll()  # an instance may have ended with the crashed worker's last commit
+
+    # ------------------------------------------------------------ EmbeddedWorker
+
+    def make(self, registry: Registry, options: WorkerOptions) -> WorkerRuntime:
+        self._make_next = partial(super().make, registry, options)
+        return self._make_next()
+
+    def _attach(self, worker: WorkerRuntime) -> None:
+        super()._attach(worker)
+        self._crashed = asyncio.get_running_loop().create_future()
+        if self._crashes:
+            self.committer = RetryingCommitter(self._session, self)
+
+    async def commit_start(self, start: Start, started: Started, *, is_named: bool) -> Outcome:
+        commit_start = super().commit_start
+        if not self._crashes:
+            return await commit_start(start, started, is_named=is_named)
+        outcome, _ = await self.survive(lambda _: commit_start(start, started, is_named=is_named))
+        return outcome
+
+    async def send(self, message: Deliver) -> Outcome:
+        send = super().send
+        if not self._crashes:
+            return await send(message)
+        outcome, is_repeated = await self.survive(lambda _: send(message))
+        return as_the_first(outcome) if is_repeated else outcome
+
+    # ------------------------------------------------------------ calls that survive a crash
+
+    async def settle(self) -> None:
+        """Wait until the next worker has taken over, if one is about to."""
+        while (replacing := self._replacing) is not None:
+            await asyncio.wait([replacing])
+            if self._replacing is replacing:
+                self._replacing = None
+                replacing.result()
+
+    async def survive(self, call: Callable[[WorkerRuntime], Awaitable[T]]) -> tuple[T, bool]:
+        """Make a call, and again with the next worker if the worker crashes during it. Whether it was repeated."""
+        is_repeated = False
+        while True:
+            await self.settle()
+            worker = self.worker
+            crashed = self._crashed
+            if worker is None or crashed is None:
+                raise SimulatedCrash
+            calling = asyncio.ensure_future(call(worker))
+            await asyncio.wait((calling, crashed), return_when=asyncio.FIRST_COMPLETED)
+            if calling.done():
+                return calling.result(), is_repeated
+            calling.cancel()
+            is_repeated = True
+
+    # ------------------------------------------------------------ time
+
+    def is_at_real_work(self, *, has_sockets: bool) -> bool:
+        """Whether an activity runs that takes real time: in a thread, in a process, or with a socket."""
+        worker = self.worker
+        if worker is None:
+            return False
+        known = worker.registry.activities
+        bodies = [known[running.attempt.name] for running in worker.attempts.running.values()]
+        return any(body.process or not body.is_async for body in bodies) or (has_sockets and bool(bodies))
+
+    def next_due_ms(self) -> int | None:
+        """The next time at which the store has work for the worker. Maintenance finds what has expired already."""
+        worker = self.worker
+        if worker is None:
+            return None
+        store = self._session.store
+        if read_at_once(store.expired_attempts(1)):
+            return store.now_ms()
+        return read_at_once(worker.claimer.next_due_ms(worker.claimer.polled_at_ms))
 
 
 class RetryingCommitter(Committer):
-    """What the environment itself commits through: calls that a worker dies over are made again with the next."""
+    """The committer of the environment's own calls, which survive a crash."""
 
-    def __init__(
-        self, store: Store, new_commit_id: Callable[[], int], trouble: RepeatedTrouble, lives: CrashingWorkers
-    ) -> None:
-        super().__init__(store, new_commit_id, trouble)
-        self._lives = lives
+    def __init__(self, session: StoreSession, workers: CrashingWorkers) -> None:
+        super().__init__(session)
+        self._workers = workers
 
     async def commit(self, member: Member) -> Outcome:
-        outcome, is_again = await self._lives.outlive(lambda worker: worker.committer.commit(member))
-        return as_the_first(outcome) if is_again else outcome
+        outcome, is_repeated = await self._workers.survive(lambda worker: worker.committer.commit(member))
+        return as_the_first(outcome) if is_repeated else outcome
 
     async def drain(self) -> None:
-        await self._lives.settle()
-        if self._lives.worker is not None:
-            await self._lives.worker.committer.drain()
+        await self._workers.settle()
+        if self._workers.worker is not None:
+            await self._workers.worker.committer.drain()
+
+
+def read_at_once(reading: Coroutine[Any, Any, T]) -> T:
+    """The value of a coroutine that waits for nothing, as reads of a SQLite store do."""
+    try:
+        reading.send(None)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    raise UsageError("a read of the store waited for something")
 
 
 def as_the_first(outcome: Outcome) -> Outcome:

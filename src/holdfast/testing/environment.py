@@ -6,7 +6,7 @@ Waits of months take milliseconds: when everything waits for a time, it is that 
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import EllipsisType, ModuleType, TracebackType
@@ -14,25 +14,21 @@ from typing import Any, Final, Self, TypeVar
 
 from holdfast.authoring.activity import AnyActivity
 from holdfast.authoring.workflow import AnyWorkflow
-from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES
+from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, EmbeddedWorker
 from holdfast.client.engine import Engine
-from holdfast.core.history import Started
 from holdfast.errors import InvalidOption, InvariantBroken, UsageError
 from holdfast.runtime.platform import FaultHook, FaultPoint, Platform, SystemClockAndIds
-from holdfast.runtime.worker import DEFAULT_CACHE_SIZE, WorkerRuntime
+from holdfast.runtime.session import StoreSession
+from holdfast.runtime.worker import DEFAULT_CACHE_SIZE
 from holdfast.storage.contract import IN_MEMORY
-from holdfast.storage.members.instances import Start
-from holdfast.storage.members.messages import Deliver
-from holdfast.storage.members.outcomes import Outcome
+from holdfast.storage.members.member import Member
 from holdfast.storage.records import InstanceNumber
 from holdfast.storage.sqlite.store import SqliteStore
 from holdfast.testing.clock import SkippingClock
 from holdfast.testing.crashes import (
     Crash,
     CrashingWorkers,
-    RetryingCommitter,
     Where,
-    as_the_first,
     checked,
     quiet_crashes,
 )
@@ -68,12 +64,12 @@ class Environment(Engine):
         fault_hook: FaultHook | None = None,
     ) -> None:
         self._time = time = EnvironmentClock()
-        self._lives = CrashingWorkers(self, fault_hook)
+        self._fault_hook = fault_hook
         if not isinstance(store, SqliteStore):
             store = RedeliveringStore(
                 store, clock=time.now_ms, elapsed_ms=time.elapsed_precise_ms, durability=DURABILITY
             )
-            store.begin_repeating(self.name_of)
+            store.begin_repeating(self._name_of)
         super().__init__(
             store,
             modules=modules,
@@ -88,21 +84,32 @@ class Environment(Engine):
                 providers=self._time,
                 make_lease=StaticLease,
                 make_notifier=NoNotifier,
-                fault_hook=self._lives,
+                fault_hook=self._at_fault_point,
                 detect_local_deaths=False,
             ),
         )
+        self._given_store = store
         self._replacements = Replacements(self._registry, replace or {})
-        self._make_noise: Callable[[], None] = _nothing
+        self._restore_handler: Callable[[], None] | None = None
+
+    def _make_local(self, session: StoreSession) -> EmbeddedWorker:
+        self._workers = CrashingWorkers(session, self.real_time, self._fault_hook)
+        return self._workers
+
+    def _at_fault_point(self, point: FaultPoint, members: Sequence[Member]) -> None:
+        self._workers.at_fault_point(point, members)
+
+    def _name_of(self, number: InstanceNumber, execution: int, activity: int) -> str:
+        return self._workers.name_of(number, execution, activity)
 
     async def __aenter__(self) -> Self:
         clock = SkippingClock.of_running_loop()
         self._time.clock = clock
-        clock.enter(self)
+        clock.enter(self._workers)
         try:
             await super().__aenter__()
         except BaseException:
-            clock.leave(self)
+            clock.leave(self._workers)
             raise
         return self
 
@@ -110,18 +117,15 @@ class Environment(Engine):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            await self._lives.settle()
+            await self._workers.settle()
             await super().__aexit__(kind, error, traceback)
         finally:
-            self._clock.leave(self)
-            self._make_noise()
-        if isinstance(self._store, RedeliveringStore) and self._store.violations and error is None:
-            raise InvariantBroken(f"what came twice was done twice: {'; '.join(self._store.violations)}")
-
-    async def abandon(self) -> None:
-        """Let go of everything without a word, as a killed process does."""
-        await super()._kill()
-        self._clock.leave(self)
+            self._clock.leave(self._workers)
+            if self._restore_handler is not None:
+                self._restore_handler()
+        store = self._given_store
+        if isinstance(store, RedeliveringStore) and store.violations and error is None:
+            raise InvariantBroken(f"a second delivery was applied: {'; '.join(store.violations)}")
 
     def run_sync(self, scenario: "Callable[[Self], Coroutine[Any, Any, T]]") -> T:
         """Run a test on an event loop of its own: `scenario` is an async function that takes the environment."""
@@ -164,23 +168,6 @@ class Environment(Engine):
             raise UsageError("the environment is not open: async with Environment(...) as env")
         return self._time.clock
 
-    def is_at_real_work(self, *, has_sockets: bool) -> bool:
-        """Whether an activity runs that takes real time."""
-        if self._worker is None:
-            return False
-        known = self._registry.activities
-        bodies = [known[running.attempt.name] for running in self._worker.attempts.running.values()]
-        return any(body.process or not body.is_async for body in bodies) or (has_sockets and bool(bodies))
-
-    def next_due_ms(self) -> int | None:
-        """When the store has something that waits for a time. What has expired waits for the janitor's next look."""
-        worker = self._worker
-        if worker is None:
-            return None
-        if _at_once(self._store.expired_attempts(1)):
-            return self._clock.now_ms()
-        return _at_once(worker.claimer.next_due_ms(worker.claimer.looked_at_ms))
-
     # ------------------------------------------------------------ activities and workflows
 
     def replace(self, what: Replaceable, with_: Body | BaseException) -> None:
@@ -211,61 +198,27 @@ class Environment(Engine):
         named = [(point, where) for point, where in given if where is not None]
         if len(named) != 1:
             raise UsageError("crash before= something or after= something; for both, say it twice")
-        if self._make_noise is _nothing:
-            self._make_noise = quiet_crashes(asyncio.get_running_loop())
-            self._committer = RetryingCommitter(self._store, self._time.commit_id, self._trouble, self._lives)
         crash = Crash(named[0][0], checked(named[0][1]))
-        self._lives.add(crash)
+        if self._restore_handler is None:
+            self._restore_handler = quiet_crashes(asyncio.get_running_loop())
+        self._workers.add(crash)
         return crash
 
     @property
     def deaths(self) -> int:
         """How often the worker has died so far."""
-        return self._lives.deaths
+        return self._workers.deaths
 
     def duplicate(self, what: AnyActivity | str | EllipsisType = ...) -> None:
         """From now on deliver something twice: the ends of an activity, an event by its name, or everything.
 
         The second time nothing may change; that it did is an `InvariantBroken` when the environment is closed.
         """
-        if not isinstance(self._store, RedeliveringStore):
+        if not isinstance(self._given_store, RedeliveringStore):
             raise UsageError("duplicates need a store of the environment's own: give it a path, or nothing")
         if isinstance(what, int):
             raise UsageError(f"name an activity or an event, or ... for everything, not {what!r}")
-        self._store.repeated.append(checked(what))
-
-    def next_worker(self) -> WorkerRuntime:
-        """The one that follows a worker that died."""
-        self._worker = self._new_worker()
-        return self._worker
-
-    def goes_on(self) -> None:
-        """A worker has taken over: whoever waits for an end that the dead one could not tell of may look."""
-        self._waiters.poll()
-
-    def _new_worker(self) -> WorkerRuntime:
-        worker = super()._new_worker()
-        self._lives.begin(worker)
-        return worker
-
-    async def _commit_start(self, start: Start, started: Started, *, is_named: bool) -> Outcome:
-        """A start that the worker dies over is made again with the next."""
-        if not self.deaths and self._make_noise is _nothing:
-            return await super()._commit_start(start, started, is_named=is_named)
-        outcome, _ = await self._lives.outlive(lambda _: Engine._commit_start(self, start, started, is_named=is_named))
-        return outcome
-
-    async def _commit_message(self, message: Deliver) -> Outcome:
-        """So is a message."""
-        if not self.deaths and self._make_noise is _nothing:
-            return await super()._commit_message(message)
-        outcome, is_again = await self._lives.outlive(lambda _: Engine._commit_message(self, message))
-        return as_the_first(outcome) if is_again else outcome
-
-    def name_of(self, number: InstanceNumber, execution: int, activity: int) -> str:
-        """The name of an activity, as its attempts have it."""
-        attempts = _at_once(self._store.read_attempts(number, execution))
-        return next((attempt.name for attempt in attempts if attempt.key.activity == activity), "")
+        self._given_store.repeated.append(checked(what))
 
     async def crash_at_every_commit(self, workflow: AnyWorkflow, *args: Any) -> CrashReport:
         """Run a workflow again and again, each time with the worker dying before or after another of its commits.
@@ -306,9 +259,6 @@ class StaticLease(TaskLease):
     async def start(self) -> None:
         self._beat()
 
-    def may_act(self) -> bool:
-        return True
-
     @property
     def fenced_at_ms(self) -> int:
         return NEVER_MS
@@ -328,17 +278,3 @@ class NoNotifier:
 
     def notify(self) -> None:
         """Nobody is told."""
-
-
-def _nothing() -> None:
-    """Nobody has asked for a crash."""
-
-
-def _at_once(reading: Coroutine[Any, Any, T]) -> T:
-    """The value of a coroutine that waits for nothing, as reads of the store are."""
-    try:
-        reading.send(None)
-    except StopIteration as done:
-        value: T = done.value
-        return value
-    raise UsageError("a read of the store waited for something")

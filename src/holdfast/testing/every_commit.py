@@ -18,7 +18,6 @@ from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.core.history import INPUTS, HistoryEvent, decode_events
 from holdfast.core.leases import WORKER_LEASE_MS
 from holdfast.errors import HoldfastError, InvariantBroken
-from holdfast.replay.run import is_same
 from holdfast.runtime.platform import FaultHook, FaultPoint, SimulatedCrash
 from holdfast.storage.members.member import Member
 from holdfast.storage.records import InstanceId
@@ -136,10 +135,10 @@ class _Lives:
             return f"{type(error).__name__}: {error}"
 
     async def _commands(self, engine: "Engine") -> list[list[HistoryEvent]]:
-        record = await engine.store.find_instance(InstanceId(INSTANCE))
+        record = await engine._session.store.find_instance(InstanceId(INSTANCE))
         commands: list[list[HistoryEvent]] = []
         for execution in range(1, record.execution + 1 if record is not None else 1):
-            rows = await engine.store.read_history(record.number, execution) if record is not None else []
+            rows = await engine._session.store.read_history(record.number, execution) if record is not None else []
             events = [event for row in rows for event in decode_events(row.events)]
             commands.append([event for event in events if not isinstance(event, INPUTS)])
         return commands
@@ -179,4 +178,6 @@ def _different_steps(calm: list[HistoryEvent], ended: list[HistoryEvent]) -> lis
     if len(ended) != len(calm):
         found.append(f"{len(ended)} steps were recorded, and {len(calm)} without a crash")
     pairs = enumerate(zip(calm, ended, strict=False))
-    return found + [f"step {number} differs: {b!r} instead of {a!r}" for number, (a, b) in pairs if not is_same(a, b)]
+    return found + [
+        f"step {number} differs: {b!r} instead of {a!r}" for number, (a, b) in pairs if not a.is_same_step(b)
+    ]

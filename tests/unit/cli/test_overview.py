@@ -26,7 +26,7 @@ def on(path: Path, work: Callable[[hf.Client], Coroutine[Any, Any, None]]) -> No
 
 async def register(client: hf.Client) -> None:
     said = Registration(host=HOST, queues='["mail","a,b"]', build="b1", slots=8, abandoned=3)
-    client.store.heartbeat(Heartbeat(WorkerKey("k1"), None, 60_000), said)
+    client._session.store.heartbeat(Heartbeat(WorkerKey("k1"), None, 60_000), said)
 
 
 def test_workers_are_told_with_lease_load_queues_build_and_place(filled: Command) -> None:

@@ -161,7 +161,7 @@ def test_one_turn_is_one_turn(holdfast: Command) -> None:
         (["shop.py:checkout", "-i", '["a", 1, 2]'], "takes 2 arguments by position"),
         (["shop.py:checkout", "-i", '"hat"'], "must be a JSON object by name or an array"),
         (["shop.py:checkout", "-i", '{"item": "a", "item": "b"}'], "refused"),
-        (["shop.py:checkout", "-i", "[" * 100 + "]" * 100], "nested deeper"),
+        (["shop.py:checkout", "-i", "[" * 100 + "]" * 100], "nests deeper"),
         (["shop.py:checkout", "-i", '["a", NaN]'], "refused"),
         (["shop.py:checkout", "-i", "{"], "refused"),
         (["shop.py:checkout", "-i", ""], "refused"),

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from itertools import count
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -10,21 +9,23 @@ from tests.scenarios.support import until
 
 import holdfast as hf
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.signals import RepeatedTrouble
+from holdfast.runtime.platform import Platform
+from holdfast.runtime.session import StoreSession
+from holdfast.storage.contract import StoreDefaults
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome
 from holdfast.storage.records import CommitId
 from holdfast.testing.conformance.bench import start
 
 if TYPE_CHECKING:
-    from holdfast.storage.contract import Store
+    from holdfast.storage.contract import OpenableStore
 
 
-def trouble() -> RepeatedTrouble:
-    return RepeatedTrouble(lambda: 0.0)
+def session_of(store: object) -> StoreSession:
+    return StoreSession(cast("OpenableStore", store), Platform())
 
 
-class Moody:
+class Moody(StoreDefaults):
     """A store that raises once."""
 
     def __init__(self, error: Exception) -> None:
@@ -45,15 +46,8 @@ class Moody:
 def test_G11_an_error_of_whatever_kind_is_told_to_everyone_as_the_stores_and_the_next_group_is_written(
     error: Exception,
 ) -> None:
-    unsure: list[bool] = []
-
     async def scenario() -> None:
-        committer = Committer(
-            cast("Store", Moody(error)),
-            count(1).__next__,
-            trouble(),
-            unsure=lambda: unsure.append(True),
-        )
+        committer = Committer(session_of(Moody(error)))
         outcomes = await asyncio.gather(committer.commit(start("a")), committer.commit(start("b")))
         for outcome in outcomes:
             assert isinstance(outcome, Failed)
@@ -61,7 +55,7 @@ def test_G11_an_error_of_whatever_kind_is_told_to_everyone_as_the_stores_and_the
                 "no instance is to blame, and what must be kept is insisted on"
             )
             assert str(error) in str(outcome.error)
-        assert unsure, "nobody can say whether it is on disk: then it may be"
+        assert committer.outcome_unknown.is_set(), "the group may be on disk"
         assert await committer.commit(start("c")) == Applied()
         assert committer.groups_decided == 2
 
@@ -72,7 +66,7 @@ def test_L13_what_must_not_be_lost_is_tried_until_it_is_stored(monkeypatch: pyte
     monkeypatch.setattr("holdfast.runtime.committer.RETRY_SECONDS", 0.0)
 
     async def scenario() -> None:
-        committer = Committer(cast("Store", Moody(OSError("no disk"))), count(1).__next__, trouble())
+        committer = Committer(session_of(Moody(OSError("no disk"))))
         stored: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         member = start("a")
         committer.commit_eventually(member, stored.set_result)
@@ -85,7 +79,7 @@ def test_L13_what_must_not_be_lost_is_tried_until_it_is_stored(monkeypatch: pyte
     asyncio.run(scenario())
 
 
-class Full:
+class Full(StoreDefaults):
     """A store that refuses every group until it was tried often enough."""
 
     def __init__(self, tries: int) -> None:
@@ -109,7 +103,7 @@ def test_L13_a_full_disk_is_one_line_for_all_rows_and_tries(
     monkeypatch.setattr("holdfast.runtime.committer.RETRY_SECONDS", 0.0)
 
     async def scenario() -> None:
-        committer = Committer(cast("Store", Full(tries=20)), count(1).__next__, trouble())
+        committer = Committer(session_of(Full(tries=20)))
         outcomes: list[Outcome] = []
         for number in range(50):
             committer.commit_eventually(start(f"{number}"), outcomes.append)
@@ -122,11 +116,15 @@ def test_L13_a_full_disk_is_one_line_for_all_rows_and_tries(
     ]
 
 
-def test_files_that_were_replaced_are_final_and_the_owner_of_the_committer_learns_it_after_the_members() -> None:
+def test_files_that_were_replaced_are_final_and_the_session_learns_it_after_the_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
         said: list[object] = []
         error = hf.StoreReplaced("shop.db was removed")
-        committer = Committer(cast("Store", Moody(error)), count(1).__next__, trouble(), unusable=said.append)
+        session = session_of(Moody(error))
+        monkeypatch.setattr(session, "store_replaced", said.append)
+        committer = Committer(session)
         committer.commit_eventually(start("a"), said.append)
         await until(lambda: len(said) == 2)
         assert said == [Failed(error=error), error]

@@ -9,23 +9,25 @@ import pytest
 from holdfast.core.leases import WorkerKey
 from holdfast.errors import StoreError
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.signals import RepeatedTrouble
+from holdfast.runtime.platform import Platform
+from holdfast.runtime.session import StoreSession
+from holdfast.storage.contract import StoreDefaults
 from holdfast.storage.members.instances import Release
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome
 from holdfast.storage.records import CommitId, Fence, InstanceNumber
 
 if TYPE_CHECKING:
-    from holdfast.storage.contract import Store
+    from holdfast.storage.contract import OpenableStore
 
 MEMBER = Release(number=InstanceNumber(1), owner=WorkerKey("anna"), fence=Fence(1))
 
 
-def trouble() -> RepeatedTrouble:
-    return RepeatedTrouble(lambda: 0.0)
+def session_of(store: object) -> StoreSession:
+    return StoreSession(cast("OpenableStore", store), Platform())
 
 
-class BrokenStore:
+class BrokenStore(StoreDefaults):
     """Refuses every commit, and says whether it went to disk all the same."""
 
     def __init__(self, answer: bool | Exception) -> None:
@@ -42,7 +44,7 @@ class BrokenStore:
         return self._answer
 
 
-class CalmStore:
+class CalmStore(StoreDefaults):
     """Takes everything."""
 
     async def commit(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
@@ -50,21 +52,22 @@ class CalmStore:
         return [Applied() for _ in members]
 
 
-@pytest.mark.parametrize(("answer", "unsure"), [(True, 1), (False, 0), (StoreError("it cannot be read"), 1)])
-def test_L13_a_commit_that_failed_is_looked_for_and_whoever_may_have_missed_something_is_told(
-    answer: bool | Exception, unsure: int
+@pytest.mark.parametrize(
+    ("answer", "is_unknown"), [(True, True), (False, False), (StoreError("it cannot be read"), True)]
+)
+def test_L13_a_commit_that_failed_is_looked_up_and_its_outcome_is_unknown_unless_it_is_not_on_disk(
+    answer: bool | Exception, is_unknown: bool
 ) -> None:
     store = BrokenStore(answer)
-    told: list[None] = []
-    committer = Committer(cast("Store", store), lambda: 4_711, trouble(), unsure=lambda: told.append(None))
+    committer = Committer(session_of(store))
 
     async def scenario() -> tuple[Outcome, Outcome]:
         return await asyncio.gather(committer.commit(MEMBER), committer.commit(MEMBER))
 
     outcomes = asyncio.run(scenario())
     assert [type(outcome) for outcome in outcomes] == [Failed, Failed]
-    assert store.asked == [4_711]
-    assert len(told) == unsure
+    assert len(store.asked) == 1
+    assert committer.outcome_unknown.is_set() is is_unknown
 
 
 def test_one_who_cannot_take_its_outcome_keeps_nobody_from_theirs() -> None:
@@ -74,7 +77,7 @@ def test_one_who_cannot_take_its_outcome_keeps_nobody_from_theirs() -> None:
         raise LookupError(f"nobody wants {outcome}")
 
     async def scenario() -> None:
-        committer = Committer(cast("Store", CalmStore()), lambda: 1, trouble())
+        committer = Committer(session_of(CalmStore()))
         committer.submit(MEMBER, refuse)
         committer.submit(MEMBER, taken.append)
         await committer.drain()

@@ -48,6 +48,7 @@ def keeper_of(registry: Registry) -> LeaseThread:
         lambda: HERE,
         lease_ms=LEASE_MS,
         lost=lambda: pytest.fail("it was not lost"),
+        released=lambda: pytest.fail("the loop runs"),
         trouble=RepeatedTrouble(SystemClockAndIds().elapsed_ms),
     )
 
@@ -122,13 +123,14 @@ def test_W1_a_closed_loop_ends_the_lease_and_the_worker_may_act_no_more() -> Non
             lambda: HERE,
             lease_ms=60_000,
             lost=lost.set,
+            released=lambda: None,
             trouble=RepeatedTrouble(SystemClockAndIds().elapsed_ms),
             loop_rules=LoopRules(release_after_ms=30_000, end_after_ms=None),
         )
         await keeper.start()
-        assert keeper.may_act()
+        assert keeper.fenced_at_ms > SystemClockAndIds().elapsed_ms()
         made.append(keeper)
 
     asyncio.run(leave())
     assert lost.wait(10)
-    assert not made[0].may_act()
+    assert made[0].fenced_at_ms == 0

@@ -131,7 +131,7 @@ async def read_report(
     outcome = await _read_outcome(store, record, damage)
     state_values = await store.read_state_values(record.number)
     deadline = await store.read_deadline(record.number)
-    family = await store.read_family(record.number)
+    family = await store.read_relatives(record.number)
     described = Description(
         id=record.id,
         workflow=record.workflow,

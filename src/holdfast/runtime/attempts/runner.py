@@ -16,7 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.authoring.activity import Activity, current_activity
-from holdfast.authoring.registry import Registry
 from holdfast.core.activity_options import ActivityOptions, decode_options
 from holdfast.core.history import ActivityCompleted, Payload
 from holdfast.core.leases import WorkerKey
@@ -26,10 +25,10 @@ from holdfast.core.streams import values_delivered
 from holdfast.errors import ActivityTimedOut, HoldfastError, StreamTooLong
 from holdfast.fork import generation, leave_if_forked
 from holdfast.payloads.failures import failure_of, qualified_name
-from holdfast.payloads.limits import PayloadLimit
 from holdfast.runtime.attempts.executors import DaemonThreads, FailedInProcess, ProcessPool, end_of
 from holdfast.runtime.attempts.running_attempt import (
     AttemptHost,
+    AttemptSink,
     ResultNotStored,
     RunningAttempt,
     StopReason,
@@ -37,13 +36,14 @@ from holdfast.runtime.attempts.running_attempt import (
     stored_result,
 )
 from holdfast.runtime.attempts.shared_tasks import SharedTasks
-from holdfast.runtime.attempts.streams import NO_VALUE, Respond, StreamSender
-from holdfast.runtime.platform import ClockAndIds
+from holdfast.runtime.attempts.slots import ActivitySlots
+from holdfast.runtime.attempts.streams import NO_VALUE, StreamSender
 from holdfast.runtime.signals import log_failed_attempt
+from holdfast.runtime.worker_context import WorkerContext
 from holdfast.storage.attempt_endings import end_by_failure
-from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.attempts import Completion, HeartbeatAttempt
 from holdfast.storage.members.member import CANCEL_REQUESTED
-from holdfast.storage.members.outcomes import Rejected
+from holdfast.storage.members.outcomes import Outcome, Rejected
 from holdfast.storage.records import AttemptKey, AttemptRecord
 
 logger = logging.getLogger("holdfast")
@@ -58,39 +58,16 @@ MILLISECONDS: Final = 1000
 RUNNING: Final = AttemptState.RUNNING
 COMPLETED: Final = AttemptState.COMPLETED
 
-AttemptEnd = Callable[[Completion | OpenNextAttempt], None]
-"""Called with the end of an attempt, to record it."""
-
 
 class AttemptRunner:
-    """Runs attempts up to a number of slots. Slots are reserved before an attempt is committed as RUNNING."""
+    """Runs the bodies of attempts. Each attempt has a slot, which was reserved before it was committed as RUNNING."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        providers: ClockAndIds,
-        now_ms: Callable[[], int],
-        *,
-        slots: int,
-        ended: AttemptEnd,
-        beat: Callable[[HeartbeatAttempt], None],
-        respond: Respond,
-        fenced_at_ms: Callable[[WorkerKey | None], int],
-        slot_freed: Callable[[], None] = lambda: None,
-        all_told: Callable[[], None] = lambda: None,
-        limit: PayloadLimit | None = None,
-    ) -> None:
-        self._registry = registry
-        self._providers = providers
-        self._now_ms = now_ms
-        self._ended = ended
-        self._beat = beat
-        self._respond = respond
-        self._fenced_at_ms = fenced_at_ms
-        self._slot_freed = slot_freed
-        self._all_told = all_told
-        self._limit = limit or PayloadLimit()
-        self._carriers = SharedTasks(self._run, all_told)
+    def __init__(self, context: WorkerContext, slots: ActivitySlots) -> None:
+        self._context = context
+        self._slots = slots
+        self._activities = context.registry.activities
+        self._now_ms = context.session.store.now_ms
+        self._limit = context.payload_limit
         self._threads = DaemonThreads("holdfast-activity")
         self._processes = ProcessPool()
         self._host: AttemptHost | None = None
@@ -98,44 +75,43 @@ class AttemptRunner:
         """Attempts whose end is not decided here yet. Each has a slot."""
         self.abandoned: set[RunningAttempt] = set()
         """Bodies that were asked to stop and go on, without a slot."""
-        self.slots = slots
-        self.free = slots
         self.abandoned_threads = 0
-        """How many threads were abandoned so far, those among them that have ended since."""
+        """How many threads were abandoned so far, including those that have ended since."""
         self._is_stopped = False
+        self._is_closed = False
         self._generation = generation()
         self._dismissed: set[RunningAttempt] = set()
 
-    def reserve(self) -> bool:
-        """Take a slot, if one is free."""
-        if self.free <= 0:
-            return False
-        self.free -= 1
-        return True
-
-    def release(self, count: int = 1) -> None:
-        """Return slots whose attempts did not come to run."""
-        self.free += count
+    def report_to(self, sink: AttemptSink) -> None:
+        """Report the ends of attempts to `sink`. Called once, before the first `start`."""
+        self._sink = sink
+        self._tasks = SharedTasks(self._run, sink.take_turns)
 
     def start(self, attempt: AttemptRecord) -> None:
         """Run an attempt whose slot was reserved and whose RUNNING state is committed."""
         if self._is_stopped:
-            return  # its attempt is RUNNING in the name of a worker that leaves, and moves on with the rest (W10)
-        activity = self._registry.activities[attempt.name]
+            return  # its attempt is RUNNING under a key that is about to be marked as lost, and moves with it (W10)
+        activity = self._activities[attempt.name]
         running = RunningAttempt(activity, attempt, self._host or self._make_host())
         self.running[attempt.key] = running
-        self._carriers.add(running)
+        self._tasks.add(running)
 
     def _make_host(self) -> AttemptHost:
         """Once: finding the loop costs a system call."""
         self._host = AttemptHost(
             loop=asyncio.get_running_loop(),
             now_ms=self._now_ms,
-            elapsed_ms=self._providers.elapsed_ms,
-            fenced_at_ms=self._fenced_at_ms,
-            beat=self._beat,
+            lease=self._context.lease,
+            beat=self._commit_heartbeat,
         )
         return self._host
+
+    def _commit_heartbeat(self, beat: HeartbeatAttempt) -> None:
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, Rejected):
+                self.stop_rejected(beat.key, outcome)
+
+        self._context.committer.submit(beat, done)
 
     def known(self, owner: WorkerKey | None = None) -> set[AttemptKey]:
         """Attempts whose bodies run here, abandoned ones among them; with `owner`, those under this key."""
@@ -180,7 +156,7 @@ class AttemptRunner:
             self._ask_to_stop(running, StopReason.NOT_HELD)
             running.stop_reason = StopReason.NOT_HELD
 
-    def abandon_all(self) -> None:
+    def evict_all(self) -> None:
         """W7: stop every body and record nothing of it: the store moves their attempts on (W6)."""
         for running in self.running.values():
             running.give_up()
@@ -223,8 +199,8 @@ class AttemptRunner:
                 running.stop_reason = StopReason.NOT_HELD  # its end is recorded now
                 self._finish_failed(running, self._timed_out(running))
         finally:  # a log handler or filter of the user may raise
-            self._free_slot()
-            self._all_told()
+            self._slots.release()
+            self._sink.take_turns()
             self._warn_of_abandoned(running)
 
     def _warn_of_abandoned(self, running: RunningAttempt) -> None:
@@ -245,7 +221,7 @@ class AttemptRunner:
 
     async def wait_for_bodies(self) -> None:
         """W10: wait for every body, however long it needs; not for those that are abandoned meanwhile."""
-        while tasks := {task for each in self.running.values() if (task := each.task or self._carriers.current_task)}:
+        while tasks := {task for each in self.running.values() if (task := each.task or self._tasks.current_task)}:
             await asyncio.wait(tasks, timeout=GRACE_SECONDS)
 
     async def stop(self) -> None:
@@ -263,7 +239,7 @@ class AttemptRunner:
     async def close(self) -> None:
         """The worker has left: the end of a body is not recorded any more. One that does not end is left behind."""
         self._is_stopped = True
-        self._ended = _ignore
+        self._is_closed = True
         await self._stop_and_wait(running for running in self.running.values() if running not in self._dismissed)
         for running in [*self.running.values(), *self.abandoned]:
             running.give_up()
@@ -279,7 +255,7 @@ class AttemptRunner:
             running.stop_reason = running.stop_reason or StopReason.GIVEN_UP
             if running.task is not None and running.has_begun:
                 running.task.cancel()
-        tasks = {running.task or self._carriers.current_task for running in dismissed}
+        tasks = {running.task or self._tasks.current_task for running in dismissed}
         if waited_for := [task for task in tasks if task is not None]:
             await asyncio.wait(waited_for, timeout=LONGEST_FAREWELL_SECONDS)
 
@@ -333,11 +309,7 @@ class AttemptRunner:
         if running.is_evicted:
             self.abandoned.discard(running)
         else:
-            self._free_slot()
-
-    def _free_slot(self) -> None:
-        self.free += 1
-        self._slot_freed()
+            self._slots.release()
 
     async def _call(self, activity: Activity[..., Any], running: RunningAttempt) -> Any:
         """What the body returns; of one in a process, encoded already."""
@@ -372,7 +344,7 @@ class AttemptRunner:
     ) -> bytes:
         """Deliver what a generator yields (L15); its end is a response without a value."""
         encode = partial(stored_result, activity.signature, self._limit)
-        sender = StreamSender(running, encode, self._respond, self.stop_rejected, self._now_ms)
+        sender = StreamSender(running, encode, self._sink, self.stop_rejected, self._now_ms)
         if activity.is_async:
             running.begin()
             await sender.deliver(activity.fn(*args, **kwargs))
@@ -399,6 +371,8 @@ class AttemptRunner:
 
     def _finish(self, running: RunningAttempt, data: bytes, error: BaseException | None) -> None:
         """The end of a body that was asked to stop, that had a time-out, or that raised."""
+        if self._is_closed:
+            return
         reason = running.stop_reason
         is_given_up = reason is StopReason.GIVEN_UP and (error is not None or not running.holds_lease())
         if is_given_up or reason is StopReason.NOT_HELD:
@@ -416,10 +390,10 @@ class AttemptRunner:
         return ActivityTimedOut(_late(running.attempt.name, decode_options(running.attempt.options)))
 
     def _finish_completed(self, running: RunningAttempt, data: bytes) -> None:
-        attempt, now_ms, ended = running.attempt, self._now_ms, self._ended
+        attempt = running.attempt
         key = attempt.key
         answer = ActivityCompleted(
-            time_ms=now_ms(),
+            time_ms=self._now_ms(),
             activity=key.activity,
             attempt=key.attempt,
             result=Payload(msgspec.Raw(data)),
@@ -436,7 +410,7 @@ class AttemptRunner:
             event=answer if attempt.state is RUNNING else None,
             values=_values(attempt) if running.activity.yields else None,
         )
-        ended(completion)
+        self._sink.attempt_ended(completion)
 
     def _finish_failed(self, running: RunningAttempt, error: BaseException) -> None:
         attempt = running.attempt
@@ -457,9 +431,9 @@ class AttemptRunner:
             types,
             event=AttemptEvent.EXPIRE if timed_out else AttemptEvent.FAIL,
             now_ms=now_ms,
-            random_number=self._providers.random_number(),
+            random_number=self._context.session.platform.providers.random_number(),
         )
-        self._ended(ended)
+        self._sink.attempt_ended(ended)
         log_failed_attempt(attempt, failure, ended, now_ms=now_ms)  # last: a handler or filter of the user may raise
 
     def _finish_cancelled(self, running: RunningAttempt, error: asyncio.CancelledError) -> None:
@@ -477,7 +451,7 @@ class AttemptRunner:
             applied_ledger=attempt.ledger,
             event=None,
         )
-        self._ended(ended)
+        self._sink.attempt_ended(ended)
 
 
 def _values(attempt: AttemptRecord) -> int:
@@ -500,7 +474,3 @@ def _response_digits(ledger: int) -> tuple[int, int]:
     """L4, L5: the digits after the one, final response has entered, and after it was applied. They hardly ever vary."""
     entered, _ = enter_leg2(ledger)
     return entered, exit_leg2(entered, final=True)
-
-
-def _ignore(ended: Completion | OpenNextAttempt) -> None:
-    del ended

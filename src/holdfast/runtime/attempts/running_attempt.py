@@ -4,24 +4,42 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from holdfast.authoring.activity import Activity, ActivityInfo, AttemptIdentity, Cancelled
 from holdfast.core.activity_options import decode_options
-from holdfast.core.leases import WorkerKey
 from holdfast.errors import PayloadTooLarge
 from holdfast.payloads.encoding import decode, encode
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.signature import Signature
-from holdfast.storage.members.attempts import HeartbeatAttempt
+from holdfast.runtime.committer import Done
+from holdfast.runtime.worker_lease import WorkerLease
+from holdfast.storage.members.attempts import Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.turns import StreamValues
 from holdfast.storage.records import AttemptRecord
 
 HEARTBEATS_PER_TIMEOUT: Final = 4
 """How often within its heartbeat time-out an attempt's beats are written at most; the ones between are skipped."""
 HEARTBEAT_WRITE_MS: Final = 1_000
 """Between two writes of beats without a time-out."""
+
+
+class AttemptSink(Protocol):
+    """Receives what the bodies of a worker produce."""
+
+    def attempt_ended(self, ended: Completion | OpenNextAttempt) -> None:
+        """Record how an attempt ended: with the next turn of its instance, or alone."""
+        ...
+
+    def values_yielded(self, values: StreamValues, done: Done) -> None:
+        """Record values that a body yielded. `done` is called with their outcome."""
+        ...
+
+    def take_turns(self) -> None:
+        """No further body ends in this round of the event loop: take the turns that their ends made possible."""
+        ...
 
 
 class ResultNotStored(Exception):
@@ -72,11 +90,9 @@ class AttemptHost:
     loop: asyncio.AbstractEventLoop
     now_ms: Callable[[], int]
     """The store's clock, by which time-outs are measured."""
-    elapsed_ms: Callable[[], int]
-    """The worker's own clock, by which its lease is measured."""
-    fenced_at_ms: Callable[[WorkerKey | None], int]
-    """When the lease of this key ends by the worker's own clock; 0 if it is no longer the worker's key."""
+    lease: WorkerLease
     beat: Callable[[HeartbeatAttempt], None]
+    """Commits a heartbeat."""
 
 
 class RunningAttempt:
@@ -143,8 +159,8 @@ class RunningAttempt:
         return False
 
     def lease_left_ms(self) -> int:
-        """How long the lease goes on if it is not renewed."""
-        return self._host.fenced_at_ms(self.attempt.owner) - self._host.elapsed_ms()
+        """How long the lease lasts without a renewal."""
+        return self._host.lease.remaining_ms(self.attempt.owner)
 
     def is_past_deadline(self) -> bool:
         """A5: whether `start_to_close` or `schedule_to_close` has passed."""

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent import futures
 from contextlib import aclosing, closing
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -21,17 +21,10 @@ from holdfast.core.history import (
 from holdfast.core.streams import MAX_YIELDS, enter_pending, room_for_yields
 from holdfast.errors import HoldfastError, StreamTooLong
 from holdfast.runtime.attempts.executors import end_of
-from holdfast.runtime.attempts.running_attempt import RunningAttempt, StopReason
+from holdfast.runtime.attempts.running_attempt import AttemptSink, RunningAttempt, StopReason
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome, Rejected
 from holdfast.storage.members.turns import StreamValues
 from holdfast.storage.records import AttemptKey
-
-
-class Respond(Protocol):
-    """Hands values to the store, and tells what became of them."""
-
-    def __call__(self, responses: StreamValues, done: Callable[[Outcome], None], /) -> None: ...
-
 
 MAX_TOGETHER: Final = 500
 """How many values come as one message."""
@@ -53,13 +46,13 @@ class StreamSender:
         self,
         running: RunningAttempt,
         encode: Callable[[Any], bytes],
-        respond: Respond,
+        sink: AttemptSink,
         refused: Callable[[AttemptKey, Rejected], None],
         now_ms: Callable[[], int],
     ) -> None:
         self._running = running
         self._encode = encode
-        self._respond = respond
+        self._sink = sink
         self._refused = refused
         self._now_ms = now_ms
         self._loop = asyncio.get_running_loop()
@@ -199,7 +192,7 @@ class StreamSender:
         if owner is None:
             raise HoldfastError(f"attempt {key} runs here and has no owner")
         responses = StreamValues(key=key, owner=owner, from_ledger=attempt.ledger, event=event, expires_at_ms=expires)
-        self._respond(responses, self._decided)
+        self._sink.values_yielded(responses, self._decided)
 
     def _decided(self, outcome: Outcome) -> None:
         count = self._in_flight

@@ -1,1 +1,1 @@
-"""Background duties of a worker. Any worker can do them, at the same time as others (C1)."""
+"""Background duties of a worker, one loop or part of a loop in each file. Workers do them concurrently (C1)."""

@@ -1,221 +1,183 @@
-"""Looking for work: messages for the instances that are live here, instances to claim, attempts to run.
+"""Claims instances and attempts, and wakes the instances.
 
-Whoever knows that there may be something rings (`look`). What no wake-up told of is found by looking now and then, and
-what becomes due by itself (a timer, a retry) at its time.
+The claimer polls when it is woken (`context.work`), when something becomes due (a timer, a retry), and once a second
+for changes whose notification was lost.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
-from holdfast.authoring.registry import Registry
-from holdfast.core.leases import SUSPECT_AFTER, WorkerKey
-from holdfast.core.run import ScheduledActivity
+from holdfast.core.leases import SUSPECT_AFTER
 from holdfast.runtime.attempts.runner import AttemptRunner
-from holdfast.runtime.committer import Committer
-from holdfast.runtime.duties.expiry import Deadlines
+from holdfast.runtime.attempts.slots import ActivitySlots
+from holdfast.runtime.duties.expiry import Expiry
+from holdfast.runtime.turns.messages import InboxReader
+from holdfast.runtime.turns.owned_instances import OwnedInstances
 from holdfast.runtime.turns.turn_taker import TurnTaker
-from holdfast.storage.contract import Store
+from holdfast.runtime.worker_context import WorkerContext
 from holdfast.storage.members.attempts import ClaimAttempts
 from holdfast.storage.members.instances import ClaimInstances
 from holdfast.storage.members.outcomes import ClaimedAttempts, ClaimedInstances
-from holdfast.storage.records import AttemptRecord, InstanceNumber, InstanceRecord
-
-logger = logging.getLogger("holdfast")
+from holdfast.storage.records import AttemptRecord, InstanceRecord
 
 POLL_SECONDS: Final = 1.0
-"""How often a worker looks by itself for what no wake-up told it."""
+"""The poll interval, for changes whose notification was lost."""
 CLAIM_BATCH: Final = 200
-OF_AN_ATTEMPT: Final = b'"event":"activity_'
-"""Stands in a message that is the answer of an attempt (or, rarely, in another one's data)."""
 
 
 class Claimer:
-    """Takes what there is to take for one worker."""
+    """Claims work for one worker."""
 
     def __init__(
         self,
-        store: Store,
-        registry: Registry,
-        committer: Committer,
-        runner: AttemptRunner,
-        key: Callable[[], WorkerKey],
+        context: WorkerContext,
+        instances: OwnedInstances,
+        turns: TurnTaker,
         *,
+        attempts: AttemptRunner,
+        slots: ActivitySlots,
+        inbox: InboxReader,
+        expiry: Expiry,
         queues: tuple[str, ...],
-        deadlines: Deadlines,
     ) -> None:
-        self._store = store
-        self._registry = registry
-        self._committer = committer
-        self._runner = runner
-        self._key = key
-        self._deadlines = deadlines
+        self._context = context
+        self._store = context.session.store
+        self._instances = instances
+        self._live = instances.live
+        self._turns = turns
+        self._attempts = attempts
+        self._slots = slots
+        self._inbox = inbox
+        self._expiry = expiry
         self._queues = queues
-        self._names = tuple(registry.activities)
-        self._workflows = tuple(registry.workflows)
-        self._missed: set[str] = set()
-        self._wake = asyncio.Event()
+        self._names = tuple(context.registry.activities)
+        self._workflows = tuple(context.registry.workflows)
         self._is_closed = False
-        self._taking = asyncio.Lock()
-        self._last_row = self.looked_at_ms = 0
-        self.has_backlog = False
-        """Attempts wait that had no free slot at the last look: nobody who comes later overtakes them."""
-
-    def poll(self) -> None:
-        """There may be something to claim."""
-        self._wake.set()
+        self.polled_at_ms = 0
 
     def close(self) -> None:
-        """Claim nothing more. What is being claimed is taken."""
+        """Claim nothing more. A claim that is being committed is run."""
         self._is_closed = True
-        self.poll()
+        self._context.work.set()
 
-    async def run(self, instances: TurnTaker) -> None:
-        """Claim and wait, until it is closed."""
+    async def run(self) -> None:
+        """Claim and wait, until the claimer is closed."""
         while not self._is_closed:
-            self._wake.clear()
+            self._context.work.clear()
             try:
-                claimed = await self._claim(instances)
-                if not claimed:
+                if not await self._claim():
                     await self._wait()
-            except Exception as error:  # noqa: BLE001 - whatever it is, work goes on
-                self._committer.trouble.log("a worker could not look for work, and tries again", error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next poll may succeed
+                self._context.committer.trouble.log("a worker could not look for work, and tries again", error)
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _wait(self) -> None:
-        """Until something becomes due. What was due at the last look and was not taken is not for us, or not now."""
-        due_ms = await self.next_due_ms(self.looked_at_ms)
+        """Wait for the signal or the next due time. Rows that were due at the last poll and not claimed are skipped."""
+        due_ms = await self.next_due_ms(self.polled_at_ms)
         wait = POLL_SECONDS
         if due_ms is not None:
             wait = min(wait, max(0.0, (due_ms - self._store.now_ms()) / 1000))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait):
-                await self._wake.wait()
+        await self._context.work.wait_within(wait)
 
     async def next_due_ms(self, after_ms: int = -1) -> int | None:
+        """When the next row that this worker could claim is due."""
         return await self._store.next_due_ms(
             workflows=self._workflows, queues=self._queues, names=self._names, after_ms=after_ms
         )
 
-    async def _claim(self, instances: TurnTaker) -> bool:
-        """Take what there is to take. Whether anything was taken."""
-        if instances.live.continued:
-            await self.wake_continued(instances)
-        await self.read_messages(instances)
-        self.looked_at_ms = self._store.now_ms()
+    async def _claim(self) -> bool:
+        """Claim what is due. Returns whether there was anything."""
+        if self._live.continued:
+            await self.wake_continued()
+        await self._inbox.read()
+        self.polled_at_ms = self._store.now_ms()
         due_ms = await self.next_due_ms()
-        if due_ms is None or due_ms > self.looked_at_ms:
-            self.has_backlog = False
+        if due_ms is None or due_ms > self.polled_at_ms:
+            self._slots.has_backlog = False
             return False
-        has_deadlines = await self._deadlines.expire_instances()
-        has_instances = await self._claim_instances(instances)
+        has_expired = await self._expiry.expire_instances()
+        has_instances = await self._claim_instances()
         has_attempts = await self._claim_attempts()
-        return has_deadlines or has_instances or has_attempts
+        return has_expired or has_instances or has_attempts
 
-    async def wake_continued(self, instances: TurnTaker) -> None:
-        """Begin the executions that follow those which ended here (G4), unless somebody else has them by now."""
-        live = instances.live
-        while live.continued:
-            number = next(iter(live.continued))
+    # ------------------------------------------------------------ instances
+
+    async def wake_continued(self) -> None:
+        """Wake the executions that follow those which ended here (G4), unless another worker has claimed them."""
+        continued = self._live.continued
+        while continued:
+            number = next(iter(continued))
             try:
                 record = await self._store.read_instance(number)
-                if record is not None and record.owner == self._key() and number not in live:
-                    await instances.wake(record)
+                if record is not None and record.owner == self._context.lease.key and number not in self._live:
+                    await self._wake(record)
             finally:
-                live.continued.discard(number)
+                continued.discard(number)
 
-    async def read_messages(self, instances: TurnTaker) -> None:
-        """Hand over what others left for instances that are live here. One look at a time: rows stay in order."""
-        if not len(instances):
-            return
-        async with self._taking:
-            rows = await self._store.read_inbox_of(self._key(), self._last_row)
-            if not rows:
-                return
-            # A row of an instance that is about to become live here is read again; rows taken in before are known.
-            waiting = [row.row for row in rows if row.number not in instances.live]
-            seen = waiting[0] - 1 if waiting else max(self._last_row, rows[-1].row)
-            self._last_row = 0  # if anything fails below, the next look is at everything
-            attempts: dict[InstanceNumber, list[AttemptRecord]] = {}
-            for row in rows:
-                if row.number not in attempts and OF_AN_ATTEMPT in row.event:
-                    attempts[row.number] = await self._store.read_attempts(row.number, row.execution)
-            await instances.take_in(rows, attempts)
-            self._last_row = seen
+    async def _wake(self, record: InstanceRecord) -> None:
+        live = await self._instances.wake(record)
+        if live is not None:
+            self._turns.take(live)
 
-    async def _claim_instances(self, instances: TurnTaker, *, blocked: bool = False, build: str = "") -> bool:
-        limit = min(instances.live.room(), CLAIM_BATCH) if self._workflows else 0
+    async def _claim_instances(self, *, blocked: bool = False, build: str = "") -> bool:
+        limit = min(self._live.room(), CLAIM_BATCH) if self._workflows else 0
         if limit <= 0:
             return False
-        failed_here = instances.first_failures
-        outcome = await self._committer.commit(
-            ClaimInstances(owner=self._key(), workflows=self._workflows, limit=limit, blocked=blocked, build=build)
+        failed_here = self._instances.first_failures
+        owner = self._context.lease.key
+        outcome = await self._context.committer.commit(
+            ClaimInstances(owner=owner, workflows=self._workflows, limit=limit, blocked=blocked, build=build)
         )
         if not isinstance(outcome, ClaimedInstances):
             return False
-        waking = instances.live.waking
+        waking = self._live.waking
         waking.update(numbers := [record.number for record in outcome.instances])
         try:
             for record in outcome.instances:
-                self._deadlines.record_deadline(record, self._key())
-                await instances.wake(record)
+                self._expiry.record_deadline(record)
+                await self._wake(record)
                 waking.discard(record.number)
                 if record.losses >= SUSPECT_AFTER:
-                    await self._try_alone(instances, record)
+                    await self._try_alone(record)
         finally:
-            waking.difference_update(numbers)  # what one that cannot be read leaves behind it is given back by the net
-        if not blocked and len(outcome.instances) < limit:  # all that could be claimed was
-            instances.claimed_elsewhere(failed_here)
+            waking.difference_update(numbers)  # the reconciler releases the rest after one that cannot be read
+        if not blocked and len(outcome.instances) < limit:  # every claimable instance was claimed
+            self._instances.claimed_elsewhere(failed_here)
         return bool(outcome.instances)
 
-    async def _try_alone(self, instances: TurnTaker, record: InstanceRecord) -> None:
-        """G12: a turn on disk clears a suspect. One that takes none is let go of: who is not here is not accused."""
-        await self._committer.drain()
-        live = instances.live.get(record.number)
+    async def _try_alone(self, record: InstanceRecord) -> None:
+        """G12: a committed turn clears a suspect. One that takes no turn is released, so that it is not counted as a
+        cause if the worker is lost later.
+        """
+        await self._context.committer.drain()
+        live = self._live.get(record.number)
         if live is not None and live.turn == record.turn and not live.has_uncommitted_turn:
-            instances.let_go(live)
+            self._instances.release(live)
 
-    async def try_blocked(self, instances: TurnTaker, build: str) -> None:
-        """G12: go on with what other builds could not; an empty `build` tries everything that is blocked."""
-        if self._workflows and await self._store.has_blocked(self._workflows, build):
-            await self._claim_instances(instances, blocked=True, build=build)
+    async def try_blocked(self, build: str) -> None:
+        """G12: claim instances that other builds blocked; with an empty `build` all that are blocked."""
+        if not self._is_closed and self._workflows and await self._store.has_blocked(self._workflows, build):
+            await self._claim_instances(blocked=True, build=build)
+
+    # ------------------------------------------------------------ attempts
 
     async def _claim_attempts(self) -> bool:
-        limit = min(self._runner.free, CLAIM_BATCH)
-        if limit <= 0 or not self._names:
-            self.has_backlog = bool(self._names)  # something waits, and the next free slot has to look for it
+        slots = self._slots
+        limit = slots.reserve(CLAIM_BATCH) if self._names else 0
+        if limit == 0:
+            slots.has_backlog = bool(self._names)  # something is due, and the next free slot has to poll for it
             return False
-        for _ in range(limit):
-            self._runner.reserve()
-        taken: list[AttemptRecord] = []
+        claimed: list[AttemptRecord] = []
+        owner = self._context.lease.key
         try:
-            outcome = await self._committer.commit(
-                ClaimAttempts(owner=self._key(), queues=self._queues, names=self._names, limit=limit)
+            outcome = await self._context.committer.commit(
+                ClaimAttempts(owner=owner, queues=self._queues, names=self._names, limit=limit)
             )
             if isinstance(outcome, ClaimedAttempts):
-                taken = outcome.attempts
-        finally:  # this task may be cancelled and started again; what it claimed is given up by the net (W3)
-            self._runner.release(limit - len(taken))
-        self.has_backlog = len(taken) == limit
-        for attempt in taken:
-            self._runner.start(attempt)
-        return bool(taken)
-
-    def serves(self, scheduled: ScheduledActivity) -> bool:
-        """Whether a new attempt may start here at once: nobody who waits longer is overtaken."""
-        mine = scheduled.options.queue in self._queues and scheduled.name in self._registry.activities
-        if mine and self.has_backlog:
-            return False
-        if mine and self._runner.free <= 0:
-            self.has_backlog = True
-        if not mine and scheduled.options.queue in self._queues and scheduled.name not in self._missed:
-            self._missed.add(scheduled.name)
-            logger.warning(
-                "no activity %r is registered here, though its queue %r is served: it waits for a worker that has it. "
-                "Was it left out of modules= or activities=?",
-                scheduled.name,
-                scheduled.options.queue,
-            )
-        return mine
+                claimed = outcome.attempts
+        finally:  # this task may be cancelled and started again; the reconciler releases its claim then (W3)
+            slots.release(limit - len(claimed))
+        slots.has_backlog = len(claimed) == limit
+        for attempt in claimed:
+            self._attempts.start(attempt)
+        return bool(claimed)

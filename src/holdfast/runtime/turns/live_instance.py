@@ -11,9 +11,9 @@ Rows of the inbox become messages for a live instance, each once (L11), with wha
 """
 
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -31,18 +31,15 @@ from holdfast.core.history import (
 )
 from holdfast.core.ledger import exit_leg2, read_ledger
 from holdfast.core.lifecycle import AttemptState
+from holdfast.core.run import Run
 from holdfast.errors import PayloadError, StoreError
-from holdfast.runtime.attempts.streams import Respond
-from holdfast.runtime.flow_run_factory import AnyRun
-from holdfast.storage.contract import Store
-from holdfast.storage.large_payloads import REFERENCE, references_in
+from holdfast.runtime.committer import Done
 from holdfast.storage.members.attempts import Completion, Transition
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome
 from holdfast.storage.members.turns import AppliedValues, StreamValues
 from holdfast.storage.records import (
-    AttemptKey,
     AttemptRecord,
     Fence,
     InboxRow,
@@ -52,18 +49,12 @@ from holdfast.storage.records import (
 )
 
 
-class Send(Protocol):
-    """Hands a message to the store, and tells what became of it."""
-
-    def __call__(self, message: Deliver, done: Callable[[Outcome], None], /) -> None: ...
-
-
 class UnstoredValues(NamedTuple):
-    """Values for a turn. `alone` is the other way to the store, and `done` hears what became of them."""
+    """Values for a turn. `alone` commits them without one; `done` is called with their outcome."""
 
     responses: StreamValues
-    done: Callable[[Outcome], None]
-    alone: Respond
+    done: Done
+    alone: Callable[[StreamValues, Done], None]
 
     def store_alone(self) -> None:
         """No turn has applied them."""
@@ -78,11 +69,11 @@ class UnstoredValues(NamedTuple):
 
 
 class UnstoredEvent(NamedTuple):
-    """An event for a turn. `alone` is the other way to the store, and `done` hears what became of it."""
+    """An event for a turn. `alone` commits it without one; `done` is called with its outcome."""
 
     message: Deliver
-    done: Callable[[Outcome], None]
-    alone: Send
+    done: Done
+    alone: Callable[[Deliver, Done], None]
 
     def store_alone(self) -> None:
         """No turn has applied it."""
@@ -118,70 +109,6 @@ class Message(msgspec.Struct, frozen=True):
     response: Transition | AppliedValues | Unstored | None = None
 
 
-class LiveInstances(OrderedDict[InstanceNumber, "LiveInstance"]):
-    """The live instances, those that are at rest longest first, and how many there may be."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-        self.waking: set[InstanceNumber] = set()
-        """Claimed, and not brought to life yet: a long history takes its time."""
-        self.room_wanted = False
-        """Somebody asked for room when there was none."""
-        self.continued: set[InstanceNumber] = set()
-        """G4: owned here, and their next execution is yet to be brought to life."""
-        self._numbers: dict[InstanceId, InstanceNumber] = {}
-
-    def add(self, live: "LiveInstance") -> None:
-        """An instance is live from here on."""
-        self[live.number] = live
-        self._numbers[live.id] = live.number
-
-    def remove(self, live: "LiveInstance") -> None:
-        """Its code is live no longer."""
-        self.pop(live.number, None)
-        if self._numbers.get(live.id) == live.number:  # not if its id means another one by now (G3)
-            del self._numbers[live.id]
-
-    def find(self, instance_id: InstanceId, number: InstanceNumber | None) -> "LiveInstance | None":
-        """The live instance that is meant: the newest of the id if it is not said which."""
-        number = self._numbers.get(instance_id) if number is None else number
-        return None if number is None else self.get(number)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether one more may come. Asked at every start, so it looks no further than to the first at rest."""
-        return len(self) < max(self.size, 1) or self.longest_idle() is not None
-
-    def room(self) -> int:
-        """How many instances may be claimed now: those at rest make room for others."""
-        room = max(self.size, 1) - len(self) + sum(live.is_idle for live in self.values())
-        self.room_wanted = room <= 0
-        return room
-
-    def ready_for(self, key: AttemptKey, values: int | None) -> "LiveInstance | None":
-        """The instance that an answer of this attempt is for, if it is live and was given the values before it (L15).
-
-        `values`: how many those are; None where the activity yields none.
-        """
-        live = self.get(key.number)
-        if live is None or live.execution != key.execution:
-            return None
-        return live if values is None or live.run.values_of(key.activity) == values else None
-
-    async def fetch_payloads(self, store: Store, rows: Sequence[InboxRow]) -> None:
-        """Large payloads of messages for live instances."""
-        for number in {row.number for row in rows if REFERENCE in row.event}:
-            named = references_in(row.event for row in rows if row.number == number)
-            payloads = await store.read_payloads(number, named)
-            if number in self:
-                self[number].run.add_payloads(payloads)
-
-    def longest_idle(self) -> "LiveInstance | None":
-        """The one to let go of first."""
-        return next((live for live in self.values() if live.is_idle), None)
-
-
 class LiveInstance:
     """One live execution. At most one of its turns is uncommitted at any time (G11)."""
 
@@ -214,7 +141,7 @@ class LiveInstance:
         fence: Fence,
         turn: int,
         stamp_ms: int,
-        run: AnyRun,
+        run: Run,
     ) -> None:
         self.number = number
         self.id = instance_id
@@ -239,7 +166,7 @@ class LiveInstance:
         self.timers: dict[int, int] = {}
 
     @classmethod
-    def new(cls, start: Start, now_ms: int, run: AnyRun) -> "LiveInstance":
+    def new(cls, start: Start, now_ms: int, run: Run) -> "LiveInstance":
         """An instance that is yet to be created."""
         return cls(
             number=NO_NUMBER,
@@ -253,7 +180,7 @@ class LiveInstance:
         )
 
     @classmethod
-    def of(cls, record: InstanceRecord, run: AnyRun) -> "LiveInstance":
+    def of(cls, record: InstanceRecord, run: Run) -> "LiveInstance":
         """An instance that was claimed: it goes on where the store says."""
         return cls(
             number=record.number,
@@ -281,7 +208,7 @@ class LiveInstance:
                 self.waiting_queries = [*(self.waiting_queries or ()), (row, ask)]
             else:
                 ask(True)
-        return not self.run.is_spoiled
+        return not self.run.is_tainted
 
     def evict(self) -> None:
         """Tear the code down. What wanted to ride with a turn has to find another way, and is told so once."""
@@ -294,6 +221,17 @@ class LiveInstance:
             self.queue = deque(message for message in self.queue if not isinstance(message.response, Unstored))
             for rider in riders:
                 rider.store_alone()
+
+    def enqueue(self, rows: Iterable[InboxRow], attempts: Iterable[AttemptRecord]) -> None:
+        """Append the rows of the inbox that are new to the queue. Raises if a row cannot be decoded."""
+        by_key = {(attempt.key.activity, attempt.key.attempt): attempt for attempt in attempts}
+        for row in rows:
+            event = decode_event(row.event)
+            if isinstance(event, Input) and row.row > self.last_row:
+                self.last_row = row.row
+                message = Message(event, row=row.row, response=exit_of(event, by_key))
+                # A start goes before events that the last execution left in the mailbox (G4).
+                (self.queue.appendleft if type(event) is Started else self.queue.append)(message)
 
     def next_due_ms(self) -> int | None:
         """When the next timer fires."""
@@ -374,7 +312,7 @@ class LiveInstance:
         """Apply a message, and then every kept event for which the code waits by now (G6)."""
         run, event = self.run, message.event
         if message.completion is None:  # the answer of an activity is always taken, and comes most often
-            if isinstance(event, TimerFired) and not run.waits_for(event.timer):
+            if isinstance(event, TimerFired) and not run.awaits_timer(event.timer):
                 return  # a message before it ended the wait
             if isinstance(event, EventReceived) and not self.accepts_event(message, event, done):
                 return
@@ -388,9 +326,9 @@ class LiveInstance:
     def apply_sent(self, message: Deliver, done: list[Message]) -> PayloadError | None:
         """Apply an event that is not stored yet, if the code waits for it. An error: its value does not fit."""
         event = message.event
-        if not isinstance(event, EventReceived) or not self.run.waits_for_event(event.name):
+        if not isinstance(event, EventReceived) or not self.run.awaits_event(event.name):
             return None
-        misfit = self.run.misfit(event)
+        misfit = self.run.event_misfit(event)
         if misfit is None:
             self.apply(self._stamped(Message(event), event.time_ms), done, has_more=True)
         return misfit
@@ -411,12 +349,12 @@ class LiveInstance:
     def accepts_event(self, message: Message, event: EventReceived, done: list[Message]) -> bool:
         """Whether the code takes an event now. One that nobody waits for is kept in the store, or dropped (G6)."""
         raised = message.response
-        is_waited_for = self.run.waits_for_event(event.name)
+        is_waited_for = self.run.awaits_event(event.name)
         if type(raised) is UnstoredEvent:
             if self.leftover_events or not is_waited_for:
                 self.leftover_events = (*self.leftover_events, raised)
                 return False
-            if (misfit := self.run.misfit(event)) is not None:
+            if (misfit := self.run.event_misfit(event)) is not None:
                 raised.done(Failed(error=misfit))
                 return False
         elif not is_waited_for:
@@ -431,10 +369,8 @@ class LiveInstance:
         """Whether an update is accepted. At the end of an execution it is left for the next, or goes with the last."""
         if self.run.is_ending and not self.run.is_end_deferred:
             return False  # it stays in the inbox
-        refusal = self.run.updates.refusal(event)
-        if refusal is None:
+        if self.run.accepts_update(event):
             return True
-        self.run.updates.refuse(event.id, refusal)
         done.append(message)
         return False
 
@@ -444,7 +380,7 @@ class LiveInstance:
 
     def next_kept_event(self) -> Message | None:
         """The oldest kept event for which somebody waits by now."""
-        waited_for = [name for name in self.kept_events if self.run.waits_for_event(name)]
+        waited_for = [name for name in self.kept_events if self.run.awaits_event(name)]
         if not waited_for:
             return None
         name = min(waited_for, key=lambda each: self.kept_events[each][0].row)
@@ -461,18 +397,6 @@ def _was_acknowledged(message: Message) -> bool:
 
 ANSWERED: Final = (AttemptState.COMPLETED, AttemptState.FAILED)
 """The states of an attempt whose body had the last word."""
-
-
-def take_in(live: LiveInstance, rows: Iterable[InboxRow], attempts: Iterable[AttemptRecord]) -> None:
-    """Put what is new into the queue of the instance. A row that nobody can decode raises."""
-    by_key = {(attempt.key.activity, attempt.key.attempt): attempt for attempt in attempts}
-    for row in rows:
-        event = decode_event(row.event)
-        if isinstance(event, Input) and row.row > live.last_row:
-            live.last_row = row.row
-            message = Message(event, row=row.row, response=exit_of(event, by_key))
-            # A start goes before what the last execution left in the mailbox (G4).
-            (live.queue.appendleft if type(event) is Started else live.queue.append)(message)
 
 
 def exit_of(event: Input, attempts: dict[tuple[int, int], AttemptRecord]) -> Transition | AppliedValues | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random  # noqa: TID251 - made from the seed of the simulation
 from typing import Any, Final, TypeVar, TypeVarTuple
 
-from holdfast.core.leases import LeaseAction, LeaseState, WorkerKey, apply_reply, may_act, next_heartbeat
+from holdfast.core.leases import LeaseAction, LeaseState, WorkerKey, apply_reply, next_heartbeat
 from holdfast.errors import HoldfastError
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.platform import ClockAndIds
@@ -69,10 +69,11 @@ class TaskLease:
         *,
         lease_ms: int,
         lost: Callable[[], None],
+        released: Callable[[], None],
         trouble: RepeatedTrouble,
         loop_rules: LoopRules | None = None,
     ) -> None:
-        del loop_rules, trouble  # it runs on the loop, and stops with it
+        del loop_rules, released, trouble  # it runs on the loop, and stops with it
         self.key = WorkerKey(providers.unique_text())
         self._store = store
         self._providers = providers
@@ -94,9 +95,6 @@ class TaskLease:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-
-    def may_act(self) -> bool:
-        return may_act(self._client, now_ms=self._providers.elapsed_ms())
 
     @property
     def fenced_at_ms(self) -> int:

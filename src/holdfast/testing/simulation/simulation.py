@@ -30,6 +30,7 @@ from holdfast.errors import (
     WorkflowFailed,
 )
 from holdfast.runtime.platform import FaultPoint, Platform, SimulatedCrash
+from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.instances import Block
 from holdfast.storage.members.member import Member
 from holdfast.testing.crashes import ignore_crashes
@@ -221,8 +222,9 @@ class Simulation:
     # ------------------------------------------------------------ the client
 
     async def _start_and_collect(self) -> None:
-        client = Client(self._store("client"), Registry((), self._workflows, ()), self._platform("client"))
-        await client.open()
+        session = StoreSession(self._store("client"), self._platform("client"))
+        client = Client(session, Registry((), self._workflows, ()))
+        await session.open()
         try:
             for job in self._jobs:
                 if job.creators:
@@ -325,9 +327,9 @@ class Simulation:
         """W10: it drains, if there is still something to do, and leaves; unless it crashes meanwhile."""
 
         async def farewell() -> None:
-            if engine.worker is not None and not self._finished:
+            if engine._local.running is not None and not self._finished:
                 self.report.drains += 1
-                await engine.worker.drain()
+                await engine._local.running.drain()
             await engine.__aexit__(None, None, None)
 
         tasks = [asyncio.ensure_future(farewell()), asyncio.ensure_future(crashed.wait())]
@@ -362,7 +364,7 @@ class Simulation:
 
 async def die(engine: Engine) -> None:
     """End an engine as SIGKILL would: no clean-up reaches the store, and its tasks never run again."""
-    worker = engine.worker
+    worker = engine._local.running
     if worker is not None:  # else it had not come so far as to have a key
         worker.committer.kill()
         await worker.kill()

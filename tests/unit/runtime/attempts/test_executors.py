@@ -13,6 +13,7 @@ from unittest.mock import MagicMock
 import msgspec
 import pytest
 from tests.scenarios.support import SleepingMachine, until
+from tests.support.inside import attempts_of, committer_of, free_slots, slot_count, worker_of
 from tests.unit.runtime.attempts import bodies
 
 import holdfast as hf
@@ -187,11 +188,10 @@ def test_A6_a_body_in_a_process_learns_that_it_was_cancelled_and_is_killed_after
             await until(lambda: file.exists() and file.read_text())
             await handle.raise_event("enough", "")
             assert await handle.result(timeout=10) == "gave up"
-            worker = engine.worker
-            assert worker is not None
-            await until(lambda: worker.attempts.free == worker.attempts.slots)
-            await worker.committer.drain()
-            assert not worker.attempts.abandoned
+            worker = worker_of(engine)
+            await until(lambda: free_slots(worker) == slot_count(worker))
+            await committer_of(worker).drain()
+            assert not attempts_of(worker).abandoned
             return [attempt.state for attempt in (await handle.describe()).attempts]
 
     assert asyncio.run(asyncio.wait_for(run(), 30)) == ["CANCELLED"]

@@ -1,24 +1,26 @@
-"""Bodies that are told to stop before they began."""
+"""Bodies that are asked to stop before they began."""
 
 import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from tests.scenarios.support import until
+from tests.support.workers import NEVER_MS, unstarted_worker
 
 import holdfast as hf
-from holdfast.authoring.registry import Registry
 from holdfast.core.activity_options import ActivityOptions, encode_options
 from holdfast.core.leases import WorkerKey
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptState
 from holdfast.runtime.attempts import runner as runtime_attempts
-from holdfast.runtime.attempts.runner import AttemptRunner
-from holdfast.runtime.platform import SystemClockAndIds
+from holdfast.runtime.committer import Done
+from holdfast.runtime.worker import WorkerRuntime
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
+from holdfast.storage.members.turns import StreamValues
 from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceNumber
-
-NEVER_MS = 2**53
+from holdfast.storage.sqlite.store import SqliteStore
 
 
 @hf.activity
@@ -42,48 +44,57 @@ def attempt(**options: Any) -> AttemptRecord:
     )
 
 
-def runner_of(ended: list[Completion | OpenNextAttempt]) -> AttemptRunner:
-    return AttemptRunner(
-        Registry((), (), (body,)),
-        SystemClockAndIds(),
-        lambda: 0,
-        slots=1,
-        ended=ended.append,
-        beat=lambda _: None,
-        respond=lambda _responses, _done: None,
-        fenced_at_ms=lambda _: NEVER_MS,
-    )
+class Ends:
+    """Records the ends of attempts."""
+
+    def __init__(self) -> None:
+        self.ended: list[Completion | OpenNextAttempt] = []
+
+    def attempt_ended(self, ended: Completion | OpenNextAttempt) -> None:
+        self.ended.append(ended)
+
+    def values_yielded(self, values: StreamValues, done: Done) -> None:
+        raise AssertionError(values, done)
+
+    def take_turns(self) -> None:
+        """There are no instances."""
+
+
+@contextmanager
+def started(ends: Ends, **options: Any) -> Generator[WorkerRuntime]:
+    """A worker that runs one attempt of `body`."""
+    with unstarted_worker(SqliteStore(":memory:", clock=lambda: 0), body) as worker:
+        worker.attempts.report_to(ends)
+        assert worker.slots.reserve(1) == 1
+        worker.attempts.start(attempt(**options))
+        yield worker
 
 
 def test_a_body_that_is_cancelled_before_it_began_ends_as_cancelled() -> None:
-    ended: list[Completion | OpenNextAttempt] = []
+    ends = Ends()
 
     async def scenario() -> None:
-        runner = runner_of(ended)
-        assert runner.reserve()
-        runner.start(attempt())
-        runner.cancel_instance(1)
-        await until(lambda: not runner.running)
+        with started(ends) as worker:
+            worker.attempts.cancel_instance(1)
+            await until(lambda: not worker.attempts.running)
 
     asyncio.run(scenario())
-    [completion] = ended
+    [completion] = ends.ended
     assert isinstance(completion, Completion)
     assert completion.to_state is AttemptState.CANCELLED
 
 
-def test_W7_a_body_that_is_abandoned_before_it_began_gives_its_slot_back_without_a_word() -> None:
-    ended: list[Completion | OpenNextAttempt] = []
+def test_W7_a_body_that_is_evicted_before_it_began_frees_its_slot_and_nothing_is_recorded() -> None:
+    ends = Ends()
 
     async def scenario() -> int:
-        runner = runner_of(ended)
-        assert runner.reserve()
-        runner.start(attempt())
-        runner.abandon_all()
-        await until(lambda: not runner.running)
-        return runner.free
+        with started(ends) as worker:
+            worker.attempts.evict_all()
+            await until(lambda: not worker.attempts.running)
+            return worker.slots.free
 
     assert asyncio.run(scenario()) == 1
-    assert ended == []
+    assert ends.ended == []
 
 
 def test_A5_a_body_with_a_time_out_that_is_cancelled_before_it_began_is_not_abandoned_and_frees_one_slot(
@@ -92,12 +103,10 @@ def test_A5_a_body_with_a_time_out_that_is_cancelled_before_it_began_is_not_aban
     monkeypatch.setattr(runtime_attempts, "GRACE_SECONDS", 0)
 
     async def scenario() -> tuple[int, int]:
-        runner = runner_of([])
-        assert runner.reserve()
-        runner.start(attempt(start_to_close_ms=60_000))
-        runner.cancel_instance(1)
-        await until(lambda: not runner.running)
-        await asyncio.sleep(0)  # the grace is over
-        return runner.free, len(runner.abandoned)
+        with started(Ends(), start_to_close_ms=60_000) as worker:
+            worker.attempts.cancel_instance(1)
+            await until(lambda: not worker.attempts.running)
+            await asyncio.sleep(0)  # the grace is over
+            return worker.slots.free, len(worker.attempts.abandoned)
 
     assert asyncio.run(scenario()) == (1, 0)

@@ -1,0 +1,49 @@
+"""The parts that all other parts of one worker share, and the options that a worker is made with."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from holdfast.authoring.registry import Registry
+from holdfast.payloads.limits import PayloadLimit
+from holdfast.runtime.committer import Committer
+from holdfast.runtime.session import StoreSession
+from holdfast.runtime.signals import PollSignal
+from holdfast.runtime.worker_lease import WorkerLease
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.outcomes import Failed, Outcome
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The checked options of a worker."""
+
+    queues: tuple[str, ...]
+    max_activities: int
+    cache_size: int
+    lease_ms: int
+    loop_timeout_ms: int | None
+    payload_limit: PayloadLimit | None = None
+    """None: the limit of the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerContext:
+    """Made once for each worker."""
+
+    session: StoreSession
+    registry: Registry
+    lease: WorkerLease
+    committer: Committer
+    work: PollSignal
+    """Wakes the claimer: set by any part that may have made something claimable."""
+    payload_limit: PayloadLimit
+
+    def commit_then_poll(self, member: Member) -> None:
+        """Commit `member`, retrying until the store accepts it, then wake the claimer."""
+
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, Failed):  # only the type is logged: the value of a completion may be a secret
+                self.committer.trouble.log(f"a {type(member).__name__} was not recorded", outcome.error)
+            self.work.set()
+
+        self.committer.commit_eventually(member, done)
