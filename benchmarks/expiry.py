@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 
 from benchmarks.measure import Sample, percentile
-from holdfast.client.client import Client
-from holdfast.client.engine import Engine, connect
+from holdfast.client.client import Client, connect
+from holdfast.client.engine import Engine
 from holdfast.core.activity_options import ActivityOptions, encode_options
 from holdfast.core.history import ActivityScheduled, HistoryEvent, Payload, Started, encode_event, encode_events
 from holdfast.core.leases import Heartbeat, WorkerKey

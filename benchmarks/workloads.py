@@ -36,7 +36,7 @@ def open_engine(store: Path | str, **options: Any) -> Engine:
 
 def groups_of(engine: Engine) -> int:
     """How many groups were committed so far; 0 for a source tree that does not count them."""
-    worker = getattr(getattr(engine, "_local", None), "running", None)
+    worker = getattr(getattr(engine, "_local", engine), "worker", None)
     return getattr(getattr(worker, "committer", None), "groups", 0)
 
 

@@ -9,8 +9,7 @@ from typing import Final
 import psycopg
 
 from benchmarks.measure import Sample, percentile
-from holdfast.client.client import Client
-from holdfast.client.engine import connect
+from holdfast.client.client import Client, connect
 from holdfast.storage.postgres.address import parse
 from holdfast.storage.postgres.notifier import make_notifier
 

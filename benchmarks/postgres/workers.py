@@ -9,8 +9,7 @@ from typing import Final
 
 from benchmarks.measure import Sample
 from benchmarks.postgres.burning import burn_all
-from holdfast.client.client import Client
-from holdfast.client.engine import connect
+from holdfast.client.client import Client, connect
 
 PROGRAM: Final = Path(__file__).with_name("burning.py")
 BODIES_AT_ONCE: Final = 4

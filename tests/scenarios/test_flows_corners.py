@@ -117,7 +117,7 @@ activities:
   it: {node}
 """
     async with staged(text) as stage:
-        assert isinstance(await stage.failure(), getattr(hf, error))
+        assert isinstance(await stage.failure(), getattr(hf.errors, error))
 
 
 WAITING = """
@@ -181,7 +181,7 @@ async def test_G11_a_flow_whose_input_was_refused_is_asked_like_any_other_and_sh
             await handle.result()
         assert "speed is 'high'" in str(failed.value.cause)
         assert getattr(failed.value.cause, "__notes__", []) == [], "frames of the library say nothing to its users"
-        with pytest.raises(hf.UnknownQuery, match="'it' answers no query 'where'; it answers none"):
+        with pytest.raises(hf.errors.UnknownQuery, match="'it' has no query 'where'; it has none"):
             await handle.query("where")
 
 
@@ -286,5 +286,5 @@ output: c.output
             assert await stage.run() == "SystemExit"
         else:
             failure = await stage.failure()
-            assert isinstance(failure, hf.RemoteError)
+            assert isinstance(failure, hf.errors.RemoteError)
             assert failure.type_name == "builtins.SystemExit"

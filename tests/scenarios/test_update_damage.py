@@ -38,7 +38,7 @@ async def make(path: Path) -> None:
             await handle.update("echo", "x" * 100_000, id="large")
             with pytest.raises(hf.UpdateFailed):
                 await handle.update("breaks", id="failed")
-            with pytest.raises(hf.UnknownUpdate):
+            with pytest.raises(hf.errors.UnknownUpdate):
                 await handle.update("nope", id="refused")
         waiting = asyncio.create_task(engine.get("open").update("waits", id="at work"))
         await until(lambda: rows(path, "SELECT 1 FROM updates WHERE state = 'accepted'"))

@@ -130,7 +130,10 @@ MEMBER_DEFAULTS: Mapping[str, str] = {
 def matches(function: str) -> Iterator[set[str]]:
     """The classes that the `match` statements of the functions with this name have cases for."""
     for path in sorted((ROOT / "src" / "holdfast").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        if f"def {function}(" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef) and node.name == function:
                 yield from (_classes(each) for each in ast.walk(node) if isinstance(each, ast.Match))
 

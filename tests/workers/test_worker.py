@@ -299,21 +299,21 @@ def test_W7_a_lease_that_is_lost_ends_a_drain(store: str) -> None:
 def test_a_worker_needs_a_client_of_its_own_something_to_run_and_runs_once(store: str) -> None:
     async def scenario() -> None:
         async with await connect(store) as client:
-            with pytest.raises(hf.UsageError, match="something to run"):
+            with pytest.raises(hf.errors.UsageError, match="something to run"):
                 hf.Worker(client)
             wrong: Any = store
-            with pytest.raises(hf.UsageError, match="needs a client"):
+            with pytest.raises(hf.errors.UsageError, match="needs a client"):
                 hf.Worker(wrong, **EVERYTHING)
             async with worker_of(client) as worker:
-                with pytest.raises(hf.UsageError, match="has a worker already"):
+                with pytest.raises(hf.errors.UsageError, match="has a worker already"):
                     await worker_of(client).run()
-                with pytest.raises(hf.UsageError, match="runs already"):
+                with pytest.raises(hf.errors.UsageError, match="runs already"):
                     await worker.run()
                 assert await client.run(steps, 2, id="a") == 2
-            with pytest.raises(hf.UsageError, match="has run"):
+            with pytest.raises(hf.errors.UsageError, match="has run"):
                 await worker.run()
         async with hf.Engine(store, **EVERYTHING) as engine:
-            with pytest.raises(hf.UsageError, match="has a worker already"):
+            with pytest.raises(hf.errors.UsageError, match="has a worker already"):
                 await worker_of(engine).run()
             async with await connect(store) as beside, worker_of(beside, queues=["other"]):
                 assert await beside.run(steps, 2, id="b") == 2, "an engine and a worker in one process"
@@ -329,9 +329,9 @@ def test_a_worker_needs_a_client_of_its_own_something_to_run_and_runs_once(store
 def test_senseless_options_of_a_worker_are_refused(store: str, options: dict[str, Any]) -> None:
     async def scenario() -> None:
         async with await connect(store) as client:
-            with pytest.raises(hf.InvalidOption, match="|".join(options)):
+            with pytest.raises(hf.errors.InvalidOption, match="|".join(options)):
                 worker_of(client, **options)
-            with pytest.raises(hf.InvalidOption, match="timeout"):
+            with pytest.raises(hf.errors.InvalidOption, match="timeout"):
                 worker_of(client).drain(-1)
 
     together(scenario())

@@ -16,8 +16,8 @@ from holdfast.cli.console import count_text, safe
 from holdfast.cli.exits import EXIT_INTERRUPTED
 from holdfast.cli.signals import EarlySignals, Signals, StoppedEarly, end_process, stopping_early
 from holdfast.cli.store_option import StoreName, store_path
+from holdfast.client.client import connect
 from holdfast.client.embedded_worker import DEFAULT_MAX_ACTIVITIES, checked_loop_timeout_ms
-from holdfast.client.engine import connect
 from holdfast.client.worker import Worker
 from holdfast.compose import display_name
 from holdfast.core.leases import LOOP_TIMEOUT_MS, WORKER_LEASE_MS

@@ -22,7 +22,7 @@ from holdfast.core.admission import EventPolicy, Mailbox
 from holdfast.core.history import HistoryEvent, Payload
 from holdfast.core.queries import unknown_handler
 from holdfast.core.run import ExecutionEnding, ExecutionId, ParentInfo, QueryAnswer, SliceRunner, TurnOutput
-from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, PayloadError
+from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, HistoryMismatch, PayloadError
 from holdfast.payloads.failures import Resolver, failure_of
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.pydantic_models import constraints_ignored
@@ -37,7 +37,6 @@ from holdfast.replay.loop.event_loop import WorkflowLoop
 from holdfast.replay.loop.loop_swap import swapped_loop
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
 from holdfast.replay.loop.tasks import Evicted
-from holdfast.replay.matching import ended_before_it_ran, mismatch
 from holdfast.replay.queries import QueryHandlers
 from holdfast.replay.state import WorkflowState
 from holdfast.replay.streams import Streams
@@ -295,7 +294,7 @@ class WorkflowRun:
             for position, event in enumerate(recorded):
                 if isinstance(event, ev.INPUTS):
                     if produced:
-                        raise mismatch(position, recorded=event, produced=produced[0])
+                        raise _mismatch(position, recorded=event, produced=produced[0])
                     self._length += 1
                     if type(event) is ev.EventReceived:
                         following = recorded[position + 1] if position + 1 < len(recorded) else None
@@ -305,11 +304,11 @@ class WorkflowRun:
                 elif isinstance(event, ev.FROM_OUTSIDE):
                     continue  # no input: the code never receives it
                 elif not produced or not event.is_same_step(produced[0]):
-                    raise mismatch(position, recorded=event, produced=produced[0] if produced else None)
+                    raise _mismatch(position, recorded=event, produced=produced[0] if produced else None)
                 else:
                     produced.popleft()
-            if produced and not ended_before_it_ran(recorded):
-                raise mismatch(len(recorded), recorded=None, produced=produced[0])
+            if produced and not _ended_before_it_ran(recorded):
+                raise _mismatch(len(recorded), recorded=None, produced=produced[0])
         finally:
             context.replaying = False
 
@@ -596,3 +595,24 @@ _APPLY: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.UpdateAccepted: lambda run, event: run.updates.begin(event),
 }
 """How each input is applied."""
+
+
+def _mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryEvent | None) -> HistoryMismatch:
+    """The error for the first step in which code and history differ."""
+    return HistoryMismatch(
+        f"the code does not match the history at step {position}: "
+        f"recorded {_describe(recorded)}, but the code produced {_describe(produced)}"
+    )
+
+
+def _ended_before_it_ran(recorded: Sequence[HistoryEvent]) -> bool:
+    """Whether an execution was ended from outside before any of its code ran, so that no step is recorded."""
+    return len(recorded) > 1 and all(isinstance(event, ev.FROM_OUTSIDE) for event in recorded[1:])
+
+
+def _describe(event: HistoryEvent | None) -> str:
+    if event is None:
+        return "nothing"
+    if isinstance(event, ev.INPUTS):
+        return "no further step before the next message"
+    return event.describe()

@@ -113,7 +113,10 @@ def test_G3_a_policy_makes_a_new_instance_and_the_old_one_is_kept(holdfast: Comm
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--input", "[[1]]", "--policy", "replace"], "'replace' is no policy for ids; there are idempotent, reuse"),
+        (
+            ["--input", "[[1]]", "--policy", "replace"],
+            "'replace' is not a valid policy for ids; there are idempotent, reuse",
+        ),
         (["--policy", "terminate_existing"], "numbers"),
     ],
 )

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, cast
 
 from holdfast.authoring.validation import checked_name
-from holdfast.core.flow.definition import is_span, span_ms
+from holdfast.core.flow.definition import is_list, is_span, span_ms
 from holdfast.errors import HoldfastError
 from holdfast.flows.language.problems import Places, Problems, printable, quoted
 from holdfast.flows.language.yaml_tree import YamlMapping, YamlSequence
@@ -199,7 +199,7 @@ class Fields:
         value = self.take(key)
         if value is ABSENT:
             return None
-        items: list[object] = value if isinstance(value, list) else [value]
+        items = list_of(value)
         found = [item for item in items if isinstance(item, str) and item]
         if not found or len(found) != len(items):
             self.add_problem(key, f"{key} must be {what} or a list of them, not {self.shown(key)}")
@@ -220,6 +220,11 @@ class Fields:
 def is_integer(value: object) -> bool:
     """Whether it is an integer; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def list_of(value: object) -> list[Any]:
+    """`value` itself if it is a list, else a list of it alone."""
+    return value if is_list(value) else [value]
 
 
 def shown(value: object) -> str:

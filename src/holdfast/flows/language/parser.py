@@ -8,7 +8,7 @@ from holdfast.authoring.validation import checked_name
 from holdfast.core.flow.definition import After, AnyAction, FlowDefinition, Node, RunAction
 from holdfast.errors import FlowError, FlowProblem, HoldfastError, UsageError
 from holdfast.flows.language.checker import KnownNames, check_into
-from holdfast.flows.language.fields import Fields, shown
+from holdfast.flows.language.fields import Fields, list_of, shown
 from holdfast.flows.language.node_kinds import COMMON_KEYS, KINDS, node_with_edges, read_definition
 from holdfast.flows.language.problems import Places, Problems, quoted
 from holdfast.flows.language.yaml_tree import LARGEST_BYTES, YamlMapping, YamlValue, read_document
@@ -184,8 +184,7 @@ def _edges(fields: Fields) -> list[After]:
 
 def _edges_from(fields: Fields, source: str) -> list[After]:
     """The edges from one node; with a list several, such as one for errors and one for the rest."""
-    value = fields.take(source)
-    edges = [_edge(fields, source, item) for item in (value if isinstance(value, list) else [value])]
+    edges = [_edge(fields, source, item) for item in list_of(fields.take(source))]
     for catches in (False, True):
         if sum((edge.catch is not None) is catches for edge in edges) > 1:
             fields.add_problem(source, f"{quoted(source)} occurs twice; join the conditions, or the errors to catch")

@@ -109,7 +109,7 @@ class OwnedInstances:
     async def wake(self, record: InstanceRecord) -> LiveInstance | None:
         """Make a claimed instance live: replay its history, then queue its inbox (G8). The caller takes its turn.
 
-        None if it was blocked, or another worker owns it by now.
+        None if it was blocked.
         """
         failure = self._first_failures.pop(record.number, None)
         if failure is not None and (record.execution, record.turn) == (1, 0):
@@ -212,7 +212,7 @@ class OwnedInstances:
         member = Block(number=number, owner=owner, fence=instance.fence, reason=reason, build=build)
 
         def done(outcome: Outcome) -> None:
-            if isinstance(outcome, Applied):  # otherwise another worker owns it, whose code may fit
+            if isinstance(outcome, Applied):  # otherwise it was closed (A9), or another worker owns it
                 extra = {
                     "holdfast_instance": instance.id,
                     "holdfast_workflow": instance.workflow,
