@@ -10,7 +10,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and
 PYTEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv format lint types layers fast check test test-postgres nightly mutants bench bench-postgres demo docs clean
+.PHONY: help venv format lint types layers fast check test test-postgres nightly mutants bench bench-postgres bench-compare demo docs clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ bench: $(READY)  ## measure Holdfast beside the bare limit of this machine: unde
 
 bench-postgres: $(READY) build/peers/dbos/ready  ## the same on PostgreSQL, beside DBOS: about five minutes
 	@HOLDFAST_BENCH_DBOS=build/peers/dbos/bin/python $(BIN)/python -m benchmarks.postgres
+
+bench-compare: $(READY)  ## measure this source tree against another one, in alternating pairs: make bench-compare OTHER=path/to/src
+	@$(BIN)/python -m benchmarks.compare $(OTHER)
 
 build/peers/dbos/ready:
 	@$(PYTHON) -m venv build/peers/dbos

@@ -34,7 +34,7 @@ MEASURES: Final[dict[str, Measure]] = {
     "B2 bare": lambda folder, scale: bare.latency(folder, runs=max(20, int(200 * scale))),
     "B3": lambda folder, scale: asyncio.run(workloads.b3(folder, scale)),
     "B3 bare": lambda folder, scale: bare.fan_out(folder, steps=max(10, int(500 * scale))),
-    "B4": lambda folder, scale: asyncio.run(workloads.b4(folder, scale)),
+    "B4": lambda folder, scale: asyncio.run(workloads.b4(folder / "engine.db", scale)),
     "B4 bare": lambda folder, scale: bare.throughput(
         folder, instances=1, steps=max(100, int(1000 * scale)), in_flight=1, batched=False
     ),

@@ -29,8 +29,9 @@ from holdfast.core.history import (
 )
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.payloads.signature import input_hash
-from holdfast.storage.sqlite.connection import migrate, open_writer
-from holdfast.storage.sqlite.connection import statements as sql
+from holdfast.storage.sqlite.connection import migrate, open_writer, statements
+
+sql = statements()
 
 OWNER: Final = "0123456789abcdef"
 RUNNING_LEDGER: Final = 889_000_000_000_000

@@ -33,7 +33,9 @@ from holdfast.core.streams import pass_pending
 from holdfast.payloads.limits import PAYLOAD_LIMIT_BYTES
 from holdfast.payloads.signature import input_hash
 from holdfast.runtime.attempts.streams import MAX_TOGETHER, NO_VALUE
-from holdfast.storage.sqlite.connection import statements as sql
+from holdfast.storage.sqlite.connection import statements
+
+sql = statements()
 
 ENCODED_WORD: Final = msgspec.json.encode(WORD)
 

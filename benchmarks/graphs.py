@@ -7,7 +7,7 @@ from typing import Final
 
 from benchmarks.measure import Sample, gather_bounded, processor_seconds
 from benchmarks.pairs import BATCH, take_turns
-from benchmarks.programs import sequence, step
+from benchmarks.programs import chain_text, sequence, step
 from benchmarks.workloads import IN_FLIGHT, STEPS
 from holdfast.client.engine import Engine
 from holdfast.flows.flow import Flow
@@ -18,15 +18,6 @@ SMALL: Final = 10
 NO_INPUT: Final[dict[str, int]] = {}
 MILLISECONDS: Final = 1_000
 MICROSECONDS: Final = 1_000_000
-
-
-def chain() -> Flow:
-    """The five steps of B1, as a graph."""
-    lines = ["flow: chain", "activities:", "  n0: {trigger: true}"]
-    for at in range(1, STEPS + 1):
-        given = f'"n{at - 1}.output"' if at > 1 else "0"
-        lines.append(f"  n{at}: {{run: step, input: {{number: {given}}}, after: n{at - 1}}}")
-    return Flow.parse("\n".join([*lines, f'output: "n{STEPS}.output"']))
 
 
 def lattice_text(nodes: int, width: int) -> str:
@@ -42,7 +33,7 @@ def lattice_text(nodes: int, width: int) -> str:
 
 async def graph(store: Path, scale: float) -> Sample:
     """B1 as a graph and as code, in one engine."""
-    flow = chain()
+    flow = Flow.parse(chain_text(STEPS))
     async with Engine(store, workflows=[sequence], activities=[step], flows=[flow]) as engine:
 
         async def one_flow(number: int) -> None:

@@ -143,6 +143,15 @@ WORKFLOWS: Final = (
 ACTIVITIES: Final = (step, logged_step, timed_step, tokens)
 
 
+def chain_text(steps: int) -> str:
+    """The flow that does what `sequence` does, as YAML."""
+    lines = ["flow: chain", "activities:", "  n0: {trigger: true}"]
+    for at in range(1, steps + 1):
+        given = f'"n{at - 1}.output"' if at > 1 else "0"
+        lines.append(f"  n{at}: {{run: step, input: {{number: {given}}}, after: n{at - 1}}}")
+    return "\n".join([*lines, f'output: "n{steps}.output"'])
+
+
 def note(kind: str, instance: str, number: int) -> None:
     """One line, written at once, so that a killed process has told everything it did."""
     path = os.environ.get(LOG_VARIABLE)

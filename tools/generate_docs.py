@@ -13,6 +13,7 @@ from holdfast.core.collation import LEGAL_MOVES, MEANING, WORD, Digit
 from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, exit_leg2, read_ledger
 from holdfast.core.lifecycle import ATTEMPT_TABLE, INSTANCE_TABLE
 from holdfast.flows.flow import Flow
+from tools import trace_step
 from tools.citations import Citation, citations, rules
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
@@ -167,6 +168,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "rules-index.md": rules_index,
 }
 
+STEPS = "steps.md"
+"""Traces of the running engine, which no test compares: a test checks that the folders in the drawings exist."""
+
 GUIDE = Path(__file__).parents[1] / "docs" / "guide"
 WAITING = "5636366"
 """The digits of the fox flow while it waits for dinner."""
@@ -193,6 +197,8 @@ def main() -> None:
     for name, page in PAGES.items():
         (DOCS / name).write_text(page(), encoding="utf-8")
         print(f"docs/reference/{name}")
+    (DOCS / STEPS).write_text(trace_step.page(), encoding="utf-8")
+    print(f"docs/reference/{STEPS}")
     for name, drawing in drawings().items():
         (GUIDE / "drawings" / name).write_text(drawing, encoding="utf-8")
         print(f"docs/guide/drawings/{name}")

@@ -12,24 +12,21 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.postgres.cluster import SAFE, Cluster
-from tests.postgres.places import begin_run, end_run
 from tests.postgres.server import Place
 
 from benchmarks import expiry, workloads
 from benchmarks.measure import Sample
 from benchmarks.postgres import dbos, wakes
 from benchmarks.postgres.claims import claim_pages
+from benchmarks.postgres.server import bench_server
 from benchmarks.postgres.workers import work_of
 from benchmarks.report import Bench, Figure, Target, of, ratio
 from benchmarks.running import run_benches
 
-SERVER: Final = "HOLDFAST_BENCH_POSTGRES"
 LONGEST_SECONDS: Final = 600
 
 ROLES: Final[dict[str, Callable[[str], None]]] = {
@@ -144,7 +141,7 @@ def main() -> int:
         print(json.dumps(MEASURES[options.sample](Place(options.url, options.schema), options.scale)))
         return 0
     chosen = [bench for bench in BENCHES if not options.workload or bench.name in options.workload]
-    with _server() as url:
+    with bench_server() as url:
         return run_benches(
             chosen,
             lambda name: _in_fresh_process(url, name, options.scale),
@@ -166,22 +163,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--schema", help=argparse.SUPPRESS)
     return parser.parse_args()
-
-
-@contextmanager
-def _server() -> Generator[str]:
-    """The one that was named, or one for the time of the run."""
-    if given := os.environ.get(SERVER):
-        yield given
-        return
-    begin_run()
-    cluster = Cluster(SAFE)
-    try:
-        cluster.start()
-        yield cluster.url()
-    finally:
-        cluster.remove()
-        end_run()
 
 
 def _in_fresh_process(url: str, name: str, scale: float) -> Sample:

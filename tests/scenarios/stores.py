@@ -97,8 +97,8 @@ async def make_store(path: Path) -> None:
     asleep = asyncio.Event()
 
     def listen(point: FaultPoint, members: Sequence[Member]) -> None:
-        turns = [member for member in members if isinstance(member, Turn)]
-        if point is FaultPoint.AFTER_COMMIT and any(turn.timers_started and turn.turn > 0 for turn in turns):
+        turns = [member for member in members if isinstance(member, Turn) and member.turn > 0]
+        if point is FaultPoint.AFTER_COMMIT and any(turn.effects and turn.effects.timers_started for turn in turns):
             asleep.set()
 
     world = Platform(fault_hook=listen)

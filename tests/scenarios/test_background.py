@@ -125,7 +125,7 @@ async def use_everything(path: Path, during: Callable[[hf.Engine], Coroutine[Any
 
 def waits_for_event(engine: hf.Engine, name: str) -> bool:
     """Whether an instance that is live in the engine would take the event along with its next turn."""
-    return any(live.run.waits_for_event(name) for live in live_instances(worker_of(engine)).values())
+    return any(live.run.awaits_event(name) for live in live_instances(worker_of(engine)).values())
 
 
 async def watch_until_closed(client: hf.Client, instance_id: str) -> hf.Change:

@@ -106,7 +106,7 @@ def test_W10_a_stop_that_is_cancelled_ends_there_and_may_be_repeated() -> None:
                 finally:
                     await may_end.wait()
 
-            task = BackgroundTask(Duty.JANITOR, reluctant)
+            task = BackgroundTask(Duty.MAINTENANCE, reluctant)
             task.start()
             worker._tasks.append(task)
             stopping = asyncio.create_task(worker.stop())

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.scenarios.support import check_tables, engine_of, history_of, rows, skipping, together
+from tests.scenarios.held import HeldTurns, store_at
+from tests.scenarios.support import check_tables, engine_of, history_of, rows, skipping, together, until
 from tests.scenarios.test_store_trouble import FailOnce
-from tests.support.inside import committer_of, end_lease, worker_of
+from tests.support.inside import committer_of, end_lease, live_instances, worker_of
 
 import holdfast as hf
 from holdfast.audit.auditor import audit
@@ -151,6 +152,44 @@ def test_G10_an_event_overtakes_none_that_another_process_raised_before(tmp_path
                 await there.raise_event(NUMBER, number)
                 await handle.raise_event(NUMBER, number + 1)
             assert await handle.result() == list(range(40))
+        check(tmp_path / "a.db")
+
+    together(scenario())
+
+
+def test_G10_an_event_overtakes_none_that_its_own_turn_leaves_to_the_store(tmp_path: Path) -> None:
+    """One turn applies 1, leaves 2 to the store, and applies the result after which the code waits for 3."""
+    may_end = asyncio.Event()
+
+    @hf.activity
+    async def held() -> None:
+        await may_end.wait()
+
+    @hf.workflow
+    async def alternates() -> list[int]:
+        step = asyncio.create_task(held())
+        await hf.event("go")
+        first = await hf.event(NUMBER, int)
+        await step
+        return [first, await hf.event(NUMBER, int), await hf.event(NUMBER, int)]
+
+    async def scenario() -> None:
+        store = store_at(tmp_path / "a.db")
+        async with engine_of(store, alternates, held) as engine:
+            handle = await engine.start(alternates, id="it")
+            [live] = live_instances(worker_of(engine)).values()
+            turns = HeldTurns(store)
+            raised = [asyncio.create_task(handle.raise_event("go"))]
+            await turns.is_stuck.wait()
+            raised += [asyncio.create_task(handle.raise_event(NUMBER, number)) for number in (1, 2)]
+            await until(lambda: len(live.queue) == 2)
+            may_end.set()
+            await until(lambda: len(live.queue) == 3)
+            raised.append(asyncio.create_task(handle.raise_event(NUMBER, 3)))
+            await until(lambda: len(live.queue) == 4)
+            turns.go_on.set()
+            assert await handle.result() == [1, 2, 3]
+            assert await asyncio.gather(*raised) == [True] * 4
         check(tmp_path / "a.db")
 
     together(scenario())

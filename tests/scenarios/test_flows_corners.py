@@ -135,8 +135,8 @@ async def waiting_code() -> None:
 @pytest.mark.parametrize(
     ("before", "now", "said"),
     [
-        (flow(WAITING), waiting_code, "this instance was started as a flow, and 'f' is code here; it goes on where"),
-        (waiting_code, flow(WAITING), "this instance was started as code, and 'f' is a flow here; it goes on where"),
+        (flow(WAITING), waiting_code, "this instance was started as a flow, and 'f' is code here; it continues where"),
+        (waiting_code, flow(WAITING), "this instance was started as code, and 'f' is a flow here; it continues where"),
     ],
 )
 @played
@@ -151,7 +151,7 @@ async def test_G12_an_instance_whose_name_is_of_another_kind_now_says_so(
         await until(lambda: rows(store, "SELECT state FROM instances") == [("BLOCKED",)])
         ((why,),) = rows(path_of(engine), "SELECT blocked FROM instances")
         assert why.startswith(f"HistoryMismatch: {said}")
-        with pytest.raises(hf.WorkflowBlocked, match="goes on where 'f' is"):
+        with pytest.raises(hf.WorkflowBlocked, match="continues where 'f' is"):
             await engine.get("it").query("anything")
     async with engine_of(store, before) as engine:
         await until(lambda: rows(store, "SELECT state FROM instances") != [("BLOCKED",)])

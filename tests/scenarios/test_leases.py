@@ -194,7 +194,7 @@ def test_W8_what_a_janitor_that_died_half_way_left_behind_goes_on(
                 assert await second.get(f"i{number}").result(timeout=10) == 6
         check_tables(path)
 
-    monkeypatch.setattr("holdfast.runtime.duties.maintenance.VERIFY_EVERY", 10**9)  # in the first round only
+    monkeypatch.setattr("holdfast.runtime.duties.lost_workers.VERIFY_EVERY", 10**9)  # in the first round only
     together(scenario())
 
 

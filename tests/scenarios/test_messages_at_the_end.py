@@ -284,7 +284,7 @@ def test_G14_a_sender_without_pause_does_not_keep_the_code_from_its_end(tmp_path
         async def send_and_commit(commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
             nonlocal tries
             for member in members:
-                if isinstance(member, Turn) and member.close is not None:
+                if isinstance(member, Turn) and member.effects is not None and member.effects.close is not None:
                     tries += 1
                     value = Payload(msgspec.Raw(b'"more"'))
                     more = Deliver(id=InstanceId("it"), event=EventReceived(time_ms=0, name="sig", value=value))

@@ -249,7 +249,5 @@ def test_a_worker_has_the_limit_of_its_client_or_its_own() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 100, 10**12, "32MB", True, None, 1.5])
 def test_a_limit_that_makes_no_sense_is_refused(limit: Any) -> None:
-    with pytest.raises(
-        hf.errors.InvalidOption, match="payload_limit must be a whole number from 16,384 to 268,435,456"
-    ):
+    with pytest.raises(hf.errors.InvalidOption, match="payload_limit must be an integer from 16,384 to 268,435,456"):
         hf.Engine(":memory:", payload_limit=limit)

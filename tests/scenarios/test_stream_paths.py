@@ -6,8 +6,10 @@ Whichever way they go, and whatever happens on it, each value comes once and in 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.scenarios.held import store_at
 from tests.scenarios.support import check_tables, engine_of, finish, rows, together, until
 from tests.scenarios.test_store_trouble import FailOnce
 
@@ -99,6 +101,47 @@ def test_L15_values_overtake_no_others_when_the_instance_becomes_live_again(tmp_
     assert ever_in_inbox(store) > 0
 
 
+def test_L15_a_value_does_not_overtake_one_stored_after_the_inbox_was_read(tmp_path: Path) -> None:
+    """A value is stored alone between the read of the inbox and the replay: the next value goes to the inbox, too."""
+    store, steps = tmp_path / "a.db", asyncio.Semaphore(0)
+
+    @hf.activity
+    async def held() -> AsyncIterator[int]:
+        for number in range(3):
+            await steps.acquire()
+            yield number
+
+    @hf.workflow
+    async def take() -> list[int]:
+        return [number async for number in held()]
+
+    @hf.workflow
+    async def rest() -> None:
+        await hf.event("never")
+
+    async def scenario() -> None:
+        opened = store_at(store)
+        async with engine_of(opened, take, rest, held, cache_size=1) as engine:
+            handle = await engine.start(take, id="it")
+            await engine.start(rest, id="other")  # takes the place of the first
+            load = opened.load
+
+            async def load_then_store_a_value(*of_instance: Any) -> Any:
+                loaded = await load(*of_instance)
+                opened.load = load
+                steps.release()
+                await until(lambda: rows(store, LEDGER) == [(2,)])
+                steps.release()  # the next value comes as soon as the instance is live
+                return loaded
+
+            opened.load = load_then_store_a_value
+            steps.release()
+            assert await handle.result() == [0, 1, 2]
+        check_tables(store)
+
+    together(scenario())
+
+
 @pytest.mark.parametrize("point", list(FaultPoint))
 @pytest.mark.parametrize("cache_size", [0, 10])
 @pytest.mark.parametrize("at", range(1, PARTS + 1))
@@ -187,7 +230,7 @@ def test_G1_a_stream_reaches_the_engine_that_took_the_instance_over(tmp_path: Pa
 
 
 def has_values(member: Member) -> bool:
-    return isinstance(member, Turn) and bool(member.entries)
+    return isinstance(member, Turn) and member.effects is not None and bool(member.effects.stream_values)
 
 
 @pytest.mark.parametrize("cache_size", [0, 10])

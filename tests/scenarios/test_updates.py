@@ -336,9 +336,9 @@ def test_G12_a_validator_that_changes_something_parks_the_workflow(tmp_path: Pat
         path = tmp_path / "shop.db"
         async with engine_of(path, spoils, cache_size=cache_size) as engine:
             handle = await engine.start(spoils, id="it")
-            with pytest.raises(hf.UpdateRejected, match="the validator of update 'put' may only look"):
+            with pytest.raises(hf.UpdateRejected, match="the validator of update 'put' is read-only"):
                 await handle.update("put", 1)
-            with pytest.raises(hf.WorkflowBlocked, match="NotReadOnly: the validator of update 'put' may only look"):
+            with pytest.raises(hf.WorkflowBlocked, match="NotReadOnly: the validator of update 'put' is read-only"):
                 await handle.update("put", 2)
 
     together(scenario())

@@ -127,7 +127,7 @@ def test_C1_a_worker_takes_the_next_questions_at_once_after_a_full_batch(
         async with await hf.connect(path) as client:
             for number in range(5):
                 question = QueryRow(id=f"q{number}", number=InstanceNumber(1), name="fast", input=b"[]")
-                await client._local.committer.commit(AskQuery(question=question, expires_at_ms=2**53))
+                await client._local.committer.commit(AskQuery(query=question, expires_at_ms=2**53))
         async with engine_of(path, answers_two):
             await until(lambda: rows(path, "SELECT count(*) FROM questions WHERE answer IS NULL") == [(0,)])
 

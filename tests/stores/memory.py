@@ -39,7 +39,7 @@ from holdfast.storage.members.instances import (
     Start,
     Terminate,
 )
-from holdfast.storage.members.member import Member, actor_of
+from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.outcomes import Failed, Outcome, PendingQueries, Rejected
 from holdfast.storage.members.turns import StreamValues, Turn
@@ -296,7 +296,7 @@ class MemoryStore(StoreDefaults):
         found = self.tables.instances.get(number)
         return None if found is None else found.deadline
 
-    async def read_family(self, number: InstanceNumber) -> ParentAndChildren:
+    async def read_relatives(self, number: InstanceNumber) -> ParentAndChildren:
         found = self.tables.instances.get(number)
         children: dict[InstanceState, int] = {}
         for row in self.tables.instances.values():
@@ -334,16 +334,16 @@ class MemoryStore(StoreDefaults):
         )
 
     async def pending_queries(self) -> PendingQueries:
-        now_ms, questions = self.now_ms(), self.tables.questions.values()
-        ends = [row.expires_at_ms for row in questions]
+        now_ms, queries = self.now_ms(), self.tables.queries.values()
+        ends = [row.expires_at_ms for row in queries]
         ends += [row.expires_at_ms for row in self.tables.updates.values() if row.expires_at_ms is not None]
         return PendingQueries(
-            has_questions=any(row.taken_by is None and row.expires_at_ms > now_ms for row in questions),
+            has_queries=any(row.taken_by is None and row.expires_at_ms > now_ms for row in queries),
             has_expired=any(at_ms <= now_ms for at_ms in ends),
         )
 
-    async def read_query_reply(self, question_id: str) -> bytes | None:
-        found = self.tables.questions.get(question_id)
+    async def read_query_reply(self, query_id: str) -> bytes | None:
+        found = self.tables.queries.get(query_id)
         return None if found is None else found.answer
 
     async def read_inbox_of(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
@@ -454,7 +454,7 @@ class MemoryNotifier:
 
 def _apply(tables: MemoryTables, member: Member) -> Outcome:
     """Apply one member. What a worker sends that is not active is rejected (W6, W7)."""
-    actor = actor_of(member)
+    actor = member.actor
     if actor is not None and not tables.is_active(actor):
         return Rejected(reason=f"worker {actor} is not active")
     try:

@@ -104,7 +104,7 @@ def _columns_of(tables: MemoryTables) -> dict[str, Iterable[dict[str, Any]]]:
             for (number, update), row in tables.updates.items()
         ),
         "received": ({"number": number, "id": message} for number, message in tables.received),
-        "questions": ({**_fields(row.query), **_fields(row)} for row in tables.questions.values()),
+        "questions": ({**_fields(row.query), **_fields(row)} for row in tables.queries.values()),
         "workers": (_fields(row) for row in tables.workers.values()),
         "flows": ({"hash": digest, **_fields(row)} for digest, row in tables.flows.items()),
         "closings": ({"number": key[0], "execution": key[1], **_fields(row)} for key, row in tables.closings.items()),

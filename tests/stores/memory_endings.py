@@ -1,7 +1,6 @@
 """The end of instances, requests to end, and deadlines, applied to the tables in memory (A9, C1, C5, G11)."""
 
 from collections import deque
-from typing import NamedTuple
 
 import msgspec
 from tests.stores.memory_attempts import (
@@ -29,12 +28,9 @@ from holdfast.core.deadlines import Deadline, DeadlineVerdict
 from holdfast.core.history import (
     CancelRequested,
     ChildAnswer,
-    DeadlinePassed,
     EventReceived,
     ExternalEnd,
     HistoryEvent,
-    InstanceCancelled,
-    InstanceTerminated,
     Payload,
     Started,
     UpdateAccepted,
@@ -42,10 +38,21 @@ from holdfast.core.history import (
     encode_event,
     encode_events,
 )
-from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, InstanceState, next_state
+from holdfast.core.lifecycle import INSTANCE_FINAL, InstanceEvent, next_state
 from holdfast.core.updates import UpdateState
-from holdfast.errors import DeadlineExceeded
-from holdfast.payloads.failures import Failure, qualified_name
+from holdfast.storage.instance_endings import (
+    MOST_CHILDREN_PER_COMMIT,
+    PARENT_ENDED,
+    CancelResult,
+    cancel_at_deadline,
+    decide_cancel,
+    end_by_cancel,
+    end_by_deadline,
+    end_by_termination,
+    outcome_of,
+    parent_end_of,
+    state_after,
+)
 from holdfast.storage.large_payloads import offload
 from holdfast.storage.members.instances import (
     CloseChildren,
@@ -63,8 +70,6 @@ from holdfast.storage.members.outcomes import (
 )
 from holdfast.storage.records import DeadlineRecord, HistoryRow, InstanceNumber, LargePayload
 
-MOST_CHILDREN_PER_COMMIT = 500
-PARENT_ENDED = "its parent ended"
 Ended = tuple[EndedInstance, ...]
 
 
@@ -101,19 +106,15 @@ def settle(tables: MemoryTables, number: InstanceNumber) -> None:
     cancel_attempts(tables, number)
 
 
-def end_from_outside(tables: MemoryTables, found: Instance, ended: ExternalEnd, state: InstanceState) -> None:
-    """Close an instance without asking its code: the end is the last event of its history. Its parent is told."""
+def end_from_outside(tables: MemoryTables, found: Instance, ended: ExternalEnd) -> None:
+    """Close an instance without its code: `ended` is the last event of its history. Its parent is answered."""
     number, now_ms = found.number, tables.now_ms
     unread = [] if found.turn else [decoded(row.event) for row in tables.inbox_of(number)]
     begun = [event for event in unread if isinstance(event, Started)][:1]
-    if isinstance(ended, DeadlinePassed):
-        outcome = ended.failure
-    else:
-        outcome = Payload(msgspec.Raw(msgspec.json.encode(ended.reason or None)))
     tables.instances.change(
         number,
-        state=state,
-        outcome=msgspec.json.encode(outcome),
+        state=state_after(found.state, ended),
+        outcome=outcome_of(ended),
         turn=found.turn + 1,
         stamp_ms=max(found.stamp_ms, now_ms),
         closed_at_ms=now_ms,
@@ -125,18 +126,12 @@ def end_from_outside(tables: MemoryTables, found: Instance, ended: ExternalEnd, 
     tables.history.insert((number, found.execution, found.turn), row)
     settle(tables, number)
     answer_parent(tables, tables.instances[number])
-    how = ParentEnd.CANCELLED if isinstance(ended, InstanceCancelled) else ParentEnd.TERMINATED
-    note_closing(tables, number, found.execution, how)
+    note_closing(tables, number, found.execution, parent_end_of(ended))
 
 
 def terminate(tables: MemoryTables, found: Instance, reason: str) -> Ended:
-    _terminate_alone(tables, found, reason)
+    end_from_outside(tables, found, end_by_termination(found, reason, now_ms=tables.now_ms))
     return close_children(tables, found.number, found.execution)[0]
-
-
-def _terminate_alone(tables: MemoryTables, found: Instance, reason: str) -> None:
-    ended = InstanceTerminated(time_ms=stamp_ms(found.stamp_ms, tables.now_ms), reason=reason)
-    end_from_outside(tables, found, ended, next_state(found.state, InstanceEvent.TERMINATE))
 
 
 def apply_terminate(tables: MemoryTables, member: Terminate) -> Outcome:
@@ -149,28 +144,17 @@ def apply_terminate(tables: MemoryTables, member: Terminate) -> Outcome:
     return TerminatedInstance(instance=instance_record(found), was_open=was_open, ended=ended)
 
 
-class CancelResult(NamedTuple):
-    """What became of a request to end, and whether the instance has ended by it already."""
-
-    verdict: EventVerdict
-    is_ended: bool = False
-
-
 def cancel(tables: MemoryTables, found: Instance, event: CancelRequested) -> CancelResult:
     """A9: the code is asked to end. Where none has run, or none can, the instance ends at once."""
-    if found.state in INSTANCE_FINAL:
-        return CancelResult(EventVerdict.CLOSED)
-    if found.state is InstanceState.CANCEL_REQUESTED:
-        return CancelResult(EventVerdict.DUPLICATE)
-    if found.state in (InstanceState.REQUESTED, InstanceState.BLOCKED):
-        ended = InstanceCancelled(time_ms=stamp_ms(found.stamp_ms, tables.now_ms), reason=event.reason)
-        end_from_outside(tables, found, ended, next_state(found.state, InstanceEvent.CANCEL))
-        return CancelResult(EventVerdict.DELIVER, is_ended=True)
-    ask_to_end(tables, found, event)
-    return CancelResult(EventVerdict.DELIVER)
+    result = decide_cancel(found.state)
+    if result.ends_at_once:
+        end_from_outside(tables, found, end_by_cancel(found, event.reason, now_ms=tables.now_ms))
+    elif result.verdict is EventVerdict.DELIVER:
+        request_cancel(tables, found, event)
+    return result
 
 
-def ask_to_end(tables: MemoryTables, found: Instance, event: CancelRequested) -> None:
+def request_cancel(tables: MemoryTables, found: Instance, event: CancelRequested) -> None:
     tables.instances.change(found.number, state=next_state(found.state, InstanceEvent.REQUEST_CANCEL))
     put_message(tables, found, event, name=None)
     tables.wake(found.number)
@@ -236,8 +220,8 @@ def close_children(
                 continue
             done += 1
             if action is ParentClose.TERMINATE:
-                _terminate_alone(tables, child, PARENT_ENDED)
-            elif not cancel(tables, child, CancelRequested(time_ms=0, reason=PARENT_ENDED)).is_ended:
+                end_from_outside(tables, child, end_by_termination(child, PARENT_ENDED, now_ms=tables.now_ms))
+            elif not cancel(tables, child, CancelRequested(time_ms=0, reason=PARENT_ENDED)).ends_at_once:
                 continue
             ended.append(EndedInstance(child.id, child.number))
             families.append((child.number, child.execution))
@@ -275,21 +259,16 @@ def apply_expire(tables: MemoryTables, member: Expire) -> Outcome:
     deadline = None if found is None else found.deadline
     if found is None or deadline is None or deadline.expires_at_ms > tables.now_ms:
         return Rejected(reason=f"the deadline of instance {member.number} has not come")
-    is_over, limit_ms = deadline.is_in_grace, deadline.at_ms - found.created_at_ms
-    verdict = deadlines.at_deadline(found.state, grace_ms=deadline.grace_ms, is_grace_over=is_over)
+    verdict = deadlines.at_deadline(found.state, grace_ms=deadline.grace_ms, is_grace_over=deadline.is_in_grace)
     ended: Ended = ()
     if verdict is DeadlineVerdict.NOTHING:
         return Rejected(reason=f"instance {member.number} has ended")
     if verdict is DeadlineVerdict.END:
-        why = deadlines.why_ended(found.state, limit_ms=limit_ms, grace_ms=deadline.grace_ms, is_grace_over=is_over)
-        failure = msgspec.json.encode(Failure(type=qualified_name(DeadlineExceeded), message=why))
-        time_ms = stamp_ms(found.stamp_ms, tables.now_ms)
-        passed = DeadlinePassed(time_ms=time_ms, failure=Payload(msgspec.Raw(failure)))
-        end_from_outside(tables, found, passed, deadlines.failed_from(found.state))
+        end_from_outside(tables, found, end_by_deadline(found, deadline, now_ms=tables.now_ms))
         ended = close_children(tables, found.number, found.execution)[0]
     else:
         if verdict is DeadlineVerdict.ASK:
-            ask_to_end(tables, found, CancelRequested(time_ms=0, reason=deadlines.reason(limit_ms), by_deadline=True))
+            request_cancel(tables, found, cancel_at_deadline(found, deadline))
         grace = msgspec.structs.replace(deadline, expires_at_ms=tables.now_ms + deadline.grace_ms)
         tables.instances.change(found.number, deadline=grace)
     return Expired(instance=instance_record(found), verdict=verdict, ended=ended)

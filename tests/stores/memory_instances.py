@@ -36,7 +36,7 @@ from tests.stores.memory_tables import (
     Flow,
     Instance,
     MemoryTables,
-    Question,
+    Query,
     Received,
     Update,
     Value,
@@ -65,6 +65,7 @@ from holdfast.core.leases import MAX_LOST_OWNERS, SUSPECT_AFTER
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.queries import MAX_QUESTIONS
 from holdfast.core.updates import REFUSALS, REJECTION_KEPT_MS, UpdateState, decide_update
+from holdfast.storage.instance_endings import REPLACED
 from holdfast.storage.members.instances import (
     Block,
     ClaimInstances,
@@ -84,12 +85,11 @@ from holdfast.storage.members.outcomes import (
     StartedInstance,
     TargetInstance,
 )
-from holdfast.storage.members.turns import NewChild, NextExecution, Turn
+from holdfast.storage.members.turns import NewChild, NextExecution, Turn, TurnEffects
 from holdfast.storage.records import Fence, HistoryRow, InstanceNumber, Parent
 
 logger = logging.getLogger("holdfast")
 
-REPLACED = "its id was started again, and the policy was terminate_existing"
 MOVED_ON = "the fence or the owner has moved on"
 TAKEN = (EventVerdict.DELIVER, EventVerdict.KEEP, EventVerdict.DUPLICATE)
 
@@ -176,9 +176,10 @@ def apply_turn(tables: MemoryTables, turn: Turn) -> Outcome:
 
 def _refusal(tables: MemoryTables, turn: Turn) -> str | None:
     """Apply what a turn answers, and its guard. Why it is rejected; None: go on with it."""
+    effects = turn.effects or TurnEffects()
     fresh = [close_attempt(tables, each, each.applied_ledger) for each in turn.completions]
-    fresh += [pass_values(tables, each) for each in turn.entries]
-    if turn.read_to is not None and _has_unread(tables, turn.number, turn.read_to):
+    fresh += [pass_values(tables, each) for each in effects.stream_values]
+    if effects.read_to is not None and _has_unread(tables, turn.number, effects.read_to):
         return "an event or an update came before the end, and the owner has not read it"
     if not all(fresh):
         return "an answer was stale"
@@ -209,49 +210,54 @@ def _write_turn(tables: MemoryTables, turn: Turn, number: InstanceNumber) -> End
     execution = turn.execution
     if turn.events:
         tables.history.insert((number, execution, turn.turn), HistoryRow(turn=turn.turn, events=turn.events))
-    for left in turn.yields:
-        exit_values(tables, left)
     for new in turn.attempts:
         insert_attempt(tables, number, execution, new)
-    write_payloads(tables, number, list(turn.payloads))
-    for row in turn.consumed:
+    return () if turn.effects is None else _write_effects(tables, turn, turn.effects, number)
+
+
+def _write_effects(tables: MemoryTables, turn: Turn, effects: TurnEffects, number: InstanceNumber) -> Ended:
+    execution = turn.execution
+    for applied in effects.applied_values:
+        exit_values(tables, applied)
+    write_payloads(tables, number, list(effects.payloads))
+    for row in effects.consumed:
         is_mine = row in tables.inbox and tables.inbox[row].row.number == number
         require(is_mine and tables.inbox.remove(row), f"message {row} of instance {number} was gone")
-    for response in turn.responses:
+    for response in effects.responses:
         exit_response(tables, response)
-    for activity in turn.abandoned:
+    for activity in effects.abandoned:
         cancel_attempts(tables, number, (execution, activity))
-    for timer in turn.timers_started:
+    for timer in effects.timers_started:
         tables.timers.insert((number, execution, timer.timer), timer)
-    tables.timers.remove_all((number, execution, timer) for timer in turn.timers_ended)
-    ended = _write_children(tables, turn, number)
-    _write_mail(tables, turn, number)
-    _write_values(tables, turn, number)
-    return ended + _leave(tables, turn, number)
+    tables.timers.remove_all((number, execution, timer) for timer in effects.timers_ended)
+    ended = _write_children(tables, effects, number, execution)
+    _write_mailbox(tables, effects, number)
+    _write_values(tables, effects, number)
+    return ended + _leave(tables, turn, effects, number)
 
 
-def _write_mail(tables: MemoryTables, turn: Turn, number: InstanceNumber) -> None:
+def _write_mailbox(tables: MemoryTables, effects: TurnEffects, number: InstanceNumber) -> None:
     row = tables.instances[number]
     tables.instances.change(
         number,
-        waits=row.waits if turn.waits is None else frozenset(turn.waits),
-        events_waiting=row.events_waiting - turn.mail_taken,
-        mailbox=turn.mailbox or row.mailbox,
+        waits=row.waits if effects.waits is None else frozenset(effects.waits),
+        events_waiting=row.events_waiting - effects.events_taken,
+        mailbox=effects.mailbox or row.mailbox,
     )
-    tables.received.remove_all((number, message_id) for message_id in turn.ids_set_aside)
-    for message in turn.sent:
+    tables.received.remove_all((number, message_id) for message_id in effects.ids_set_aside)
+    for message in effects.sent:
         outcome = apply_deliver(tables, message)
         if not isinstance(outcome, Delivered) or outcome.verdict not in TAKEN:
             logger.warning("a message of a workflow for %r was not delivered: %s", message.id, outcome)
 
 
-def _write_values(tables: MemoryTables, turn: Turn, number: InstanceNumber) -> None:
-    for change in turn.kept:
+def _write_values(tables: MemoryTables, effects: TurnEffects, number: InstanceNumber) -> None:
+    for change in effects.state_values:
         if change.value is None:
             tables.state_values.remove((number, change.key))
         else:
             tables.state_values.put((number, change.key), Value(data=change.value))
-    for answer in turn.answers:
+    for answer in effects.answers:
         found = tables.updates.get((number, answer.id))
         require(found is not None and found.answer is None, f"update {answer.id!r} was answered before, or never sent")
         expires_at_ms = tables.now_ms + REJECTION_KEPT_MS if answer.state in REFUSALS else None
@@ -260,30 +266,32 @@ def _write_values(tables: MemoryTables, turn: Turn, number: InstanceNumber) -> N
         )
 
 
-def _leave(tables: MemoryTables, turn: Turn, number: InstanceNumber) -> Ended:
+def _leave(tables: MemoryTables, turn: Turn, effects: TurnEffects, number: InstanceNumber) -> Ended:
     """The instance ends, or its execution does and the next begins (G4), or the instance is released (G2)."""
-    if turn.close is not None:
+    if effects.close is not None:
         settle(tables, number)
         tables.instances.change(
             number,
-            state=turn.close.state,
-            outcome=turn.close.outcome,
+            state=effects.close.state,
+            outcome=effects.close.outcome,
             closed_at_ms=tables.now_ms,
             owner=None,
             claimable_at_ms=None,
         )
         answer_parent(tables, tables.instances[number])
-    elif turn.next is not None:
-        _start_next_execution(tables, turn, number, turn.next)
+    elif effects.next is not None:
+        _start_next_execution(tables, turn, number, effects.next, release=effects.release)
     else:
-        if turn.release:
+        if effects.release:
             release_instance(tables, number, turn.fence, turn.owner)
         return ()
     note_closing(tables, number, turn.execution, ParentEnd.BY_ITSELF)
     return close_children(tables, number, turn.execution)[0]
 
 
-def _start_next_execution(tables: MemoryTables, turn: Turn, number: InstanceNumber, following: NextExecution) -> None:
+def _start_next_execution(
+    tables: MemoryTables, turn: Turn, number: InstanceNumber, following: NextExecution, *, release: bool
+) -> None:
     """What answers the old execution ends with it; the rest of the inbox is carried over."""
     row = tables.instances[number]
     exit_all_responses(tables, number)
@@ -301,8 +309,8 @@ def _start_next_execution(tables: MemoryTables, turn: Turn, number: InstanceNumb
         turn=0,
         fence=Fence(row.fence + 1),
         input=stored_input(tables, number, following.input),
-        owner=None if turn.release else turn.owner,
-        claimable_at_ms=0 if turn.release else None,
+        owner=None if release else turn.owner,
+        claimable_at_ms=0 if release else None,
     )
     tables.put_in_inbox(number, turn.execution + 1, following.started)
 
@@ -310,15 +318,15 @@ def _start_next_execution(tables: MemoryTables, turn: Turn, number: InstanceNumb
 # ---------------------------------------------------------------- children
 
 
-def _write_children(tables: MemoryTables, turn: Turn, number: InstanceNumber) -> Ended:
-    """Create the children of a turn, and ask those to end that it names. Which of them ended at once."""
-    for new in turn.children:
-        _create_child(tables, new, tables.instances[number], turn.execution)
+def _write_children(tables: MemoryTables, effects: TurnEffects, number: InstanceNumber, execution: int) -> Ended:
+    """Create the children of a turn, and cancel those that it names. Returns the children that ended at once."""
+    for new in effects.children:
+        _create_child(tables, new, tables.instances[number], execution)
     ended: list[EndedInstance] = []
-    for asked in turn.children_asked:
-        child = _child(tables, number, turn.execution, asked.child)
-        request = CancelRequested(time_ms=0, reason=asked.reason, descendants=asked.descendants)
-        if child is not None and cancel(tables, child, request).is_ended:
+    for cancelled in effects.children_cancelled:
+        child = _child(tables, number, execution, cancelled.child)
+        request = CancelRequested(time_ms=0, reason=cancelled.reason, descendants=cancelled.descendants)
+        if child is not None and cancel(tables, child, request).ends_at_once:
             ended.append(EndedInstance(child.id, child.number))
             ended += close_children(tables, child.number, child.execution)[0]
     return tuple(ended)
@@ -463,8 +471,8 @@ def apply_deliver(tables: MemoryTables, message: Deliver) -> Outcome:
         return Delivered(instance=target, verdict=verdict)
     if isinstance(event, UpdateAccepted):
         return Delivered(instance=instance_record(found), verdict=_deliver_update(tables, found, event))
-    verdict, is_ended = cancel(tables, found, event)
-    ended = close_children(tables, found.number, found.execution)[0] if is_ended else ()
+    verdict, ends_at_once = cancel(tables, found, event)
+    ended = close_children(tables, found.number, found.execution)[0] if ends_at_once else ()
     return Delivered(instance=instance_record(found), verdict=verdict, ended=ended)
 
 
@@ -509,41 +517,39 @@ def _deliver_update(tables: MemoryTables, found: Instance, event: UpdateAccepted
 
 
 def apply_ask_query(tables: MemoryTables, ask: AskQuery) -> Outcome:
-    if len(tables.questions) >= MAX_QUESTIONS or ask.question.id in tables.questions:
-        return Rejected(reason=f"{MAX_QUESTIONS} questions wait for their answers already, or this one was put before")
-    tables.questions.put(ask.question.id, Question(query=ask.question, expires_at_ms=ask.expires_at_ms))
+    if len(tables.queries) >= MAX_QUESTIONS or ask.query.id in tables.queries:
+        return Rejected(reason=f"{MAX_QUESTIONS} queries wait for their answers already, or this one was sent before")
+    tables.queries.put(ask.query.id, Query(query=ask.query, expires_at_ms=ask.expires_at_ms))
     return Applied()
 
 
 def apply_claim_queries(tables: MemoryTables, claim: ClaimQueries) -> Outcome:
     """Queries for instances of the owner, and for those of its workflows that nobody owns and that have begun."""
     taken: list[QueryRow] = []
-    for question in list(tables.questions.values()):
-        instance = tables.instances.get(question.query.number)
-        if question.taken_by is not None or question.expires_at_ms <= tables.now_ms or len(taken) >= claim.limit:
+    for waiting in list(tables.queries.values()):
+        instance = tables.instances.get(waiting.query.number)
+        if waiting.taken_by is not None or waiting.expires_at_ms <= tables.now_ms or len(taken) >= claim.limit:
             continue
         if instance is None or instance.turn == 0 or instance.owner not in (None, claim.owner):
             continue
         if instance.owner == claim.owner or instance.workflow in claim.workflows:
-            taken.append(tables.questions.change(question.query.id, taken_by=claim.owner).query)
-    return ClaimedQueries(questions=taken)
+            taken.append(tables.queries.change(waiting.query.id, taken_by=claim.owner).query)
+    return ClaimedQueries(queries=taken)
 
 
 def apply_answer_query(tables: MemoryTables, answer: AnswerQuery) -> Outcome:
-    question = tables.questions.get(answer.id)
-    if question is None or question.taken_by != answer.owner or question.answer is not None:
-        return Rejected(reason=f"nobody waits for the answer to question {answer.id!r}")
-    tables.questions.change(answer.id, answer=answer.answer)
+    waiting = tables.queries.get(answer.id)
+    if waiting is None or waiting.taken_by != answer.owner or waiting.answer is not None:
+        return Rejected(reason=f"no client waits for the answer to query {answer.id!r}")
+    tables.queries.change(answer.id, answer=answer.answer)
     return Applied()
 
 
 def apply_delete_queries(tables: MemoryTables, delete: DeleteQueries) -> Outcome:
     """A query that nobody waits for; without one, queries and rejections of updates that are kept no longer."""
-    if delete.question is not None:
-        return Applied(changed=int(tables.questions.remove(delete.question)))
-    gone = tables.questions.remove_all(
-        key for key, row in tables.questions.items() if row.expires_at_ms <= tables.now_ms
-    )
+    if delete.query_id is not None:
+        return Applied(changed=int(tables.queries.remove(delete.query_id)))
+    gone = tables.queries.remove_all(key for key, row in tables.queries.items() if row.expires_at_ms <= tables.now_ms)
     gone += tables.updates.remove_all(
         key
         for key, row in tables.updates.items()

@@ -80,7 +80,7 @@ class Update(Record, frozen=True):
     expires_at_ms: int | None = None
 
 
-class Question(Record, frozen=True):
+class Query(Record, frozen=True):
     """A query that waits for its answer, or for its sender to read it."""
 
     query: QueryRow
@@ -176,7 +176,7 @@ class MemoryTables:
         self.state_values = Table[tuple[InstanceNumber, str], Value](undo)
         self.updates = Table[tuple[InstanceNumber, str], Update](undo)
         self.received = Table[tuple[InstanceNumber, str], Received](undo)
-        self.questions = Table[str, Question](undo)
+        self.queries = Table[str, Query](undo)
         self.workers = Table[WorkerKey, Worker](undo)
         self.flows = Table[str, Flow](undo)
         self.closings = Table[tuple[InstanceNumber, int], Closing](undo)

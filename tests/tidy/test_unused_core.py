@@ -11,12 +11,8 @@ SOURCE = ROOT / "src"
 CORE = SOURCE / "holdfast" / "core"
 
 WITHOUT_CALLER = {
-    "core.leases.expire": "W6 as a function; the store does it by `mark_worker_lost.sql`, which is to call it",
-    "core.leases.deactivate": "W10 as a function; the store does it by `mark_worker_lost.sql`, which is to call it",
-    "core.responses.Duplicate": "L10 and L11 of the open contract",
-    "core.responses.ResponseId": "L10 and L11 of the open contract",
-    "core.responses.ResponseVerdict": "L10 and L11 of the open contract",
-    "core.responses.take_response": "L10 and L11 of the open contract",
+    "core.leases.bind": "the deltas of W3, for remote workers",
+    "core.leases.unbind": "the deltas of W3, for remote workers",
 }
 """Names that no code calls yet, with the reason to keep them."""
 
@@ -32,7 +28,7 @@ class Module:
 
 def _names(node: ast.AST) -> Iterator[str]:
     for each in ast.walk(node):
-        if isinstance(each, ast.Name):
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
             yield each.id
         elif isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value.isidentifier():
             yield each.value  # an annotation in quotes

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from benchmarks import bare, bare_arrivals
+from benchmarks.compare import report
 from benchmarks.programs import EVENT, reader, sequence, step, tokens, waiter
 from benchmarks.report import Found, in_pairs, ratio
 from tests.scenarios.support import rows
@@ -50,6 +51,21 @@ def test_a_small_sample_of_a_benchmark_runs(sample: str) -> None:
     command = [sys.executable, "-m", "benchmarks", "--sample", sample, "--scale", "0.02"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_source_tree_is_compared_with_itself() -> None:
+    command = [sys.executable, "-m", "benchmarks.compare", "src", "--pairs", "1", "--scale", "0.02"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()[1::2]] == ["B1", "B2", "B4", "GRAPH"]
+
+
+def test_a_ratio_above_one_means_that_this_tree_is_faster() -> None:
+    mine = [{"steps_per_s": 20.0, "cpu_us_per_step": 5.0}]
+    other = [{"steps_per_s": 10.0, "cpu_us_per_step": 10.0}]
+    lines = report("B1", ("steps_per_s", "cpu_us_per_step"), mine, other)
+    assert [line.split()[4] for line in lines] == ["2.000", "2.000"]
 
 
 def contents(path: Path) -> dict[str, list[dict[str, Any]]]:

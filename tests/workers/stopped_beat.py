@@ -17,12 +17,12 @@ from holdfast.core.leases import Heartbeat, HeartbeatReply
 from holdfast.runtime.platform import Platform
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.postgres import writer as beating
-from holdfast.storage.relational.apply.workers import apply_beat
+from holdfast.storage.relational.apply.workers import apply_worker_heartbeat
 from holdfast.storage.relational.transaction import Transaction
 
 
 class Stopping:
-    """Stands for `apply_beat`."""
+    """Stands for `apply_worker_heartbeat`."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -33,7 +33,7 @@ class Stopping:
         self._has_stopped |= is_due
         if is_due and self._where == "before":
             os.kill(os.getpid(), signal.SIGSTOP)
-        reply = apply_beat(transaction, beat, registration)
+        reply = apply_worker_heartbeat(transaction, beat, registration)
         if is_due and self._where == "after":
             os.kill(os.getpid(), signal.SIGSTOP)
         app.note("beat", beat.key, type(reply).__name__)
@@ -41,7 +41,7 @@ class Stopping:
 
 
 async def serve(store: str, lease: str, where: str) -> None:
-    setattr(beating, "apply_beat", Stopping(where))  # noqa: B010 - it is not exported
+    setattr(beating, "apply_worker_heartbeat", Stopping(where))  # noqa: B010 - it is not exported
     async with await hf.connect(store, _platform=Platform(detect_local_deaths=False)) as client:
         worker = hf.Worker(client, modules=[app], queues=["nothing"], lease=float(lease))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)

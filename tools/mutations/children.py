@@ -14,7 +14,7 @@ CHILDREN: Final = (
         "a child that has ended tells nobody",
         "G5",
         "storage/relational/apply/children",
-        "answer_parent(transaction, number, turn.close.state, turn.close.outcome)",
+        "answer_parent(transaction, number, close.state, close.outcome)",
         "pass",
     ),
     in_python(
@@ -35,8 +35,8 @@ CHILDREN: Final = (
         "the answer of a child wakes nobody",
         "G5",
         "storage/relational/apply/instance_endings",
-        "    transaction.execute(transaction.sql.wake_instance, parent)\n",
-        "",
+        "put_in_inbox(transaction, parent, execution, answer)",
+        "put_in_inbox(transaction, parent, execution, answer, wakes=False)",
     ),
     in_python(
         "a large result of a child stays with it",
@@ -49,15 +49,15 @@ CHILDREN: Final = (
         "a refused child is told to nobody",
         "G3",
         "storage/relational/apply/children",
-        "tell_parent(transaction, parent, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))",
+        "put_in_inbox(transaction, parent, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))",
         "pass",
     ),
     in_python(
         "a chosen id is never confirmed",
         "G3",
         "storage/relational/apply/children",
-        "    if new.named:\n        tell_parent",
-        "    if not new.named:\n        tell_parent",
+        "    if new.named:\n        put_in_inbox",
+        "    if not new.named:\n        put_in_inbox",
     ),
     in_sql("whoever has the id makes room for a child", "G3", "supersede_child", "closed_at_ms IS NOT NULL", "1"),
     in_python(
@@ -70,7 +70,7 @@ CHILDREN: Final = (
     in_python(
         "the end of a parent goes through everything at once",
         "C1",
-        "storage/relational/apply/children",
+        "storage/instance_endings",
         "MOST_CHILDREN_PER_COMMIT: Final = 500",
         "MOST_CHILDREN_PER_COMMIT: Final = 5_000_000",
     ),
@@ -132,7 +132,7 @@ CHILDREN: Final = (
     in_python(
         "children nest without end",
         "G11",
-        "replay/children",
+        "core/run",
         "if depth > MOST_PARENTS:",
         "if depth > 10 * MOST_PARENTS:",
         CHILDREN_TESTS,
@@ -140,9 +140,9 @@ CHILDREN: Final = (
     in_python(
         "another child than recorded is no difference",
         "G12",
-        "replay/run",
-        'ev.ChildScheduled: ("child", "name", "named"),',
-        'ev.ChildScheduled: ("child", "named"),',
+        "core/history",
+        'identity = ("child", "name", "named")',
+        'identity = ("child", "named")',
         CHILDREN_TESTS,
     ),
     in_python(

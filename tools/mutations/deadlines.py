@@ -19,8 +19,8 @@ DEADLINES: Final = (
         "the grace never begins",
         "A9",
         "storage/relational/apply/deadlines",
-        "by_deadline=True))\n            _begin_grace(transaction, found, deadline)",
-        "by_deadline=True))",
+        "cancel_at_deadline(found, deadline))\n            _begin_grace(transaction, found, deadline)",
+        "cancel_at_deadline(found, deadline))",
     ),
     in_python(
         "the grace counts from the deadline",
@@ -32,7 +32,7 @@ DEADLINES: Final = (
     in_python(
         "the request of a deadline looks like a cancel",
         "A9",
-        "storage/relational/apply/deadlines",
+        "storage/instance_endings",
         "by_deadline=True",
         "by_deadline=False",
     ),

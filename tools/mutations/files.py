@@ -26,8 +26,8 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
         "a group is written with the index of a WAL that others have replaced",
         "G11",
         "storage/sqlite/writer",
-        "self._check_files()\n            if self._cursor.execute(sql.find_commit",
-        "if self._cursor.execute(sql.find_commit",
+        "self._check_files()\n            if self._cursor.execute(self._sql.find_commit",
+        "if self._cursor.execute(self._sql.find_commit",
         f"{FILES}::test_nothing_is_written_to_files_that_were_replaced_before",
     ),
     in_python(
@@ -138,8 +138,8 @@ STORE_FILES: Final[tuple[Mutant, ...]] = (
         "a shared statement replaces that of the database",
         "C1",
         "storage/relational/statements",
-        "for package in (SHARED, self._package):",
-        "for package in (self._package, SHARED):",
+        "for folder in (SHARED, package):",
+        "for folder in (package, SHARED):",
         f"{STATEMENTS}::test_a_statement_of_the_database_replaces_the_shared_one_and_an_unknown_name_is_an_error",
     ),
     in_python(

@@ -94,7 +94,7 @@ IDS: Final = (
         "a large input of an instance is not kept",
         "G11",
         "storage/relational/apply/instances",
-        "keep_input(transaction, number, start.input)",
+        "stored_input(transaction, number, start.input)",
         "pass",
     ),
     in_python(

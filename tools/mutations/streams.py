@@ -20,14 +20,14 @@ KEPT_AND_STREAMED: Final = (
         "values that wait wake nobody",
         "G5",
         "storage/relational/apply/streams",
-        "transaction.sql.wake_instance, key.number",
-        "'SELECT ?', 0",
+        "key.execution, responses.event)",
+        "key.execution, responses.event, wakes=False)",
     ),
     in_python(
         "values of a rejected turn stay counted",
         "L14",
         "storage/relational/apply/turns",
-        "undo_values(transaction, turn.entries)",
+        "undo_values(transaction, values)",
         "pass",
     ),
     in_python(
@@ -50,7 +50,7 @@ KEPT_AND_STREAMED: Final = (
         "values overtake those in the inbox",
         "L15",
         "runtime/turns/owned_instances",
-        "live.run.values_of(key.activity) == values",
+        "live.run.values_received(key.activity) == values",
         "True",
         PATHS,
     ),
@@ -103,7 +103,12 @@ KEPT_AND_STREAMED: Final = (
         STREAMS,
     ),
     in_python(
-        "leaving a loop leaves the body running", "L15", "replay/streams", "self._abandon(number)", "pass", STREAMS
+        "leaving a loop leaves the body running",
+        "L15",
+        "replay/streams",
+        "self._activities.abandon(number)",
+        "pass",
+        STREAMS,
     ),
     in_python(
         "what left leg 2 may be missing from the history",
@@ -122,18 +127,10 @@ KEPT_AND_STREAMED: Final = (
         STREAMS,
     ),
     in_python(
-        "what ended before it was brought to life is parked",
-        "A9",
-        "runtime/turns/owned_instances",
-        "(current.fence, current.owner) == (record.fence, self._context.lease.key)",
-        "True",
-        "tests/scenarios/test_flow_starts.py",
-    ),
-    in_python(
         "what was taken away from the state is still there",
         "G11",
         "storage/relational/apply/turns",
-        "if kept.value is None:",
+        "if change.value is None:",
         "if False:",
     ),
     in_sql(
@@ -143,5 +140,5 @@ KEPT_AND_STREAMED: Final = (
         "DO UPDATE SET value = excluded.value",
         "DO NOTHING",
     ),
-    in_python("a changed state is not committed", "G11", "replay/calls", "effects.kept[key] = value", "pass", STATE),
+    in_python("a changed state is not committed", "G11", "core/run", "self.kept[key] = value", "pass", STATE),
 )

@@ -1,1 +1,1 @@
-"""What people write workflows and activities with."""
+"""The public API of workflow and activity code: decorators, calls, options, and the registry of an engine."""

@@ -1,11 +1,8 @@
 """``@hf.activity``: a function with side effects that workflows call and the engine runs.
 
-Called in a workflow it is durable: it is scheduled, run by some worker, and its result is recorded once. Awaited
-anywhere else it simply runs. ``charge.fn`` is the function itself.
-
-What the body of an activity may ask: which attempt it is, whether it should stop, and how to report progress.
-
-``hf.Retry``: how often and how patiently an activity is tried again.
+Called in workflow code it is durable: a worker runs it, and its result is recorded once. Awaited anywhere else it
+runs as a plain function. ``charge.fn`` is the function itself. ``hf.Retry`` is its retry policy; ``hf.activity_info``,
+``hf.idempotency_key`` and ``hf.heartbeat`` are for its body.
 """
 
 import asyncio
@@ -73,7 +70,7 @@ class Retry:
         self.policy()
 
     def policy(self) -> RetryPolicy:
-        """The same in the core's terms. Numbers that make no sense are refused here."""
+        """The policy of the core. Values out of range raise `InvalidOption`."""
         attempts = None if self.attempts is None else checked_integer(self.attempts, "Retry(attempts)", least=1)
         initial_ms = checked_duration_ms(self.initial, "Retry(initial)")
         maximum_ms = checked_duration_ms(self.maximum, "Retry(maximum)")
@@ -112,9 +109,9 @@ F_co = TypeVar("F_co", covariant=True)
 
 @runtime_checkable
 class ActivityLike(Protocol[P, R_co]):
-    """What type checkers know as ``hf.Activity``: an activity with its parameters and its result.
+    """``hf.Activity`` for type checkers: an activity with its parameters and its result.
 
-    A protocol, because the decorators return `ActivityOf`, from whose one parameter no base class could take these two.
+    A protocol, because the decorators return `ActivityOf`, which has one type parameter where this has two.
     """
 
     @property
@@ -127,7 +124,7 @@ class ActivityLike(Protocol[P, R_co]):
 
 
 class Activity(Definition, Generic[P, R]):
-    """A function marked by `activity`. It knows its name and options; an engine makes it run."""
+    """A function marked by `activity`, with its name and options. An engine or a worker runs it."""
 
     __slots__ = ("encoded_options", "is_async", "options", "process", "yields")
 
@@ -146,7 +143,7 @@ class Activity(Definition, Generic[P, R]):
             call = self._run_body(args, kwargs)
         else:
             signature = self.signature
-            call = run.run_activity(self, signature, signature.encode_arguments(args, kwargs))
+            call = run.activities.run(self, signature, signature.encode_arguments(args, kwargs))
         call.__qualname__ = self.name  # Python's warning names it if the call is never awaited
         typed: Coroutine[object, object, R] = call
         return typed
@@ -159,7 +156,7 @@ class Activity(Definition, Generic[P, R]):
 
 
 class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
-    """A generator marked by `activity`: a call of it is iterated over, ``async for part in write_story("x")`` (L15)."""
+    """A generator marked by `activity`, for ``async for part in write_story("x")`` (L15)."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:  # type: ignore[override, misc]  # not awaited
         run = current_run()
@@ -170,11 +167,11 @@ class StreamActivity(Activity[P, AsyncIterator[T]], Generic[P, T]):
 
 
 AnyActivity = Activity[..., Any] | ActivityLike[..., Any]
-"""Whatever `activity` has marked, where the parameters do not matter."""
+"""An activity with any parameters."""
 
 
 async def _one_by_one(values: Iterator[T]) -> AsyncIterator[T]:
-    """The values of a plain generator, each made in a thread."""
+    """The values of a plain generator, each computed in a thread."""
     end = object()
     while (value := await asyncio.to_thread(next, values, end)) is not end:
         yield cast("T", value)
@@ -185,8 +182,8 @@ if TYPE_CHECKING:
     class ActivityOf(Activity[..., Any], Generic[F_co]):
         """An activity as type checkers see it, with the type of its function: ``ActivityOf[Callable[[str], int]]``.
 
-        A list of activities with different parameters has a common type so. mypy joins two types that differ in a
-        `ParamSpec` to `object`.
+        This gives a list of activities with different parameters a common type. mypy joins two types that differ in
+        a `ParamSpec` to `object`.
         """
 
         def __call__(
@@ -208,7 +205,7 @@ def _checked_retry(retry: object) -> Retry:
 
 
 class ActivityDecorator(Protocol):
-    """What `activity(...)` with options gives: it keeps the parameters and the result of the function."""
+    """The decorator that `activity(...)` with options returns."""
 
     @overload
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> "ActivityOf[Callable[P, R]]": ...
@@ -261,12 +258,13 @@ def activity(
 ) -> Any:
     """Mark a function as an activity.
 
-    `async def` runs on the engine's event loop, `def` in a thread, and with `process` in a process that dies with its
-    parent. The four time-outs: `start_to_close` bounds one attempt, `heartbeat` the silence between two
-    `hf.heartbeat` calls, `schedule_to_start` the wait for a worker, `schedule_to_close` everything with its retries.
+    `async def` runs on the engine's event loop, `def` in a thread, and with `process` in a process that ends with its
+    parent. The four time-outs: `start_to_close` bounds one attempt, `heartbeat` the time between two
+    `hf.heartbeat` calls, `schedule_to_start` the wait for a worker, `schedule_to_close` all attempts together.
 
-    A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt goes
-    on where the one before ended (`hf.activity_info().delivered`); without, the workflow gets `hf.StreamRestarted`.
+    A generator delivers each value that it yields, and a yield counts as a heartbeat. With `resumable` an attempt
+    continues where the one before ended (`hf.activity_info().delivered`); without, the workflow receives
+    `hf.StreamRestarted`.
     """
     checked_bool(process, "process")
     checked_bool(resumable, "resumable")
@@ -304,14 +302,14 @@ def activity(
 class Cancelled(asyncio.CancelledError):
     """Raised by `hf.heartbeat()` in the body of an activity that should stop. ``except Exception`` does not catch it.
 
-    The attempt was cancelled, is beyond a time-out, or belongs to another worker. Clean up, and let it through.
+    The attempt was cancelled, is beyond a time-out, or belongs to another worker. Clean up, and do not catch it.
     """
 
 
 class ActivityInfo(NamedTuple):
-    """Which attempt of which activity this is. `details`: what the attempt before reported by its last heartbeat.
-    `delivered`: how many values the attempts before delivered, if it yields. `is_cancelled`: whether the body should
-    stop, as of this call: the attempt was cancelled, is beyond a time-out, or belongs to another worker by now."""
+    """The running attempt. `details`: those of the last heartbeat of the attempt before. `delivered`: how many values
+    the attempts before delivered, if it yields. `is_cancelled`: whether the body should stop, as of this call: the
+    attempt was cancelled, is beyond a time-out, or belongs to another worker by now."""
 
     instance_id: str
     workflow: str
@@ -327,7 +325,7 @@ class ActivityInfo(NamedTuple):
 
 
 class AttemptIdentity(NamedTuple):
-    """Which attempt of which instance this is, and which worker runs it: what its log records say."""
+    """The attempt, its instance and its worker, for log records."""
 
     instance_id: str
     workflow: str
@@ -338,7 +336,7 @@ class AttemptIdentity(NamedTuple):
 
 
 class ActivityContext(Protocol):
-    """The running attempt, as its body sees it."""
+    """The running attempt, for the functions that its body calls."""
 
     @property
     def identity(self) -> AttemptIdentity: ...
@@ -353,20 +351,20 @@ current_activity: Final[ContextVar[ActivityContext | None]] = ContextVar("holdfa
 
 
 def activity_info() -> ActivityInfo:
-    """Which attempt this is."""
+    """The running attempt: its instance, number, details of the last heartbeat."""
     return _context("hf.activity_info").info
 
 
 def idempotency_key() -> str:
-    """The same for every attempt of this activity, and for no other: hand it to whoever must not act twice."""
+    """A key that all attempts of this call share, and no other call has. Pass it to services that deduplicate."""
     return _context("hf.idempotency_key").idempotency_key
 
 
 def heartbeat(details: Any = None) -> None:
-    """Report that the body lives. `details` reach the next attempt if this one is lost.
+    """Report that the body is alive. `details` reach the next attempt if this one is lost.
 
-    Raises `hf.Cancelled` if the body should stop. A coroutine gets `asyncio.CancelledError` at its `await` instead, and
-    can send heartbeats while it cleans up.
+    Raises `hf.Cancelled` if the body should stop. A coroutine receives `asyncio.CancelledError` at its `await` instead,
+    and can send heartbeats while it cleans up.
     """
     _context("hf.heartbeat").heartbeat(details)
 

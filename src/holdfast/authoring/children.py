@@ -1,7 +1,7 @@
 """Children: other workflows that workflow code starts.
 
-``await pack(order)`` runs one and waits for it. ``handle = await hf.start(pack, order)`` starts one and goes on: it is
-waited for with ``await handle``, or not at all.
+``await pack(order)`` runs a child and waits for its result. ``handle = await hf.start(pack, order)`` starts one and
+continues; ``await handle`` waits for the result later.
 """
 
 from collections.abc import Callable, Coroutine, Generator
@@ -39,7 +39,7 @@ class ChildHandle(Generic[R_co]):
         return self.result().__await__()
 
     async def result(self) -> R_co:
-        """Wait for its result; see the guide for the errors. Who stops waiting asks an attached child to end."""
+        """Wait for its result; see the guide for the errors. Cancelling the wait asks an attached child to end."""
         result: R_co = await self._child.result()
         return result
 
@@ -48,7 +48,7 @@ class ChildHandle(Generic[R_co]):
     @overload
     def raise_event(self, event: str, value: Any = None) -> None: ...
     def raise_event(self, event: "str | Event[Any]", value: Any = None) -> None:
-        """Raise an event to it, with the commit of this turn. Nobody waits for it to arrive."""
+        """Raise an event to it, with the commit of this turn. The call does not wait for the delivery."""
         raise_event(self.id, event, value)
 
     def cancel(self, reason: str | None = None) -> None:
@@ -97,24 +97,24 @@ async def start(  # type: ignore[misc]  # mypy does not see that Any takes what 
 ) -> ChildHandle[Any]:
     """Start another workflow as a child of this one, with the commit of this turn.
 
-    Without `id` the child has one made of its parent's, and the call returns at once. With one it returns when the
-    child is created, or raises `InstanceConflict` if the id is taken. `parent_close` says what happens to a child that
-    is open when this execution ends: "terminate" (as usual), "cancel" or "abandon". A `detached` one has a life of its
-    own: it is abandoned unless `parent_close` says otherwise, and who stops waiting for it does not ask it to end.
-    `deadline` goes before that of the workflow; None says that there is none.
+    Without `id` the id derives from that of the parent, and the call returns at once. With `id` it returns when the
+    child is created, or raises `InstanceConflict` if the id is taken. `parent_close` is applied to a child that is open
+    when this execution ends: "terminate" (the default), "cancel" or "abandon". A `detached` child is abandoned by
+    default, and cancelling the wait for it does not ask it to end. `deadline` overrides that of the workflow; None:
+    there is none.
     """
     run = current_run()
     if run is None:
         raise NotInWorkflow("hf.start starts a child from workflow code; anywhere else `await client.start(...)` does")
-    usual = ParentClose.ABANDON if detached else ParentClose.TERMINATE
-    policy = (
-        usual if parent_close is None else parse_enum(ParentClose, parent_close, "policy for the end of the parent")
-    )
-    named = "" if id is None else checked_name(id, "an instance")
+    if parent_close is not None:
+        policy = parse_enum(ParentClose, parent_close, "policy for the end of the parent")
+    else:
+        policy = ParentClose.ABANDON if detached else ParentClose.TERMINATE
+    chosen_id = "" if id is None else checked_name(id, "an instance")
     call = _call(workflow, args, deadline)
-    run.checked(call.encoded, f"{call.name}(): the payload of the arguments")
-    child = run.children.start(call, ChildTies(policy, not detached, named))
-    if named:
+    run.context.checked(call.encoded, f"{call.name}(): the payload of the arguments")
+    child = run.children.start(call, ChildTies(policy, not detached, chosen_id))
+    if chosen_id:
         await child.confirmed()
     return ChildHandle(child)
 

@@ -1,4 +1,4 @@
-"""What activities and workflows have in common: a function, its name, and its signature."""
+"""The base of activities and workflows: a marked function with its name and its signature."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ SHOWN_CHARACTERS: Final = 100
 def refuse_method(function: FunctionType, decorator: str) -> None:
     """Raise `InvalidOption` for a function of a class that takes the object or the class as its first argument.
 
-    Nothing would pass that argument: the worker finds the function by its name, without an object.
+    A worker finds the function by its name, and has no object to pass.
     """
     owner, _, name = function.__qualname__.rpartition(".")
     first = next(iter(inspect.signature(function).parameters), "")
@@ -29,7 +29,7 @@ def refuse_method(function: FunctionType, decorator: str) -> None:
 
 
 def not_a_function(given: object) -> str:
-    """What was given instead of a function, and what to write: nothing else has a name that a worker can find."""
+    """The part of an error message that describes `given`, which is no function, and what to write instead."""
     name = getattr(given, "__name__", type(given).__name__)
     if isinstance(given, functools.partial):
         wrapped: Any = given.func
@@ -48,9 +48,9 @@ def not_a_function(given: object) -> str:
 
 
 class Definition:
-    """A marked function. It stays an ordinary object: nothing is registered anywhere.
+    """A marked function. Marking registers it nowhere.
 
-    What is read in every step has a slot: Python looks up the attributes of an object with a cached property slowly.
+    Attributes that every step reads have a slot: the lookup in an object with a cached property is slow.
     """
 
     __slots__ = ("__dict__", "__weakref__", "fn", "name")
@@ -65,7 +65,7 @@ class Definition:
 
     if TYPE_CHECKING:
         signature: Signature
-        """What it takes and returns. Worked out when first needed, because annotations may name later classes."""
+        """Its parameters and result. Computed on first use, because annotations may name later classes."""
     else:
 
         @cached_property

@@ -1,8 +1,8 @@
-"""Events: data raised to an instance from outside, by name.
+"""Events: named data raised to an instance from outside or by another workflow.
 
 ``await hf.event("approval", Approval)`` waits for one, ``async for`` over ``hf.events(...)`` for one after the other.
-An `Event` is both ends of a typed channel: ``approval = hf.Event[Approval]("approval")``, then ``await approval`` in
-the workflow and ``await handle.raise_event(approval, Approval(ok=True))`` outside.
+An `Event` is a typed channel that sender and receiver share: ``approval = hf.Event[Approval]("approval")``, then
+``await approval`` in the workflow and ``await handle.raise_event(approval, Approval(ok=True))`` outside.
 """
 
 from collections.abc import AsyncIterator, Generator
@@ -11,11 +11,9 @@ from typing import Any, Generic, TypeVar, cast, get_args, overload
 from holdfast.authoring.validation import checked_name
 from holdfast.authoring.workflow_api import current
 from holdfast.errors import InvalidOption
-from holdfast.payloads.encoding import encode, payload_type
+from holdfast.payloads.encoding import encode, encode_untyped, payload_type
 
 T = TypeVar("T")
-_PLAIN = frozenset({dict, list, str, int, float, bool, type(None)})
-"""What JSON has by itself."""
 
 
 class Event(Generic[T]):
@@ -26,7 +24,7 @@ class Event(Generic[T]):
 
     @property
     def annotation(self) -> Any:
-        """The type of its values; anything if none was given."""
+        """The type of its values; `Any` if none was given."""
         return next(iter(get_args(getattr(self, "__orig_class__", None))), Any)
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -50,9 +48,9 @@ async def event(name: str, annotation: type[object]) -> object: ...  # type: ign
 @overload
 async def event(name: str, annotation: Any = Any) -> Any: ...
 async def event(name: str, annotation: Any = Any) -> Any:
-    """Wait for the next event of this name. Each wait gets one event, in the order in which they were raised."""
+    """Wait for the next event of this name. Each wait receives one event, in the order in which they were raised."""
     # Where the expected type contradicts a class (`x: str = await hf.event("e", int)`), mypy leaves the first overload
-    # and tries the next ones: the second is what keeps it from the last, whose Any would hide the mistake.
+    # and tries the next ones: the second keeps it from the last, whose Any would hide the mistake.
     return await _wait(checked_name(name, "an event"), annotation)
 
 
@@ -63,7 +61,7 @@ def events(name: str, annotation: type[object]) -> AsyncIterator[object]: ...  #
 @overload
 def events(name: str, annotation: Any = Any) -> AsyncIterator[Any]: ...
 async def events(name: str, annotation: Any = Any) -> AsyncIterator[Any]:
-    """The events of this name, one after the other, for ever."""
+    """The events of this name, one after the other, without end."""
     while True:
         yield await event(name, annotation)
 
@@ -73,22 +71,21 @@ def raise_event(target: str, event: Event[T], value: T) -> None: ...
 @overload
 def raise_event(target: str, event: str, value: Any = None) -> None: ...
 def raise_event(target: str, event: "str | Event[Any]", value: Any = None) -> None:
-    """Raise an event to another instance, with the commit of this turn. Nobody waits for it to arrive."""
+    """Raise an event to another instance, with the commit of this turn. The call does not wait for the delivery."""
     name, data = encoded_event(event, value)
-    current("hf.raise_event").raise_event(checked_name(target, "an instance"), name, data, value)
+    current("hf.raise_event").events.raise_event(checked_name(target, "an instance"), name, data, value)
 
 
 def encoded_event(event: "str | Event[Any]", value: Any) -> tuple[str, bytes]:
-    """The name and the value as they are stored; a value that does not fit the channel is a `PayloadError`."""
+    """The name and the encoded value; a value that does not fit the channel is a `PayloadError`."""
     if isinstance(event, Event):
         return event.name, encode(value, event.annotation, what=f"the value of event {event.name!r}")
     name = checked_name(event, "an event")
-    kind = cast("Any", type(value))  # a sender by name says the type with the value
-    return name, encode(value, Any if kind in _PLAIN else kind, what=f"the value of event {name!r}")
+    return name, encode_untyped(value, what=f"the value of event {name!r}")
 
 
 def named_value(event: Any) -> "tuple[str | Event[Any], Any]":
-    """The pair that ``start(..., event=...)`` takes. A text alone would be taken letter by letter."""
+    """The pair that ``start(..., event=...)`` takes; anything else, also a single string, is an `InvalidOption`."""
     if not isinstance(event, tuple) or len(cast("Any", event)) != 2:  # noqa: PLR2004 - a pair
         raise InvalidOption(f'event takes a name and a value, such as event=("approval", value), not {event!r}')
     name, value = cast("tuple[str | Event[Any], Any]", event)
@@ -97,4 +94,4 @@ def named_value(event: Any) -> "tuple[str | Event[Any], Any]":
 
 async def _wait(name: str, annotation: Any) -> Any:
     kind = payload_type(annotation)
-    return await current("hf.event").next_event(name, lambda data: kind.decode(data, f"event {name!r}"))
+    return await current("hf.event").events.wait(name, lambda data: kind.decode(data, f"event {name!r}"))

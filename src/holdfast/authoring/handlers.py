@@ -1,4 +1,4 @@
-"""``@hf.on_query`` and ``@hf.on_update``: functions inside a workflow that answer those outside."""
+"""``@hf.on_query`` and ``@hf.on_update``: functions inside a workflow that handle queries and updates."""
 
 import inspect
 from collections.abc import Callable, Coroutine
@@ -8,7 +8,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, o
 from holdfast.authoring.validation import checked_name
 from holdfast.authoring.workflow_api import current, readable_run
 from holdfast.errors import InvalidOption
-from holdfast.replay.queries import Handler, UpdateHandler
+from holdfast.replay.queries import Handler
+from holdfast.replay.updates import UpdateHandler
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -16,7 +17,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class _TypedName(Generic[R_co]):
-    """A name with the type of what comes back."""
+    """A name with the type of the reply."""
 
     kind = ""
 
@@ -25,7 +26,7 @@ class _TypedName(Generic[R_co]):
 
     @property
     def annotation(self) -> Any:
-        """The type of the answer; anything if none was given."""
+        """The type of the reply; `Any` if none was given."""
         return next(iter(get_args(getattr(self, "__orig_class__", None))), Any)
 
     def __repr__(self) -> str:
@@ -33,19 +34,19 @@ class _TypedName(Generic[R_co]):
 
 
 class Query(_TypedName[R_co]):
-    """The typed name of a query, which the workflow and those who ask it share: ``hf.Query[int]("total")``."""
+    """The typed name of a query, shared by the workflow and its clients: ``hf.Query[int]("total")``."""
 
     kind = "a query"
 
 
 class Update(_TypedName[R_co]):
-    """The typed name of an update, which the workflow and those who send it share: ``hf.Update[int]("add")``."""
+    """The typed name of an update, shared by the workflow and its clients: ``hf.Update[int]("add")``."""
 
     kind = "an update"
 
 
 class SameFunction(Protocol):
-    """A decorator that leaves a function as it is."""
+    """A decorator that returns the function itself."""
 
     def __call__(self, fn: Callable[P, R], /) -> Callable[P, R]: ...
 
@@ -65,8 +66,8 @@ def on_query(fn: Callable[P, R], /) -> Callable[P, R]: ...
 def on_query(what: Any, /) -> Any:
     """Let a function inside the workflow answer a query: ``@hf.on_query``, or ``@hf.on_query("name")``.
 
-    It is a plain ``def`` that looks at the variables of the workflow and changes nothing. Register it before the first
-    ``await``, so that nobody asks in vain. A later one of the same name takes its place.
+    It is a plain ``def`` that reads the variables of the workflow and changes nothing. Register it before the first
+    ``await``, so that the first query finds it. A later function of the same name replaces it.
     """
     if isinstance(what, str | Query):
         name = what.name if isinstance(what, Query) else checked_name(what, "a query")
@@ -77,38 +78,38 @@ def on_query(what: Any, /) -> Any:
 def _answer(name: str, fn: Callable[P, R]) -> Callable[P, R]:
     if not inspect.isfunction(fn) or inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
         raise InvalidOption(f"the query {name!r} must be answered by a plain `def`, which cannot wait, not by {fn!r}")
-    current("hf.on_query").handlers.queries[name] = Handler(name, cast("Any", fn))
+    current("hf.on_query").queries.by_name[name] = Handler(name, cast("Any", fn))
     return fn
 
 
 class UpdateFunction(Generic[P, R]):
-    """A function that handles an update. It can be called as before, and be given a validator."""
+    """A function that handles an update. Workflow code can call it as before, and add a validator."""
 
     def __init__(self, name: str, fn: Callable[P, R]) -> None:
         if not inspect.isfunction(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
             raise InvalidOption(f"the update {name!r} must be handled by a `def` or an `async def`, not by {fn!r}")
         self._fn: Callable[P, R] = fn
         self._handler = UpdateHandler(name, fn)
-        current("hf.on_update").handlers.updates[name] = self._handler
+        current("hf.on_update").updates.handlers[name] = self._handler
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._fn(*args, **kwargs)
 
     def validator(self, check: Callable[P, object], /) -> Callable[P, object]:
-        """Let a plain ``def`` with the same parameters judge first: what it raises rejects the update, without a trace.
+        """Call a plain ``def`` with the same parameters before the handler: an exception rejects the update.
 
-        Like a query it may only look.
+        Like a query it is read-only. A rejected update is not recorded in the history.
         """
         name = self._handler.name
         if not inspect.isfunction(check) or inspect.iscoroutinefunction(check) or inspect.isgeneratorfunction(check):
             raise InvalidOption(f"the validator of update {name!r} must be a plain `def`, which cannot wait: {check!r}")
-        current("hf.on_update").handlers.updates[name] = self._handler
+        current("hf.on_update").updates.handlers[name] = self._handler
         self._handler.validator = check
         return check
 
 
 class UpdateDecorator(Protocol):
-    """What `on_update(name)` gives."""
+    """The decorator that `on_update(name)` returns."""
 
     def __call__(self, fn: Callable[P, R], /) -> UpdateFunction[P, R]: ...
 
@@ -131,8 +132,8 @@ def on_update(fn: Callable[P, R], /) -> UpdateFunction[P, R]: ...
 def on_update(what: Any, /) -> Any:
     """Let a function inside the workflow handle an update: ``@hf.on_update``, or ``@hf.on_update("name")``.
 
-    It is a ``def`` or an ``async def`` that may change the workflow and call whatever is durable; its result is the
-    answer to the sender. Register it before the first ``await``. A later one of the same name takes its place.
+    It is a ``def`` or an ``async def`` that may change the workflow and await any durable call; its result is the
+    reply to the sender. Register it before the first ``await``. A later function of the same name replaces it.
     """
     if isinstance(what, str | Update):
         name = what.name if isinstance(what, Update) else checked_name(what, "an update")
@@ -141,5 +142,5 @@ def on_update(what: Any, /) -> Any:
 
 
 def updates_finished() -> bool:
-    """Whether no handler of an update is at work: ``await hf.wait_until(hf.updates_finished)`` before the end."""
+    """Whether no update handler is running: ``await hf.wait_until(hf.updates_finished)`` before the end."""
     return not readable_run("hf.updates_finished").has_open_updates

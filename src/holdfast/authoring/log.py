@@ -1,10 +1,10 @@
 """Log records of workflow code and of the bodies of activities.
 
-While an engine, a worker or a client that answers queries is open, a record factory is installed in `logging`. It gives
-every record of such code, whichever logger it comes from, the ids of the instance and the attempt (`FIELDS`). Records
-that workflow code makes while it is replayed, or while it is torn down, are dropped: they were written before.
+While an engine, a worker or a client that answers queries is open, a record factory is installed in `logging`. It adds
+the ids of the instance and the attempt (`FIELDS`) to every record of such code, from any logger. Records that workflow
+code makes while it is replayed, or while it is torn down, are dropped: they were written before.
 
-`hf.log` goes further: a line of workflow code is written when its turn is committed, and only then (G11).
+A line of workflow code by `hf.log` is written with the commit of its turn, and not before (G11).
 """
 
 import logging
@@ -16,15 +16,12 @@ from typing import Any, Final
 from holdfast.authoring.activity import current_activity
 from holdfast.core.run import ExecutionId, LogLine
 from holdfast.errors import NotInWorkflow
-from holdfast.replay.calls import WorkflowCalls
-from holdfast.replay.loop.event_loop import WorkflowLoop
-from holdfast.replay.loop.loop_swap import swapped_loop
-from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
+from holdfast.replay.run import observed_run
 
 workflow_logger: Final = logging.getLogger("holdfast.workflow")
 activity_logger: Final = logging.getLogger("holdfast.activity")
 ENGINE_LOGGER: Final = "holdfast"
-"""Lines of the engine name their instance themselves. Some are written while workflow code or a body runs."""
+"""Lines of this logger name their instance in the text. Some are written while workflow code or a body runs."""
 
 FIELDS: Final = (
     "holdfast_instance",
@@ -34,11 +31,11 @@ FIELDS: Final = (
     "holdfast_attempt",
     "holdfast_worker",
 )
-"""What a record of workflow code or of an activity has. In workflow code there is no activity and no attempt: None."""
+"""The attributes of a record of workflow code or of an activity. In workflow code activity and attempt are None."""
 DROPPED: Final = -1
-"""A level below that of every handler, so that `Logger.callHandlers` gives the record to none."""
+"""A level below that of every handler, so that `Logger.callHandlers` skips all of them."""
 OF_LOGGING: Final = frozenset({"message", "asctime"})
-"""Attributes that formatters set, besides those that a new record has."""
+"""Attributes that formatters set, besides those of a new record."""
 MAKE_RECORD: Final = logging.Logger.makeRecord.__code__
 MAX_FACTORY_FRAMES: Final = 20
 """Frames between `_extra_of_caller` and `Logger.makeRecord` that are searched."""
@@ -49,9 +46,9 @@ CALLER_DEPTH: Final = 2
 class Log:
     """`hf.log`: for workflow code and for the bodies of activities.
 
-    In workflow code a line is written once: not again in a replay, and only when the turn that logged it is committed.
-    Keyword arguments and the dictionary of `extra=` become attributes of the record. One whose name `logging` has
-    already, such as `name`, gets an underscore behind it.
+    In workflow code a line is written once: with the commit of the turn that logged it, and not again in a replay.
+    Keyword arguments and the dictionary of `extra=` become attributes of the record. A name that `logging` uses
+    already, such as `name`, gets an underscore appended.
     """
 
     def debug(self, message: str, *arguments: Any, **extra: Any) -> None:
@@ -87,9 +84,9 @@ class Log:
         caller = sys._getframe(CALLER_DEPTH)  # noqa: SLF001 - as `logging` finds the caller
         place = (caller.f_code.co_filename, caller.f_lineno, caller.f_code.co_name)
         line = LogLine(level, message, arguments, extra, error, place)
-        calls = _calls_here()
-        if calls is not None:
-            calls.add_line(line)
+        run = observed_run()
+        if run is not None:
+            run.context.add_line(line)
             return
         activity = current_activity.get()
         if activity is None:
@@ -132,17 +129,8 @@ def _fields(identity: ExecutionId) -> tuple[Any, ...]:
     return identity.instance_id, identity.workflow, identity.execution, None, None, identity.worker or None
 
 
-def _calls_here() -> WorkflowCalls | None:
-    """The run whose code is being executed on this thread: to be changed, or only looked at."""
-    loop = swapped_loop()
-    if isinstance(loop, ReadOnlyLoop):
-        return loop.calls
-    host: object = loop.host if isinstance(loop, WorkflowLoop) else None
-    return host if isinstance(host, WorkflowCalls) else None
-
-
 class _Factory:
-    """Makes records by the factory that was there before, and fills them while it is needed."""
+    """Makes records by the previous factory, and fills them while an engine, a worker or a client is open."""
 
     __slots__ = ("is_needed", "previous")
 
@@ -153,11 +141,11 @@ class _Factory:
     def __call__(self, name: str, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self.previous(name, *args, **kwargs)
         if self.is_needed and name != ENGINE_LOGGER:
-            calls = _calls_here()
-            if calls is not None:
-                if calls.is_silent:
+            run = observed_run()
+            if run is not None:
+                if run.context.is_silent:
                     record.levelno = DROPPED
-                _fill(record, _fields(calls.identity))
+                _fill(record, _fields(run.identity))
             else:
                 activity = current_activity.get()
                 if activity is not None:
@@ -166,7 +154,7 @@ class _Factory:
 
 
 def _fill(record: logging.LogRecord, values: Iterable[Any]) -> None:
-    """Set `FIELDS`, except those that the caller gives by `extra`: `Logger.makeRecord` refuses to overwrite one."""
+    """Set `FIELDS`, except those in the `extra` of the caller: `Logger.makeRecord` refuses to overwrite one."""
     extra = _extra_of_caller()
     for name, value in zip(FIELDS, values, strict=True):
         if name not in extra:
@@ -174,8 +162,8 @@ def _fill(record: logging.LogRecord, values: Iterable[Any]) -> None:
 
 
 def _extra_of_caller() -> Container[Any]:
-    """The `extra` of the call of `Logger.makeRecord` that asked for a record. A factory on top of ours is skipped."""
-    frame = sys._getframe(1)  # noqa: SLF001 - a factory is not given `extra`
+    """The `extra` of the calling `Logger.makeRecord`. Frames of a factory on top of ours are skipped."""
+    frame = sys._getframe(1)  # noqa: SLF001 - `extra` is no argument of a factory
     for _ in range(MAX_FACTORY_FRAMES):
         if frame.f_code is MAKE_RECORD:
             return frame.f_locals["extra"] or ()
@@ -188,8 +176,8 @@ def _extra_of_caller() -> Container[Any]:
 class Records:
     """Installs the factory once for a process, while an engine, a worker or a client that answers queries is open.
 
-    Each time it is another one: where the program has set a factory on top of the last, that one stays where it is, and
-    does nothing any more.
+    Each installation makes a new factory. An earlier one below a factory that the program has set stays installed,
+    without effect.
     """
 
     def __init__(self) -> None:
@@ -198,7 +186,7 @@ class Records:
         self._factory: _Factory | None = None
 
     def install(self) -> None:
-        """Begin to fill records, on top of the factory that is there."""
+        """Begin to fill records, on top of the current factory."""
         with self._lock:
             self._users += 1
             if self._factory is None:
@@ -206,7 +194,7 @@ class Records:
                 logging.setLogRecordFactory(self._factory)
 
     def uninstall(self) -> None:
-        """Put the factory of before back, unless another one was set on top."""
+        """Restore the previous factory, unless the program has set another one on top."""
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._factory is not None:

@@ -1,10 +1,10 @@
-"""The workflows and activities that one engine knows. There is no global list: two engines never collide.
+"""The registered code of one engine: workflows and activities by name, and the exception types they can name.
 
-The exception types that registered code can name, so that ``except Declined`` works across the store.
+There is no global registry: two engines never collide.
 
-Code can name what its module defines or has imported: a class, or a module that has it. Nothing is imported here, and
-no name comes from data. The list is made once, when an engine is made: whether a type is known does not depend on what
-some body imports later, and so every replay raises the same.
+The exception types make ``except Declined`` work across the store. Code can name the classes that its module defines or
+has imported, and those of imported modules. The registry imports nothing, and no name comes from data. The list is made
+once, with the registry: a later import of a body does not change it, so that every replay raises the same type.
 """
 
 import inspect
@@ -29,7 +29,7 @@ ErrorTypes = dict[str, type[BaseException]]
 
 
 def known_errors(modules: Iterable[ModuleType]) -> ErrorTypes:
-    """By qualified name: the exception types that code in these modules can name."""
+    """The exception types that code in these modules can name, by qualified name."""
     known: ErrorTypes = {}
     seen: set[int] = set()
     for module in modules:
@@ -39,9 +39,9 @@ def known_errors(modules: Iterable[ModuleType]) -> ErrorTypes:
 
 
 def _add(value: object, known: ErrorTypes, seen: set[int]) -> None:
-    """A class and those inside it; the classes of a module and of modules below it (`shop.errors` of ``import shop``).
+    """Add a class and its inner classes, or the classes of a module and its submodules (`shop.errors` of `shop`).
 
-    Asked by `type` and not by `isinstance`, which runs code of objects that stand for others.
+    The test uses `type` instead of `isinstance`, which runs code of proxy objects.
     """
     kind = type(value)
     if issubclass(kind, ModuleType):
@@ -71,18 +71,18 @@ def _add_class(cls: type[Any], known: ErrorTypes) -> None:
 
 
 def _names_of(module: ModuleType) -> dict[str, Any]:
-    """What a module has, without asking it: one that loads itself when it is first asked is left as it is."""
+    """The attributes of a module, read without its `__getattribute__`: a lazily loaded module stays unloaded."""
     return dict(object.__getattribute__(module, "__dict__"))
 
 
 BUILD_DIGITS: Final = 16
 PLURALS: Final = {"workflow": "workflows", "activity": "activities"}
-"""The parameters that definitions are given by."""
+"""The parameters that take definitions."""
 RegisteredCode = TypeVar("RegisteredCode", Workflow[..., Any], Activity[..., Any])
 
 
 class Registry:
-    """What was given by ``modules=``, ``workflows=``, ``activities=`` and ``flows=``, by name."""
+    """The code of ``modules=``, ``workflows=``, ``activities=`` and ``flows=``, by name."""
 
     __slots__ = ("__dict__", "__weakref__", "_errors", "_modules", "activities", "signatures", "workflows")
 
@@ -107,8 +107,8 @@ class Registry:
                 raise UsageError(f"flows= takes flows, such as hf.Flow.load('order.yaml'), not {flow!r}")
             self._add(self.workflows, cast("Workflow[..., Any]", flow), Workflow)
         for workflow in list(self.workflows.values()):
-            self._add_what_is_brought(workflow)
-        # Annotations that cannot be stored are found now, not at the first call.
+            self._add_bundled_code(workflow)
+        # Annotations that cannot be stored raise now, not at the first call.
         self.signatures = [workflow.signature for workflow in self.workflows.values()]
         self.signatures += [activity.signature for activity in self.activities.values()]
         self._errors = known_errors(
@@ -117,7 +117,7 @@ class Registry:
 
     @cached_property
     def build(self) -> str:
-        """A fingerprint of the registered code and of the files that define it: another one may know better (G12)."""
+        """A hash of the registered code and of its files. A blocked instance is tried again by another build (G12)."""
         digest = sha256(sys.version.encode())
         functions = [(workflow.name, workflow.fn) for workflow in self.workflows.values() if not workflow.is_flow]
         functions += [(activity.name, activity.fn) for activity in self.activities.values()]
@@ -133,9 +133,9 @@ class Registry:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """What is served where nobody says which queues: the default one, and those of the activities and flows here.
+        """The queues served when `queues=` is omitted: the default one, and those of registered activities and flows.
 
-        So no activity that is known here waits for a worker that never comes.
+        So no registered activity waits for a worker that does not exist.
         """
         named = {queue for workflow in self.workflows.values() for queue in workflow.queues}
         return tuple(sorted({DEFAULT_QUEUE, *named, *(one.options.queue for one in self.activities.values())}))
@@ -149,7 +149,7 @@ class Registry:
             raise UnknownWorkflow(f"no workflow {name!r} is registered here; known: {known}") from None
 
     def check(self) -> None:
-        """Whether everything that flows name is there: asked where they are to run, not where they are only started."""
+        """Raise if a flow names an activity that is not registered. Called by workers, not where flows are started."""
         for workflow in self.workflows.values():
             workflow.check_against(self.activity_called)
 
@@ -166,7 +166,7 @@ class Registry:
         raise UnknownActivity(f"one activity called {name!r} is needed here, and {why}")
 
     def resolve(self, name: str) -> type[BaseException] | None:
-        """The exception type of that qualified name, if it is Python's, ours, or registered code can name it."""
+        """The exception type of that qualified name, if Python, Holdfast or registered code has it."""
         return resolve_builtin(name) or self._errors.get(name)
 
     def _add_module(self, module: object) -> None:
@@ -180,17 +180,17 @@ class Registry:
             elif isinstance(value, Activity):
                 self._add(self.activities, cast("Activity[..., Any]", value), Activity)
 
-    def _add_what_is_brought(self, workflow: Workflow[..., Any]) -> None:
-        """The activities and workflows that a flow was built from, and those that these were."""
-        for brought in workflow.bundled_code:
-            if isinstance(brought, Activity):
-                self._add(self.activities, cast("Activity[..., Any]", brought), Activity)
-            elif isinstance(brought, Workflow):
-                child = cast("Workflow[..., Any]", brought)
+    def _add_bundled_code(self, workflow: Workflow[..., Any]) -> None:
+        """Add the activities and workflows that a flow was built from, recursively."""
+        for definition in workflow.bundled_code:
+            if isinstance(definition, Activity):
+                self._add(self.activities, cast("Activity[..., Any]", definition), Activity)
+            elif isinstance(definition, Workflow):
+                child = cast("Workflow[..., Any]", definition)
                 is_new = child.name not in self.workflows
                 self._add(self.workflows, child, Workflow)
                 if is_new:
-                    self._add_what_is_brought(child)
+                    self._add_bundled_code(child)
 
     def _add(self, known: dict[str, RegisteredCode], definition: RegisteredCode, expected: type[Any]) -> None:
         if not isinstance(definition, expected):
@@ -202,7 +202,7 @@ class Registry:
 
 
 def _not_marked(given: object, kind: str) -> str:
-    """What was registered instead of a definition, and what to write."""
+    """The error message for `given`, which is no definition."""
     if isinstance(given, Workflow | Activity):
         other = "workflow" if isinstance(given, Workflow) else "activity"
         return f"{cast('Any', given)!r} is marked with @hf.{other}; give it as {PLURALS[other]}=[...]"
@@ -212,11 +212,11 @@ def _not_marked(given: object, kind: str) -> str:
 
 
 def _duplicate(one: Workflow[..., Any] | Activity[..., Any], other: Workflow[..., Any] | Activity[..., Any]) -> str:
-    """Why two of one name cannot be here."""
-    said = f"two of the name {one.name!r}: {_origin(one)} and {_origin(other)}"
+    """The error message for two definitions of one name."""
+    duplicate = f"two of the name {one.name!r}: {_origin(one)} and {_origin(other)}"
     if all(isinstance(each, Workflow) and each.is_flow for each in (one, other)):
-        return f"{said}; give the newer one only: what was started with the older one stays with that"
-    return f"{said}; give one of them another name=..."
+        return f"{duplicate}; give the newer one only: instances of the older one stay with their version"
+    return f"{duplicate}; give one of them another name=..."
 
 
 def _origin(one: Workflow[..., Any] | Activity[..., Any]) -> str:
@@ -228,13 +228,13 @@ def _origin(one: Workflow[..., Any] | Activity[..., Any]) -> str:
 
 
 def _fingerprint(code: CodeType) -> str:
-    """The instructions of a function and of those inside it. What surrounds them (lines, paths) does not count."""
+    """A hash of the instructions of a function and of its inner functions, without lines and paths."""
     constants = [_constant(part) for part in code.co_consts]
     return sha256(f"{code.co_code.hex()} {code.co_names} {constants}".encode()).hexdigest()
 
 
 def _constant(value: object) -> str:
-    """A constant of the code as text: the same in every process, also where a set is shown in another order."""
+    """A constant of the code as a string that is the same in every process: the items of a set are sorted."""
     if isinstance(value, CodeType):
         return _fingerprint(value)
     if isinstance(value, tuple):

@@ -1,10 +1,7 @@
-"""Durations as people give them: seconds or a timedelta, checked where they are written.
+"""Checks of names, durations, deadlines and options that users pass, made where they are written.
 
-Deadlines as people write them: with the workflow, and with a start that says otherwise.
-
-Names and ids: short, printable, and without characters that look like others or change how text is shown.
-
-Options as people give them, checked where they are written: an `InvalidOption` names what makes no sense.
+A name or an id is short and printable, without control characters (`InvalidId`). Every other wrong value is an
+`InvalidOption` that names the option, the allowed values and the given one.
 """
 
 import math
@@ -25,7 +22,7 @@ Duration = float | timedelta
 
 
 def checked_duration_ms(duration: object, what: str) -> int:
-    """`duration` in whole milliseconds, rounded up; what is no sensible duration is an `InvalidOption`."""
+    """`duration` in milliseconds, rounded up."""
     given = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
         raise InvalidOption(f"{what} must be a number of seconds or a timedelta, not {duration!r}")
@@ -35,7 +32,7 @@ def checked_duration_ms(duration: object, what: str) -> int:
 
 
 def lease_milliseconds(duration: object, what: str) -> int:
-    """Like `milliseconds`, for the lease of a worker. The store would clamp others to these bounds (W1)."""
+    """The lease of a worker in milliseconds. The store would clamp other values to these bounds (W1)."""
     shortest, longest = SHORTEST_LEASE_MS / 1000, LONGEST_LEASE_MS / 1000
     given = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(given, bool) or not isinstance(given, int | float) or not shortest <= given <= longest:
@@ -44,7 +41,7 @@ def lease_milliseconds(duration: object, what: str) -> int:
 
 
 def checked_timeout_ms(duration: Duration | None, what: str) -> int | None:
-    """Like `milliseconds`, for a time-out: None is none at all, and zero would never let anything run."""
+    """A time-out in milliseconds; None: there is none. Zero is refused, because no attempt could run."""
     if duration is None:
         return None
     length_ms = checked_duration_ms(duration, what)
@@ -54,11 +51,11 @@ def checked_timeout_ms(duration: Duration | None, what: str) -> int | None:
 
 
 DeadlineOption = Duration | None | EllipsisType
-"""Seconds or a timedelta, None for none at all; left out, it is the workflow's own."""
+"""Seconds or a timedelta; None: no deadline; omitted: that of the workflow."""
 
 
 def start_deadline(own: Deadline | None, given: DeadlineOption) -> Deadline | None:
-    """What a start says: what is given, or else what the code says. None: that is not known here, or is nothing."""
+    """The deadline of a start: the given one, or that of the workflow. None if there is none, or it is not known."""
     if isinstance(given, EllipsisType):
         return own if own is not None and own.limit_ms is not None else None
     limit_ms = checked_timeout_ms(given, "deadline")
@@ -66,19 +63,19 @@ def start_deadline(own: Deadline | None, given: DeadlineOption) -> Deadline | No
 
 
 SHOWN_NAME_CHARACTERS: Final = 40
-"""Of a name that is too long."""
+"""The shown part of a name that is too long."""
 _CONTROL: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Control, format (bidirectional marks among them), surrogate, private, unassigned, line and paragraph separators."""
 
 
 def checked_name(name: object, what: str) -> str:
-    """`name` itself; an `InvalidId` that says what is wrong with it otherwise."""
+    """`name`, if it is valid; else an `InvalidId` with the reason."""
     if not isinstance(name, str):
-        raise InvalidId(f"the name of {what} must be a text, not {type(name).__name__}")
-    if len(name) > LONGEST_BYTES:  # before anything looks at every character
+        raise InvalidId(f"the name of {what} must be a string, not {type(name).__name__}")
+    if len(name) > LONGEST_BYTES:  # before the checks of each character
         raise _too_long(name, what)
     if name.isascii() and name.isprintable() and name == name.strip() != "":
-        return name  # most are like that
+        return name  # most names
     if not name or name != name.strip():
         raise InvalidId(f"the name of {what} must not be empty or have spaces around it: {name!r}")
     for character in name:
@@ -95,50 +92,50 @@ def _too_long(name: str, what: str) -> InvalidId:
 
 
 def checked_reason(reason: object) -> str:
-    """Why something is ended, as it is stored; `InvalidOption` if it is no text, or a long one."""
+    """The reason for an end, as it is stored; `InvalidOption` if it is no string, or too long."""
     if reason is None:
         return ""
     if not isinstance(reason, str) or len(reason) > MESSAGE_LIMIT_CHARACTERS:
         shown = f"{len(reason):,} characters" if isinstance(reason, str) else type(reason).__name__
-        raise InvalidOption(f"reason must be a text of at most {MESSAGE_LIMIT_CHARACTERS:,} characters, not {shown}")
+        raise InvalidOption(f"reason must be a string of at most {MESSAGE_LIMIT_CHARACTERS:,} characters, not {shown}")
     encode(reason, str, what="the reason")
     return reason
 
 
 T = TypeVar("T")
 LARGEST: Final = 2**31 - 1
-"""More than anybody needs, and every store has a column for it."""
+"""The largest value of an integer column in every store."""
 SHOWN_OPTION_CHARACTERS: Final = 100
 
 
 def checked_integer(value: object, what: str, *, least: int, most: int = LARGEST) -> int:
-    """`value`, if it is a whole number within the bounds."""
+    """`value`, if it is an integer within the bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         shown = shorten(repr(value), SHOWN_OPTION_CHARACTERS)
-        raise InvalidOption(f"{what} must be a whole number from {least:,} to {most:,}, not {shown}")
+        raise InvalidOption(f"{what} must be an integer from {least:,} to {most:,}, not {shown}")
     return value
 
 
 def checked_bool(value: object, what: str) -> bool:
-    """`value`, if it is True or False. A text such as "no" would count as true."""
+    """`value`, if it is True or False. A string such as "no" would count as true."""
     if not isinstance(value, bool):
         raise InvalidOption(f"{what} must be True or False, not {value!r}")
     return value
 
 
 def checked_sequence(values: Iterable[T], what: str) -> tuple[T, ...]:
-    """`values` as a tuple. A single text is not several: it would be taken letter by letter."""
-    if not _is_several(values):
+    """`values` as a tuple. A string is refused: its characters would be the items."""
+    if not _is_list(values):
         raise InvalidOption(f"{what} takes a list, not {values!r}; write {what}=[...]")
     return tuple(values)
 
 
-def _is_several(values: object) -> bool:
+def _is_list(values: object) -> bool:
     return isinstance(values, Iterable) and not isinstance(values, str | bytes)
 
 
 def checked_number(value: object, what: str) -> float:
-    """`value`, if it is a number of any kind."""
+    """`value`, if it is an integer or a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidOption(f"{what} must be a number, not {value!r}")
     return value

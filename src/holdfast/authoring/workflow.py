@@ -25,7 +25,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 F_co = TypeVar("F_co", covariant=True)
 CONTINUE_AFTER_EVENTS: Final = 10_000
-"""From this length of the history on, ``hf.info().should_continue`` says so. Replay is still quick then."""
+"""The length of the history from which on ``hf.info().should_continue`` is true. Replay is still quick then."""
 
 
 class BoundWorkflow(Generic[R_co]):
@@ -38,7 +38,7 @@ class BoundWorkflow(Generic[R_co]):
 
 @runtime_checkable
 class WorkflowLike(Protocol[P, R_co]):
-    """What type checkers know as ``hf.Workflow``: a workflow with its parameters and its result (`ActivityLike`)."""
+    """``hf.Workflow`` for type checkers: a workflow with its parameters and its result (see `ActivityLike`)."""
 
     @property
     def fn(self) -> Callable[..., Any]: ...
@@ -51,15 +51,15 @@ class WorkflowLike(Protocol[P, R_co]):
 
 
 class Workflow(Definition, Generic[P, R]):
-    """A function marked by `workflow`. It knows its name and version; an engine makes it run.
+    """A function marked by `workflow`, with its name and version. An engine or a worker runs it.
 
-    Called in another workflow it runs as a child of that one.
+    A call in workflow code runs it as a child of that workflow.
     """
 
     __slots__ = ("continue_after", "deadline", "mailbox", "version")
 
     is_flow = False
-    """Whether it is a graph: then no code of it runs."""
+    """Whether it is a graph without code."""
 
     def __init__(
         self,
@@ -79,29 +79,29 @@ class Workflow(Definition, Generic[P, R]):
 
     @property
     def first_key(self) -> str | None:
-        """Of a flow: its key before its first turn (K1)."""
+        """The collation key of a flow before its first turn (K1); None for code."""
         return None
 
     @property
     def fingerprint(self) -> str:
-        """What tells one version of a graph from another; code is told apart by itself."""
+        """The hash of the version of a flow; empty for code."""
         return ""
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues that a graph names for its activities; code leaves that to the activities."""
+        """The queues that a flow names for its activities; empty for code."""
         return ()
 
     @property
     def bundled_code(self) -> tuple[Definition, ...]:
-        """What a graph was built from: whoever registers it has those, too."""
+        """The activities and workflows that a flow was built from; they are registered with it."""
         return ()
 
     def check_against(self, activity: Callable[[str], Any]) -> None:
-        """Whether everything that it names is there; code names nothing. `activity` finds one by name, or raises."""
+        """Raise if a flow names an activity that `activity` does not find; code names none."""
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundWorkflow[R]:
-        """Put the arguments in, checked against the signature, for a later start."""
+        """The workflow with its arguments, checked against the signature, for a later start."""
         return BoundWorkflow(self, self.signature.encode_arguments(args, kwargs))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
@@ -112,17 +112,17 @@ class Workflow(Definition, Generic[P, R]):
                 f"`{self.__name__}.fn` is the plain function"
             )
         encoded = self.signature.encode_arguments(args, kwargs)
-        run.checked(encoded, f"{self.name}(): the payload of the arguments")
+        run.context.checked(encoded, f"{self.name}(): the payload of the arguments")
         call: Any = run.children.run(
             ChildCall(self.name, self.version, encoded, self.signature, start_deadline(self.deadline, ...))
         )
-        call.__qualname__ = self.name  # as of an activity
+        call.__qualname__ = self.name  # as for an activity
         typed: Coroutine[object, object, R] = call
         return typed
 
 
 AnyWorkflow = Workflow[..., Any] | WorkflowLike[..., Any]
-"""Whatever `workflow` has marked, and flows, where the parameters do not matter."""
+"""A workflow or a flow with any parameters."""
 
 if TYPE_CHECKING:
 
@@ -137,7 +137,7 @@ if TYPE_CHECKING:
 
 
 class WorkflowDecorator(Protocol):
-    """What `workflow(...)` with options gives."""
+    """The decorator that `workflow(...)` with options returns."""
 
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> "WorkflowOf[Callable[P, R]]": ...
 
@@ -169,10 +169,10 @@ def workflow(
 ) -> Any:
     """Mark an async function as a workflow. Its code must be deterministic: side effects belong into activities.
 
-    `event_policy`: events that nobody waits for are kept, up to `mailbox_limit` of them, or, with
+    `event_policy`: events that are not awaited are kept, up to `mailbox_limit` of them, or, with
     "drop_unsubscribed", dropped with a warning. `continue_after` is the length of the history, in events, from which on
-    `hf.info().should_continue` is true. An instance that has not ended `deadline` after its start is asked to end, as
-    by a cancel, and fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`.
+    `hf.info().should_continue` is true. An instance that has not ended `deadline` after its start is cancelled, and
+    fails with `DeadlineExceeded`; its clean-up may take `deadline_grace`.
     """
     policy = parse_enum(EventPolicy, event_policy, "policy for events")
     checked_integer(continue_after, "continue_after", least=1)
@@ -188,7 +188,7 @@ def workflow(
             refuse_method(function, "@hf.workflow")
         mailbox = None if rules == Mailbox() else rules
         checked = checked_name(function.__name__ if name is None else name, "a workflow")
-        told = None if limit == Deadline(None) else limit
-        return Workflow(function, checked, version, mailbox, continue_after=continue_after, deadline=told)
+        own_deadline = None if limit == Deadline(None) else limit
+        return Workflow(function, checked, version, mailbox, continue_after=continue_after, deadline=own_deadline)
 
     return mark if fn is None else mark(fn)

@@ -1,4 +1,4 @@
-"""What workflow code calls instead of clocks and randomness: the same in every replay."""
+"""``hf.now``, ``random``, ``uuid4``, ``side_effect``, ``info``, ``continue_as_new``: the same in every replay."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -8,17 +8,14 @@ from uuid import UUID
 
 from holdfast.errors import NotInWorkflow
 from holdfast.payloads.encoding import decode, encode
-from holdfast.replay.calls import WorkflowCalls
-from holdfast.replay.loop.loop_swap import swapped_loop
-from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
-from holdfast.replay.run import WorkflowRun, current_run
+from holdfast.replay.run import WorkflowRun, current_run, observed_run
 
 T = TypeVar("T")
 UUID_BITS = 128
 
 
 class WorkflowInfo(NamedTuple):
-    """Which execution this is."""
+    """The running execution."""
 
     id: str
     workflow: str
@@ -28,11 +25,11 @@ class WorkflowInfo(NamedTuple):
     should_continue: bool = False
     """The history has become long (`@hf.workflow(continue_after=...)`): a good moment for `hf.continue_as_new`."""
     parent: str | None = None
-    """The instance whose code started this one, if one did."""
+    """The id of the parent instance, if there is one."""
 
 
 def now() -> dt.datetime:
-    """The time, in UTC: that of the message being handled, the same in every replay."""
+    """The time in UTC: that of the message being handled, the same in every replay."""
     return dt.datetime.fromtimestamp(readable_run("hf.now").now_ms / 1000, dt.UTC)
 
 
@@ -49,8 +46,8 @@ def uuid4() -> UUID:
 def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
     """Compute a value and record it: every replay gets the recorded one. For quick things without I/O.
 
-    `compute` is called again if the turn is not committed, as after a crash; only what is recorded counts. Anything
-    that must not happen twice is an activity.
+    `compute` is called again if the turn is not committed, as after a crash; only a recorded value counts. An effect
+    that must not happen twice belongs into an activity.
     """
     run = current("hf.side_effect")
     value: T = run.side_effect(
@@ -62,7 +59,7 @@ def side_effect(compute: Callable[[], T], annotation: Any = Any) -> T:
 
 
 def info() -> WorkflowInfo:
-    """Which instance this code runs for."""
+    """The running execution: its instance, workflow, number, length of the history, parent."""
     run = readable_run("hf.info")
     identity = run.identity
     return WorkflowInfo(identity.instance_id, identity.workflow, identity.execution, *run.length, run.parent or None)
@@ -77,14 +74,18 @@ def continue_as_new(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 def current(called: str) -> WorkflowRun:
-    """The run of the code that called us."""
-    run = current_run()
-    if run is None:
-        raise NotInWorkflow(f"{called} works in workflow code only; here the ordinary Python tools do")
+    """The run of the calling workflow code."""
+    return _required(current_run(), called)
+
+
+def readable_run(called: str) -> WorkflowRun:
+    """The run of the calling workflow code, which may be read-only: a query or a validator."""
+    run = _required(observed_run(), called)
+    run.context.loop.check_evicted()
     return run
 
 
-def readable_run(called: str) -> WorkflowCalls:
-    """The same for what only looks, which queries may do, too."""
-    loop = swapped_loop()
-    return loop.calls if isinstance(loop, ReadOnlyLoop) else current(called)
+def _required(run: WorkflowRun | None, called: str) -> WorkflowRun:
+    if run is None:
+        raise NotInWorkflow(f"{called} works in workflow code only; here the ordinary Python tools do")
+    return run

@@ -165,7 +165,7 @@ async def _read(
             earlier=earlier,
             damage=damage,
             deadline_at_ms=None if limit is None else limit.at_ms,
-            family=await opened.read_family(record.number),
+            family=await opened.read_relatives(record.number),
             nodes=nodes,
             composite=composite,
             obstacles=await read_obstacles(opened, record, attempts),

@@ -28,7 +28,7 @@ from holdfast.core.leases import SHORTEST_LOOP_TIMEOUT_MS
 from holdfast.errors import InstanceNotFound, InvalidOption, StoreError, UsageError, WorkerFenced
 from holdfast.payloads.limits import LEAST_PAYLOAD_LIMIT_BYTES, MOST_PAYLOAD_LIMIT_BYTES, PayloadLimit
 from holdfast.runtime.committer import Committer
-from holdfast.runtime.flow_run_factory import saved
+from holdfast.runtime.flow_versions import saved
 from holdfast.runtime.session import ENGINE, StoreSession
 from holdfast.runtime.turns.turn_builder import with_started
 from holdfast.runtime.worker import WorkerRuntime

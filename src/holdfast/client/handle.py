@@ -224,7 +224,7 @@ class Handle(Generic[R_co]):
         described = description(record, story.events, attempts, values)
         described = await add_nodes(store, described, record, story.flow, attempts=attempts, values=values)
         limit = await store.read_deadline(record.number)
-        family = await store.read_family(record.number)
+        family = await store.read_relatives(record.number)
         return msgspec.structs.replace(
             described,
             custom_status=details.custom_status,

@@ -164,7 +164,7 @@ class QueryClient:
         )
         kept_ms = LONGEST_KEPT_MS if within is None else checked_duration_ms(within, "timeout") + LATE_MS
         outcome = await self._local.committer.commit(
-            AskQuery(question=question, expires_at_ms=self._store.now_ms() + kept_ms)
+            AskQuery(query=question, expires_at_ms=self._store.now_ms() + kept_ms)
         )
         if isinstance(outcome, Rejected):
             raise QueryFailed(f"the query {name!r} was not sent: {outcome.reason}")
@@ -182,7 +182,7 @@ class QueryClient:
                     return None
         finally:
             if not self._session.is_closed:  # else the row expires
-                self._local.committer.submit(DeleteQueries(question=question.id), ignore_outcome)
+                self._local.committer.submit(DeleteQueries(query_id=question.id), ignore_outcome)
         raise AssertionError
 
     def _queries(self, worker: WorkerRuntime | None, workflow: str) -> Queries | None:

@@ -1,26 +1,42 @@
-"""History: what happened to an instance, in the order it was applied (G9-G11).
+"""The history of an instance: every event, in the order in which it was applied (G9-G11).
 
-Two kinds of events alternate. *Inputs* came from outside and were applied to the code: the start, completions, fired
-timers. *Commands* are what the code did in answer. Replay applies the inputs again and compares the commands (G12). An
-end from outside may follow them, of which the code never learns.
+Two kinds of events alternate. *Inputs* come from outside and are applied to the code: the start, completions, fired
+timers. *Commands* are what the code does in response. Replay applies the inputs again and compares the commands (G12).
+An external end may follow them: it ends the instance without running its code.
 
-A row of the history has the events of one turn, as JSON, which never change: fields may be added with a default,
-nothing may be taken away or renamed. A large payload lives in a table of its own and is named here by its reference.
+A row of the history holds the events of one turn as JSON. Stored events never change: a release may add a field with a
+default, and never removes or renames one. A large payload is stored in a table of its own, and its event holds a
+reference to it.
 
-What every event of a history is, and the data that it carries.
-
-What a flow does besides calling activities, starting children and waiting: commands of its turns.
+An event class carries everything that other modules need to know about its kind: its tag, the field with its payload,
+the fields that replay compares, and a description. Tables elsewhere that are keyed by event class are checked for
+completeness by `tests/tidy/test_type_tables.py`; `docs/contributing/add-a-history-event.md` lists them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
 
 class HistoryEventBase(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="event", kw_only=True, gc=False):
-    """Anything in the history."""
+    """An event of a history."""
+
+    payload_field: ClassVar[str] = ""
+    """The field that holds the payload; empty if events of this class carry none."""
+    identity: ClassVar[tuple[str, ...]] = ()
+    """The fields that are equal in a recorded command and the one that replay produces for it (G12)."""
+
+    def describe(self) -> str:
+        """This step in words, for the message of a mismatch."""
+        return f"an event {type(self).__struct_config__.tag!r}"
+
+    def is_same_step(self, produced: "HistoryEventBase") -> bool:
+        """Whether replay accepts `produced` for this command: arguments and due times may differ, steps may not."""
+        if type(produced) is not type(self):
+            return False
+        return all(getattr(self, name) == getattr(produced, name) for name in self.identity)
 
 
 class Payload(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -30,51 +46,10 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reference: str = ""
 
 
-class FlowAdvanced(HistoryEventBase, frozen=True, tag="flow_advanced"):
-    """Digits that moved, with the edges that were decided and will be asked again (K3). See `flow.progress`.
+class _FailureMessage(msgspec.Struct, frozen=True):
+    """The part of an encoded failure that a description shows."""
 
-    `offered`, `caught` and `escaped` say what became of failures that an error edge took to a node (K4). `unclear` has
-    edges whose condition could not be evaluated, with the reason: their node fails with it when it starts.
-    """
-
-    digits: dict[str, str]
-    taken: tuple[int, ...] = ()
-    dead: tuple[int, ...] = ()
-    failed: tuple[int, ...] = ()
-    offered: tuple[str, ...] = ()
-    caught: tuple[str, ...] = ()
-    escaped: tuple[str, ...] = ()
-    unclear: dict[int, str] = {}
-
-
-class NodeFailed(HistoryEventBase, frozen=True, tag="node_failed"):
-    """A node failed by itself: an expression of it did, its wait ran out, or its cycle came to its limit."""
-
-    node: str
-    failure: Payload
-
-
-class NodeCompleted(HistoryEventBase, frozen=True, tag="node_completed"):
-    """A node that has no single answer of its own completed: a fan-out, or one that only says something."""
-
-    node: str
-    output: Payload
-
-
-class FanOutStarted(HistoryEventBase, frozen=True, tag="fan_out_began"):
-    """A node runs once for each of so many items. `items` are there where they do not all begin at once."""
-
-    node: str
-    count: int
-    items: Payload | None = None
-
-
-class CycleRestarted(HistoryEventBase, frozen=True, tag="cycle_restarted"):
-    """K8: a cycle runs its target, and everything behind it, once more."""
-
-    node: str
-    target: str
-    round: int
+    message: str = ""
 
 
 # ---------------------------------------------------------------- inputs
@@ -82,6 +57,8 @@ class CycleRestarted(HistoryEventBase, frozen=True, tag="cycle_restarted"):
 
 class Started(HistoryEventBase, frozen=True, tag="started"):
     """An execution begins. Everything random in it grows from `seed`."""
+
+    payload_field = "input"
 
     time_ms: int
     workflow: str
@@ -103,6 +80,8 @@ class Started(HistoryEventBase, frozen=True, tag="started"):
 class ActivityCompleted(HistoryEventBase, frozen=True, tag="activity_completed"):
     """An activity gave its result."""
 
+    payload_field = "result"
+
     time_ms: int
     activity: int
     result: Payload
@@ -111,6 +90,8 @@ class ActivityCompleted(HistoryEventBase, frozen=True, tag="activity_completed")
 
 class ActivityFailed(HistoryEventBase, frozen=True, tag="activity_failed"):
     """An activity failed for good: its last attempt did, and no retry follows."""
+
+    payload_field = "failure"
 
     time_ms: int
     activity: int
@@ -127,6 +108,8 @@ class TimerFired(HistoryEventBase, frozen=True, tag="timer_fired"):
 
 class EventReceived(HistoryEventBase, frozen=True, tag="event_received"):
     """An event that was raised from outside reached the wait that had been longest there for its name (G6)."""
+
+    payload_field = "value"
 
     time_ms: int
     name: str
@@ -150,6 +133,8 @@ class ActivityYielded(HistoryEventBase, frozen=True, tag="activity_yielded"):
 
     Values that were ready together come as one message: those of `more` have the numbers behind that of `value`.
     """
+
+    payload_field = "value"
 
     time_ms: int
     activity: int
@@ -187,6 +172,8 @@ class ChildRefused(HistoryEventBase, frozen=True, tag="child_refused"):
 class ChildCompleted(HistoryEventBase, frozen=True, tag="child_completed"):
     """A child gave its result."""
 
+    payload_field = "result"
+
     time_ms: int
     child: int
     result: Payload
@@ -194,6 +181,8 @@ class ChildCompleted(HistoryEventBase, frozen=True, tag="child_completed"):
 
 class ChildFailed(HistoryEventBase, frozen=True, tag="child_failed"):
     """A child ended with an error."""
+
+    payload_field = "failure"
 
     time_ms: int
     child: int
@@ -212,6 +201,8 @@ class ChildStopped(HistoryEventBase, frozen=True, tag="child_stopped"):
 class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
     """An update that its validator let through, and whose handler begins. Before that it waits so in the inbox."""
 
+    payload_field = "input"
+
     time_ms: int
     id: str
     name: str
@@ -226,93 +217,163 @@ class UpdateAccepted(HistoryEventBase, frozen=True, tag="update_accepted"):
 class ActivityScheduled(HistoryEventBase, frozen=True, tag="activity_scheduled"):
     """The code called an activity, or a node of a flow did, for an `item` of its list. Its attempts have the input."""
 
+    identity = ("activity", "name")
+
     activity: int
     name: str
     node: str = ""
     item: int = -1
 
+    def describe(self) -> str:
+        return f"a call of activity {self.name!r} (number {self.activity})"
+
 
 class ActivityCancelled(HistoryEventBase, frozen=True, tag="activity_abandoned"):
     """The code stopped waiting for an activity, which is cancelled."""
 
+    identity = ("activity",)
+
     activity: int
+
+    def describe(self) -> str:
+        return f"the end of waiting for activity number {self.activity}"
 
 
 class TimerStarted(HistoryEventBase, frozen=True, tag="timer_started"):
     """The code waits for a time."""
 
+    identity = ("timer",)
+
     timer: int
     due_at_ms: int
     node: str = ""
+
+    def describe(self) -> str:
+        return f"the start of timer number {self.timer}"
 
 
 class TimerCancelled(HistoryEventBase, frozen=True, tag="timer_cancelled"):
     """The code stopped waiting for a time."""
 
+    identity = ("timer",)
+
     timer: int
+
+    def describe(self) -> str:
+        return f"the end of waiting for timer number {self.timer}"
 
 
 class SideEffectRecorded(HistoryEventBase, frozen=True, tag="side_effect_recorded"):
     """The code recorded a value that it computed once."""
 
+    payload_field = "value"
+    identity = ("number",)
+
     number: int
     value: Payload
+
+    def describe(self) -> str:
+        return f"side effect number {self.number}"
 
 
 class ExecutionCompleted(HistoryEventBase, frozen=True, tag="workflow_completed"):
     """The main function returned."""
 
+    payload_field = "result"
+
     result: Payload
+
+    def describe(self) -> str:
+        return "the end of the workflow"
 
 
 class ExecutionFailed(HistoryEventBase, frozen=True, tag="workflow_failed"):
     """The main function raised."""
 
+    payload_field = "failure"
+
     failure: Payload
+
+    def describe(self) -> str:
+        if self.failure.reference:
+            return "the failure of the workflow"
+        return f"the failure of the workflow ({msgspec.json.decode(self.failure.data, type=_FailureMessage).message})"
 
 
 class EventAwaited(HistoryEventBase, frozen=True, tag="event_awaited"):
     """The code, or a node of a flow, waits for an event of this name."""
 
+    identity = ("wait", "name")
+
     wait: int
     name: str
     node: str = ""
+
+    def describe(self) -> str:
+        return f"a wait for event {self.name!r} (number {self.wait})"
 
 
 class EventWaitEnded(HistoryEventBase, frozen=True, tag="event_wait_ended"):
     """The code stopped waiting for an event."""
 
+    identity = ("wait",)
+
     wait: int
+
+    def describe(self) -> str:
+        return f"the end of wait number {self.wait} for an event"
 
 
 class EventSetAside(HistoryEventBase, frozen=True, tag="event_set_aside"):
     """The value of the event just before this does not fit the type of the wait that it reached. The wait goes on."""
 
+    identity = ("wait", "name")
+
     wait: int
     name: str
     reason: str = ""
+
+    def describe(self) -> str:
+        return f"an event {self.name!r} that was set aside ({self.reason})"
 
 
 class EventRaised(HistoryEventBase, frozen=True, tag="event_raised"):
     """The code raised an event to another instance. The value travels with the message."""
 
+    identity = ("number", "name")
+
     number: int
     target: str
     name: str
+
+    def describe(self) -> str:
+        return f"an event {self.name!r} raised to {self.target!r}"
 
 
 class UpdateHandlerCompleted(HistoryEventBase, frozen=True, tag="update_completed"):
     """The handler of an update returned."""
 
+    payload_field = "result"
+    identity = ("id",)
+
     id: str
     result: Payload
+
+    def describe(self) -> str:
+        return f"the end of update {self.id!r}"
 
 
 class UpdateHandlerFailed(HistoryEventBase, frozen=True, tag="update_failed"):
     """The handler of an update raised, or was cancelled with the workflow."""
 
+    payload_field = "failure"
+    identity = ("id",)
+
     id: str
     failure: Payload
+
+    def describe(self) -> str:
+        return f"the failure of update {self.id!r}"
 
 
 class ExecutionCancelled(HistoryEventBase, frozen=True, tag="workflow_cancelled"):
@@ -320,15 +381,25 @@ class ExecutionCancelled(HistoryEventBase, frozen=True, tag="workflow_cancelled"
 
     reason: str = ""
 
+    def describe(self) -> str:
+        return "the end of the workflow by cancellation"
+
 
 class ContinuedAsNew(HistoryEventBase, frozen=True, tag="continued_as_new"):
     """The main function ended this execution and asked for the next, with this input (G4)."""
 
+    payload_field = "input"
+
     input: Payload
+
+    def describe(self) -> str:
+        return "the end of this execution, to be continued as new"
 
 
 class ChildScheduled(HistoryEventBase, frozen=True, tag="child_scheduled"):
     """The code started another workflow, which has its input itself. `named`: the code chose the id."""
+
+    identity = ("child", "name", "named")
 
     child: int
     name: str
@@ -338,12 +409,96 @@ class ChildScheduled(HistoryEventBase, frozen=True, tag="child_scheduled"):
     item: int = -1
     detached: bool = False
 
+    def describe(self) -> str:
+        return f"the start of a child of workflow {self.name!r} (number {self.child}, id {self.id!r})"
+
+    def is_same_step(self, produced: HistoryEventBase) -> bool:
+        if self.named and self.id != getattr(produced, "id", ""):
+            return False
+        return HistoryEventBase.is_same_step(self, produced)
+
 
 class ChildCancelRequested(HistoryEventBase, frozen=True, tag="child_asked_to_end"):
     """The code cancelled a child, or stopped waiting for it."""
 
+    identity = ("child",)
+
     child: int
     reason: str = ""
+
+    def describe(self) -> str:
+        return f"a request to child number {self.child} to end"
+
+
+# ---------------------------------------------------------------- commands of flows
+
+
+class FlowAdvanced(HistoryEventBase, frozen=True, tag="flow_advanced"):
+    """Digits that moved, with the edges that were decided and will be asked again (K3). See `flow.progress`.
+
+    `offered`, `caught` and `escaped` say what became of failures that an error edge took to a node (K4). `unclear` has
+    edges whose condition could not be evaluated, with the reason: their node fails with it when it starts.
+    """
+
+    digits: dict[str, str]
+    taken: tuple[int, ...] = ()
+    dead: tuple[int, ...] = ()
+    failed: tuple[int, ...] = ()
+    offered: tuple[str, ...] = ()
+    caught: tuple[str, ...] = ()
+    escaped: tuple[str, ...] = ()
+    unclear: dict[int, str] = {}
+
+    def describe(self) -> str:
+        return f"moves of the nodes {', '.join(self.digits)}"
+
+
+class NodeFailed(HistoryEventBase, frozen=True, tag="node_failed"):
+    """A node failed by itself: an expression of it did, its wait ran out, or its cycle came to its limit."""
+
+    payload_field = "failure"
+
+    node: str
+    failure: Payload
+
+    def describe(self) -> str:
+        return f"the failure of node {self.node!r}"
+
+
+class NodeCompleted(HistoryEventBase, frozen=True, tag="node_completed"):
+    """A node that has no single answer of its own completed: a fan-out, or one that only says something."""
+
+    payload_field = "output"
+
+    node: str
+    output: Payload
+
+    def describe(self) -> str:
+        return f"the completion of node {self.node!r}"
+
+
+class FanOutStarted(HistoryEventBase, frozen=True, tag="fan_out_began"):
+    """A node runs once for each of so many items. `items` are there where they do not all begin at once."""
+
+    payload_field = "items"
+
+    node: str
+    count: int
+    items: Payload | None = None
+
+    def describe(self) -> str:
+        return f"the fan-out of node {self.node!r} over {self.count} items"
+
+
+class CycleRestarted(HistoryEventBase, frozen=True, tag="cycle_restarted"):
+    """K8: a cycle runs its target, and everything behind it, once more."""
+
+    node: str
+    target: str
+    round: int
+
+    def describe(self) -> str:
+        return f"round {self.round} of the cycle {self.node!r}"
 
 
 # ---------------------------------------------------------------- the end from outside
@@ -355,6 +510,9 @@ class InstanceTerminated(HistoryEventBase, frozen=True, tag="workflow_terminated
     time_ms: int
     reason: str = ""
 
+    def describe(self) -> str:
+        return "the end of the workflow from outside"
+
 
 class InstanceCancelled(HistoryEventBase, frozen=True, tag="instance_cancelled"):
     """It was cancelled where no code could be asked: before it began, or while it was parked (A9)."""
@@ -362,12 +520,20 @@ class InstanceCancelled(HistoryEventBase, frozen=True, tag="instance_cancelled")
     time_ms: int
     reason: str = ""
 
+    def describe(self) -> str:
+        return "the cancellation of the workflow from outside"
+
 
 class DeadlinePassed(HistoryEventBase, frozen=True, tag="deadline_passed"):
     """It was not over in time, and was ended where no code could be asked, or where the code did not end (A9)."""
 
+    payload_field = "failure"
+
     time_ms: int
     failure: Payload
+
+    def describe(self) -> str:
+        return "the end of the workflow at its deadline"
 
 
 ChildEnd = ChildRefused | ChildCompleted | ChildFailed | ChildStopped
@@ -457,27 +623,10 @@ def payloads_of(event: HistoryEvent) -> tuple[Payload, ...]:
 
 
 def payload_of(event: HistoryEvent) -> Payload | None:
-    """The data an event carries, if it carries any; of several values, the first."""
-    match event:
-        case Started() | ContinuedAsNew() | UpdateAccepted():
-            return event.input
-        case ActivityCompleted() | ExecutionCompleted() | ChildCompleted() | UpdateHandlerCompleted():
-            return event.result
-        case (
-            ActivityFailed()
-            | ExecutionFailed()
-            | ChildFailed()
-            | DeadlinePassed()
-            | UpdateHandlerFailed()
-            | NodeFailed()
-        ):
-            return event.failure
-        case SideEffectRecorded() | EventReceived() | ActivityYielded():
-            return event.value
-        case NodeCompleted(output=payload) | FanOutStarted(items=payload):
-            return payload
-        case _:
-            return None
+    """The data that an event carries, if it carries any; of several values, the first."""
+    field = event.payload_field
+    payload: Payload | None = getattr(event, field) if field else None
+    return payload
 
 
 def pairs_set_aside(events: Sequence[HistoryEvent]) -> Iterator[tuple[EventReceived, EventSetAside]]:

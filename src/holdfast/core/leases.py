@@ -125,21 +125,6 @@ def granted_lease_ms(asked_ms: int | None) -> int:
     return min(max(asked_ms, SHORTEST_LEASE_MS), LONGEST_LEASE_MS)
 
 
-def expire(record: WorkerRecord, *, now_ms: int) -> tuple[WorkerRecord, bool]:
-    """W6: flip a worker whose lease has run out. Renewed meanwhile, or dead already: nothing happens."""
-    if record.state == WorkerState.INACTIVE or now_ms < record.deadline_ms:
-        return record, False
-    return deactivate(record), True
-
-
-def deactivate(record: WorkerRecord) -> WorkerRecord:
-    """W10: a worker that stops cleanly, or one seen dead on this host (W11), does not wait for its lease.
-
-    The record keeps what it had bound: that is what has to move on.
-    """
-    return replace(record, state=WorkerState.INACTIVE)
-
-
 LOSS_EVENT: Final[Mapping[AttemptState, AttemptEvent]] = MappingProxyType(
     {
         AttemptState.QUEUED: AttemptEvent.RELEASE,
@@ -235,11 +220,6 @@ def apply_reply(client: LeaseState, reply: HeartbeatReply) -> tuple[LeaseState, 
             return answered, LeaseAction.TAKE_NEW_KEY
         case _:
             assert_never(reply)
-
-
-def may_act(client: LeaseState, *, now_ms: int) -> bool:
-    """W7: whether the worker may still act in its name, by its own clock."""
-    return client.fenced_at_ms is not None and now_ms < client.fenced_at_ms
 
 
 def _renewed(client: LeaseState, sent: HeartbeatInFlight, reply: Renewed) -> LeaseState:

@@ -1,9 +1,11 @@
-"""What a run of code or of a flow does in one turn, before the turn is committed.
+"""One execution in memory: the `Run` protocol, and the output of one turn.
 
-`TurnOutput` is what the runtime turns into one commit. Nothing of it is visible before that commit (G11).
+Workflow code (`replay.run.WorkflowRun`) and flows (`flows.run.FlowRun`) implement `Run`. The runtime drives a run
+through this protocol only, and turns its `TurnOutput` into one commit. No effect of a turn is visible before that
+commit (G11).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import (
     TYPE_CHECKING,
     NamedTuple,
@@ -16,29 +18,65 @@ from typing import (
 import msgspec
 
 from holdfast.core.activity_options import ActivityOptions
-from holdfast.core.children import ParentClose
+from holdfast.core.children import MOST_PARENTS, ParentClose, child_seed, default_child_id
 from holdfast.core.deadlines import Deadline
 from holdfast.core.queries import Reply
+from holdfast.errors import NestedTooDeep, PayloadError
 
 if TYPE_CHECKING:
     from holdfast.core import history as ev
+    from holdfast.core.admission import Mailbox
     from holdfast.core.history import HistoryEvent
 
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 ExecutionEnding: TypeAlias = "ev.ExecutionCompleted | ev.ExecutionFailed | ev.ExecutionCancelled | ev.ContinuedAsNew"
-"""How an execution comes to its end by its own code."""
+"""The last command of an execution that ends by its own decision."""
+
+
+class ExecutionId(NamedTuple):
+    """Identifies one execution of one instance."""
+
+    instance_id: str
+    workflow: str
+    execution: int
+    worker: str = ""
+    """The key of the worker that runs it; empty where no worker does, as for a query of a client."""
 
 
 class ScheduledActivity(msgspec.Struct, frozen=True, gc=False):
-    """A call of an activity, to become its first attempt."""
+    """A call of an activity; the commit creates its first attempt."""
 
     activity: int
     name: str
     input: bytes
     options: ActivityOptions
     encoded_options: bytes
+
+
+class ScheduledChild(NamedTuple):
+    """A child; the commit of the turn creates its instance."""
+
+    child: int
+    id: str
+    named: bool
+    """Whether the code or the flow chose the id."""
+    workflow: str
+    version: str
+    input: bytes
+    deadline: Deadline | None
+    parent_close: ParentClose
+    seed: int
+    depth: int
+
+
+class CancelledChild(NamedTuple):
+    """A request to a child to end, sent with the commit of the turn."""
+
+    child: int
+    reason: str
+    descendants: bool = False
 
 
 class SentEvent(NamedTuple):
@@ -62,11 +100,18 @@ class LogLine(NamedTuple):
     """The file, the line and the function that logged it."""
 
 
+class QueryAnswer(NamedTuple):
+    """The reply to a query, and the lines that its handler logged."""
+
+    reply: Reply
+    logs: Sequence[LogLine] = ()
+
+
 class RunEffects(msgspec.Struct):
-    """What a turn did besides calling activities and recording events. Most turns have none of it."""
+    """The effects of a turn besides activities and history events. Most turns have none of them."""
 
     abandoned: list[int] = []
-    """Activities that the code no longer waits for."""
+    """Activities whose result is not awaited any more."""
     timers_started: dict[int, int] = {}
     timers_ended: list[int] = []
     logs: list[LogLine] = []
@@ -74,27 +119,43 @@ class RunEffects(msgspec.Struct):
     waits_changed: bool = False
     kept: dict[str, bytes | None] | None = None
     """State values that changed; None as a value deletes it."""
-    children: list["ScheduledChild"] = []
-    children_asked: list["CancelledChild"] = []
+    children: list[ScheduledChild] = []
+    children_asked: list[CancelledChild] = []
     answers: dict[str, Reply | None] | None = None
     interrupted: list[tuple[str, str, bool]] = []
-    """Of a flow: other instances that are asked to end, each with the reason."""
+    """Requests of a flow to other instances to end: id, reason, whether their descendants end, too."""
+
+    def cancel_timer(self, number: int) -> None:
+        """Drop a timer. One that started in this turn never reaches the store."""
+        if self.timers_started.pop(number, None) is None:
+            self.timers_ended.append(number)
+
+    def set_state_value(self, key: str, value: bytes | None) -> None:
+        if self.kept is None:
+            self.kept = {}
+        self.kept[key] = value
+
+    def answer_update(self, update_id: str, reply: Reply | None) -> None:
+        """Report the progress of an update to its sender; None: it was accepted."""
+        if self.answers is None:
+            self.answers = {}
+        self.answers[update_id] = reply
 
 
 class TurnOutput:
-    """What one turn did, from its first message to its commit."""
+    """The output of one turn, from its first message to its commit."""
 
     __slots__ = ("effects", "events", "key", "outcome", "scheduled")
 
     def __init__(self) -> None:
         self.events: list[HistoryEvent] = []
-        """What the commit appends to the history."""
+        """The events that the commit appends to the history."""
         self.scheduled: list[ScheduledActivity] = []
         self.outcome: ExecutionEnding | None = None
         self.key: str | None = None
-        """Of a flow: its collation key from here on."""
+        """The collation key of a flow after this turn."""
         self.effects: RunEffects | None = None
-        """None while the turn has none: a turn is made for every step, so these are made on first use."""
+        """None while the turn has none: every step makes an output, so the effects are made on first use."""
 
     def ensure_effects(self) -> RunEffects:
         """The effects, made on first use."""
@@ -104,46 +165,185 @@ class TurnOutput:
         return effects
 
 
+class Run(Protocol):
+    """One execution in memory, as its owner drives it. It does no I/O: its owner commits `take_output`."""
+
+    @property
+    def identity(self) -> ExecutionId: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def parent(self) -> str:
+        """The id of the parent instance; empty if there is none."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """The number of parents above this instance."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """The seed of the random numbers and ids of this execution; no other execution has it."""
+        ...
+
+    @property
+    def mailbox(self) -> "Mailbox | None":
+        """The rules for events that are not awaited; None: the defaults (G6)."""
+        ...
+
+    @property
+    def drops_events(self) -> bool:
+        """Whether events that are not awaited are dropped."""
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the execution has ended in this turn, with all of its tasks."""
+        ...
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the main function has ended. Its remaining tasks may still clean up."""
+        ...
+
+    @property
+    def is_end_deferred(self) -> bool:
+        """Whether the main function has ended and `end` is to be called after the remaining messages (G14)."""
+        ...
+
+    @property
+    def is_tainted(self) -> bool:
+        """Whether read-only code or a failed preview has changed the run, so that it differs from its replay."""
+        ...
+
+    @property
+    def needs_turn(self) -> bool | None:
+        """Whether a preview met a value that only a committed turn decides; None if there was no preview."""
+        ...
+
+    @property
+    def has_relatives(self) -> bool:
+        """Whether the end of this execution concerns a parent or children."""
+        ...
+
+    @property
+    def has_open_activities(self) -> bool:
+        """Whether activities are open at the end of the execution."""
+        ...
+
+    @property
+    def awaited_events(self) -> tuple[str, ...]:
+        """The names of the awaited events. An empty name: no update is accepted any more (G4)."""
+        ...
+
+    @property
+    def state_values(self) -> dict[str, bytes]:
+        """The encoded state values, and under the empty key the status."""
+        ...
+
+    def awaits_timer(self, timer: int) -> bool: ...
+    def awaits_event(self, name: str) -> bool: ...
+    def event_misfit(self, event: "ev.EventReceived") -> PayloadError | None:
+        """The reason why the value of an awaited event does not fit its wait; None if it fits."""
+        ...
+
+    def values_received(self, activity: int) -> int:
+        """The number of values that an activity has streamed to this run; -1 if no stream of it is open."""
+        ...
+
+    def apply(self, event: "ev.Input", has_more: bool = False) -> None:
+        """Apply one input and run until the code waits again (G10). `has_more`: see `is_end_deferred`."""
+        ...
+
+    def end(self) -> None:
+        """Apply the end of the main function, if it is deferred."""
+        ...
+
+    def accepts_update(self, event: "ev.UpdateAccepted") -> bool:
+        """Whether an update is accepted. The reply to a refused one becomes part of the output."""
+        ...
+
+    def answer_query(self, name: str, data: bytes) -> QueryAnswer:
+        """Answer a query from the current state, which must be committed (G11)."""
+        ...
+
+    def preview(self, apply: Callable[[], None]) -> None:
+        """Call `apply`, which applies inputs to this run. Their effects are never committed, and no line is logged."""
+        ...
+
+    def replay(self, history: "Iterable[HistoryEvent]") -> None:
+        """Rebuild the run from its history (G12)."""
+        ...
+
+    def add_payloads(self, payloads: dict[str, bytes]) -> None:
+        """Add large payloads that messages still to be applied name by reference."""
+        ...
+
+    def take_output(self) -> TurnOutput:
+        """The output since the last call."""
+        ...
+
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        """Log a line of the engine with the commit of this turn."""
+        ...
+
+    def evict(self) -> Sequence[str]:
+        """Tear the code down without any effect. The names of the tasks that would not end."""
+        ...
+
+    def abandon(self) -> None:
+        """Make the next `evict` run no code: coroutines stay suspended until the process ends."""
+        ...
+
+
+class ParentInfo(NamedTuple):
+    """The parent of a child to be scheduled."""
+
+    identity: ExecutionId
+    seed: int
+    depth: int
+
+
+def schedule_child(
+    parent: ParentInfo,
+    number: int,
+    *,
+    workflow: str,
+    version: str,
+    encoded: bytes,
+    deadline: Deadline | None,
+    parent_close: ParentClose,
+    chosen_id: str,
+) -> ScheduledChild:
+    """Child number `number` of an execution, with its id, seed and depth; `NestedTooDeep` bounds the depth."""
+    depth = parent.depth + 1
+    if depth > MOST_PARENTS:
+        raise NestedTooDeep(
+            f"it has {parent.depth} parents above it, the most that are allowed, and cannot start {workflow!r}; "
+            "a workflow that repeats itself calls hf.continue_as_new, and a flow uses a cycle"
+        )
+    identity = parent.identity
+    return ScheduledChild(
+        child=number,
+        id=chosen_id or default_child_id(identity.instance_id, identity.execution, number),
+        named=bool(chosen_id),
+        workflow=workflow,
+        version=version,
+        input=encoded,
+        deadline=deadline,
+        parent_close=parent_close,
+        seed=child_seed(parent.seed, number),
+        depth=depth,
+    )
+
+
 class SliceRunner(Protocol):
-    """Calls workflow code, and raises `TurnTooLong` if it had to be stopped from outside."""
+    """Calls workflow code, and raises `TurnTooLong` if it had to be interrupted."""
 
     def __call__(self, work: Callable[[*Arguments], Result], *args: *Arguments) -> Result: ...
 
 
 def run_unwatched(work: Callable[[*Arguments], Result], *args: *Arguments) -> Result:
-    """Runs a slice of code without a watchdog."""
+    """Run a slice of code without a watchdog."""
     return work(*args)
-
-
-class ExecutionId(NamedTuple):
-    """Which execution of which instance this is."""
-
-    instance_id: str
-    workflow: str
-    execution: int
-    worker: str = ""
-    """The key of the worker that runs it; empty where none does, as for a query of a client."""
-
-
-class ScheduledChild(NamedTuple):
-    """A child to be created with the commit of this turn."""
-
-    child: int
-    id: str
-    named: bool
-    """Whether the code chose the id."""
-    workflow: str
-    version: str
-    input: bytes
-    deadline: Deadline | None
-    parent_close: ParentClose
-    seed: int
-    depth: int
-
-
-class CancelledChild(NamedTuple):
-    """A child to be asked to end with the commit of this turn."""
-
-    child: int
-    reason: str
-    descendants: bool = False

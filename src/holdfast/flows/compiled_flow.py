@@ -1,4 +1,4 @@
-"""A flow that can be run here: its expressions compiled, its activities found."""
+"""A flow that can run here: its expressions compiled, its activities resolved to registered ones."""
 
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from holdfast.core.activity_options import ActivityOptions, RetryPolicy, encode_options
 from holdfast.core.collation import ActivityOrder
 from holdfast.core.flow.definition import (
+    Action,
     ChildAction,
     CycleAction,
     FlowDefinition,
@@ -18,7 +19,6 @@ from holdfast.core.flow.definition import (
     RetryRules,
     RunAction,
     RunRules,
-    Span,
     WaitAction,
     graph_of,
 )
@@ -28,7 +28,7 @@ from holdfast.flows.expressions.templates import CompiledTemplate, compile_templ
 
 
 class ActivityLookup(Protocol):
-    """What a flow needs to know of an activity."""
+    """An activity, as a flow needs it."""
 
     @property
     def name(self) -> str: ...
@@ -37,7 +37,7 @@ class ActivityLookup(Protocol):
 
 
 class NodeActivity(msgspec.Struct, frozen=True):
-    """The activity of a node, as this node wants it run."""
+    """The activity of a node, with the options of the node applied."""
 
     name: str
     options: ActivityOptions
@@ -45,13 +45,13 @@ class NodeActivity(msgspec.Struct, frozen=True):
 
 
 class CompiledNode(msgspec.Struct, frozen=True):
-    """One node. What its kind does not have is None."""
+    """One node. Fields that its kind does not have are None."""
 
     node: Node
     when: Expression | None
     input: CompiledTemplate | None
     has_arguments: bool
-    """Whether the input has arguments by name or position, and is not the only one."""
+    """Whether the input is a mapping or a list of arguments; else it is the only argument."""
     items: Expression | None
     activity: NodeActivity | None
     span: int | Expression | None
@@ -68,7 +68,7 @@ class CompiledFlow:
         self.roster = ActivityOrder.of(self.graph.joins)
         self.nodes = {node.id: _compiled(node, activity) for node in definition.nodes}
         self.conditions: dict[GraphEdge, tuple[int, Expression]] = {}
-        """With the position of their edge."""
+        """The condition of each edge that has one, with the position of the edge."""
         edges = iter(enumerate(self.graph.edges))
         for node in definition.nodes:
             for after in node.after:
@@ -76,7 +76,7 @@ class CompiledFlow:
                 if after.when:
                     self.conditions[edge] = (at, compile_expression(after.when))
         self.lasting = _outside_edges(definition, self.graph)
-        """Edges into the reach of a cycle from outside: what they say counts again in every round (K8)."""
+        """Edges into the nodes of a cycle from outside: their state holds for every round (K8)."""
         self.output: CompiledTemplate | None = (
             None if definition.output is None else compile_template(definition.output, is_output=True)
         )
@@ -103,23 +103,22 @@ def _compiled(node: Node, activity: Callable[[str], ActivityLookup]) -> Compiled
         has_arguments=isinstance(given, dict | list),
         items=None if each is None else compile_expression(each.items),
         activity=_activity(activity(action.activity), action.rules) if isinstance(action, RunAction) else None,
-        span=_span(
-            action.timeout
-            if isinstance(action, WaitAction)
-            else action.delay
-            if isinstance(action, CycleAction)
-            else None
-        ),
+        span=_span(action),
         target=_target(node),
     )
 
 
-def _span(span: Span | None) -> int | Expression | None:
-    return compile_expression(span) if isinstance(span, str) else span
+def _span(action: Action) -> int | Expression | None:
+    """The time-out of a wait, or the delay of a cycle."""
+    match action:
+        case WaitAction(timeout=span) | CycleAction(delay=span):
+            return compile_expression(span) if isinstance(span, str) else span
+        case _:
+            return None
 
 
 def _target(node: Node) -> Expression | None:
-    """The expression that gives the id of another instance."""
+    """The expression for the id of another instance."""
     match node.action:
         case RaiseAction(to=text) | InterruptAction(target=text) | ChildAction(id=text):
             return compile_expression(text) if text else None
@@ -136,19 +135,19 @@ _TIMES: Final = ("schedule_to_start_ms", "start_to_close_ms", "schedule_to_close
 
 
 def options_with(options: ActivityOptions, rules: RunRules) -> ActivityOptions:
-    """The options of an activity with what a node says about them."""
-    said = {name: value for name in _TIMES if (value := getattr(rules, name)) is not None}
+    """The options of an activity, with those of a node applied."""
+    overrides = {name: value for name in _TIMES if (value := getattr(rules, name)) is not None}
     retry = options.retry if rules.retry is None else _retry_with(options.retry, rules.retry)
-    return replace(options, retry=retry, **said)
+    return replace(options, retry=retry, **overrides)
 
 
 def _retry_with(policy: RetryPolicy, rules: RetryRules) -> RetryPolicy:
     names = ("attempts", "initial_ms", "backoff", "maximum_ms", "jitter", "non_retryable")
-    said = {name: value for name in names if (value := getattr(rules, name)) is not None}
-    if "attempts" in said:
-        said["attempts"] = said["attempts"] or None
-    if "non_retryable" in said:
-        said["non_retryable"] = frozenset(said["non_retryable"])
-    if "initial_ms" in said and "maximum_ms" not in said:
-        said["maximum_ms"] = max(policy.maximum_ms, said["initial_ms"])
-    return replace(policy, **said)
+    overrides = {name: value for name in names if (value := getattr(rules, name)) is not None}
+    if "attempts" in overrides:
+        overrides["attempts"] = overrides["attempts"] or None
+    if "non_retryable" in overrides:
+        overrides["non_retryable"] = frozenset(overrides["non_retryable"])
+    if "initial_ms" in overrides and "maximum_ms" not in overrides:
+        overrides["maximum_ms"] = max(policy.maximum_ms, overrides["initial_ms"])
+    return replace(policy, **overrides)

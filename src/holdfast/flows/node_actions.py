@@ -1,13 +1,15 @@
-"""What the nodes of a flow do when they begin, and how what is open of them is stopped."""
+"""The actions of the nodes of a flow: how each kind starts, and how its open work is stopped."""
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 
 from holdfast.authoring.validation import checked_name, checked_reason
 from holdfast.core import history as ev
-from holdfast.core.children import MOST_PARENTS, NOT_WAITED_FOR, ParentClose, child_seed, default_child_id
+from holdfast.core.children import NOT_WAITED_FOR, ParentClose
 from holdfast.core.collation import Move
+from holdfast.core.deadlines import LONGEST_SECONDS
 from holdfast.core.flow.definition import (
     ChildAction,
     CycleAction,
@@ -18,25 +20,27 @@ from holdfast.core.flow.definition import (
     WaitAction,
     is_list,
 )
-from holdfast.core.flow.scheduler import COMPLETED
-from holdfast.core.flow.state import NO_ITEM, FanOut, NodePlace
+from holdfast.core.flow.scheduler import COMPLETED, FlowScheduler, NodeOutcome
+from holdfast.core.flow.state import NO_ITEM, FanOut, FlowState, NodePlace
 from holdfast.core.history import Payload
-from holdfast.core.run import CancelledChild, ScheduledActivity, ScheduledChild, SentEvent
-from holdfast.errors import CycleLimitExceeded, ExpressionError, NestedTooDeep
-from holdfast.flows.compiled_flow import CompiledNode
+from holdfast.core.run import (
+    CancelledChild,
+    ExecutionId,
+    ParentInfo,
+    ScheduledActivity,
+    SentEvent,
+    TurnOutput,
+    schedule_child,
+)
+from holdfast.errors import CycleLimitExceeded, ExpressionError
+from holdfast.flows.compiled_flow import CompiledFlow, CompiledNode
 from holdfast.flows.expressions.expression import Expression
-from holdfast.flows.expressions.templates import INDEX, ITEM, ItemVariables, bounded, evaluate, joined
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from holdfast.flows.run import FlowRun
-
+from holdfast.flows.expressions.templates import INDEX, ITEM, InstanceValues, ItemVariables, bounded, evaluate, joined
+from holdfast.payloads.limits import PayloadLimit
 
 MILLISECONDS: Final = 1000
-LONGEST_SPAN_MS: Final = 100 * 366 * 24 * 3_600_000
 MOST_ITEMS: Final = 100_000
-"""Of one fan-out. Each is a row, and all results together are one list."""
+"""The most items of one fan-out. Each is a row, and all results together are one list."""
 NO_ARGUMENTS: Final = b"{}"
 INTERRUPTED: Final = "interrupted by a flow"
 
@@ -44,9 +48,34 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(list[Any]).decode
 
 
-def start_node(run: "FlowRun", compiled: CompiledNode) -> None:
-    """A node has started: do what it says. What goes wrong in it is raised, and fails the node."""
-    node, action = compiled.node.id, compiled.node.action
+class NodeRun(Protocol):
+    """The run of a flow, as the actions of its nodes use it. `flows.run.FlowRun` implements it."""
+
+    flow: CompiledFlow
+    identity: ExecutionId
+    seed: int
+    depth: int
+    now_ms: int
+    limit: PayloadLimit
+    state: FlowState
+    scheduler: FlowScheduler
+    values: InstanceValues
+    output: TurnOutput
+    items: dict[str, list[Any]]
+
+    def data_of(self, payload: Payload) -> bytes | msgspec.Raw: ...
+    def do(self, command: ev.Command) -> None: ...
+    def finished(self, node: str, outcome: NodeOutcome) -> None: ...
+    def failed(self, node: str, error: BaseException) -> None: ...
+    def queue_cycle(self, node: str) -> None: ...
+    def restart(self, target: str) -> None: ...
+    def interrupt(self, reason: str, *, descendants: bool) -> None: ...
+
+
+def start_node(run: NodeRun, compiled: CompiledNode) -> None:
+    """Perform the action of a node that has started. An error that it raises fails the node."""
+    node = compiled.node.id
+    action = compiled.node.action
     if compiled.activity is not None and compiled.items is None:  # most nodes
         _call(run, compiled, NodePlace(node), None)
         return
@@ -71,16 +100,16 @@ def start_node(run: "FlowRun", compiled: CompiledNode) -> None:
             raise ExpressionError(f"{node!r} is a trigger, and nothing leads to it")
 
 
-def next_items(run: "FlowRun", place: NodePlace) -> bool:
-    """An item of a node has its result: begin the next one. Whether the node is complete by it."""
+def next_items(run: NodeRun, place: NodePlace) -> bool:
+    """Start the next item of a fan-out after the result of one. Whether the node is complete."""
     fan_out = run.state.fan_outs[place.node]
     if fan_out.begun < fan_out.count:
-        _begin_item(run, run.flow.nodes[place.node], fan_out.begun)
+        _start_item(run, run.flow.nodes[place.node], fan_out.begun)
     return _completes(run, place.node, fan_out)
 
 
-def restart_cycle(run: "FlowRun", node: str, waiting: list[str], note_progress: "Callable[[], None]") -> None:
-    """K8: everything that a cycle runs again is at rest, so it goes round, or has come to its limit."""
+def restart_cycle(run: NodeRun, node: str, waiting: list[str], record_progress: Callable[[], None]) -> None:
+    """Start the next round of a cycle whose nodes are all inactive, or fail it at its limit (K8)."""
     action = cast("CycleAction", run.flow.nodes[node].node.action)
     rounds = run.state.rounds.get(node, 0)
     if rounds >= action.limit:
@@ -88,47 +117,42 @@ def restart_cycle(run: "FlowRun", node: str, waiting: list[str], note_progress: 
         return
     members = run.flow.graph.reachable(action.target)
     for other in [node, *(each for each in waiting if each in members)]:
-        run.scheduler.move(other, Move.COMPLETE)  # others that wait to go round, too, have their way with this one
+        run.scheduler.move(other, Move.COMPLETE)  # the round also restarts other cycles that are queued
     waiting[:] = [each for each in waiting if each not in members]
-    note_progress()
+    record_progress()
     run.do(ev.CycleRestarted(node=node, target=action.target, round=rounds + 1))
     run.restart(action.target)
 
 
-def stop_node(run: "FlowRun", node: str) -> None:
-    """Nothing that is open of a node goes on."""
-    book = run.state
-    for number in [number for number, place in book.activities.items() if place.node == node]:
-        effects = run.output.ensure_effects()
-        effects.abandoned.append(number)
+def stop_node(run: NodeRun, node: str) -> None:
+    """Cancel the open activities, timer, wait and attached children of a node."""
+    state = run.state
+    for number in [number for number, place in state.activities.items() if place.node == node]:
+        run.output.ensure_effects().abandoned.append(number)
         run.do(ev.ActivityCancelled(activity=number))
-    if (timer := book.timer_of(node)) is not None:
+    if (timer := state.timer_of(node)) is not None:
         end_timer(run, timer)
-    if (wait := book.wait_of(node)) is not None:
+    if (wait := state.wait_of(node)) is not None:
         end_wait(run, wait)
-    for number, child in list(book.children.items()):
+    for number, child in list(state.children.items()):
         if child.node == node and not child.detached:
             stop_child(run, number, NOT_WAITED_FOR)
 
 
-def stop_child(run: "FlowRun", number: int, reason: str, *, descendants: bool = False) -> None:
-    """Ask a child to end. What comes of it is not waited for."""
-    asked = CancelledChild(number, reason, descendants)
-    effects = run.output.ensure_effects()
-    effects.children_asked.append(asked)
+def stop_child(run: NodeRun, number: int, reason: str, *, descendants: bool = False) -> None:
+    """Ask a child to end, without waiting for that."""
+    run.output.ensure_effects().children_asked.append(CancelledChild(number, reason, descendants))
     run.do(ev.ChildCancelRequested(child=number, reason=reason))
 
 
-def end_timer(run: "FlowRun", timer: int) -> None:
-    """Nobody waits for a timer any more."""
-    effects = run.output.ensure_effects()
-    if effects.timers_started.pop(timer, None) is None:
-        effects.timers_ended.append(timer)
+def end_timer(run: NodeRun, timer: int) -> None:
+    """Cancel a timer."""
+    run.output.ensure_effects().cancel_timer(timer)
     run.do(ev.TimerCancelled(timer=timer))
 
 
-def end_wait(run: "FlowRun", wait: int) -> None:
-    """Nobody waits for an event any more."""
+def end_wait(run: NodeRun, wait: int) -> None:
+    """End the wait for an event."""
     run.output.ensure_effects().waits_changed = True
     run.do(ev.EventWaitEnded(wait=wait))
 
@@ -136,62 +160,52 @@ def end_wait(run: "FlowRun", wait: int) -> None:
 # ---------------------------------------------------------------- kinds of nodes
 
 
-def _call(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
+def _call(run: NodeRun, compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
     activity = compiled.activity
     if activity is None:
         raise ExpressionError(f"{place.node!r} runs no activity")
     encoded = _arguments(run, compiled, own)
-    output, number = run.output, run.state.next_activity
+    output = run.output
+    number = run.state.next_activity
     name = activity.name
     output.scheduled.append(ScheduledActivity(number, name, encoded, activity.options, activity.encoded_options))
     output.events.append(ev.ActivityScheduled(activity=number, name=name, node=place.node, item=place.item))
     run.state.scheduled(number, place)
 
 
-def _start_child(run: "FlowRun", compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
+def _start_child(run: NodeRun, compiled: CompiledNode, place: NodePlace, own: ItemVariables) -> None:
     action = cast("ChildAction", compiled.node.action)
     encoded = _arguments(run, compiled, own)
     chosen = "" if compiled.target is None else _id(run, compiled.target, own)
-    identity, depth = run.identity, run.depth + 1
-    if depth > MOST_PARENTS:
-        raise NestedTooDeep(
-            f"it has {run.depth} parents above it, the most that are allowed, and its node {place.node!r} cannot start "
-            f"{action.workflow!r}"
-        )
     number = run.state.next_child
-    child_id = chosen or default_child_id(identity.instance_id, identity.execution, number)
-    policy = ParentClose.ABANDON if action.detached else ParentClose.TERMINATE
-    scheduled = ScheduledChild(
-        child=number,
-        id=child_id,
-        named=bool(chosen),
+    scheduled = schedule_child(
+        ParentInfo(run.identity, run.seed, run.depth),
+        number,
         workflow=action.workflow,
         version="",
-        input=encoded,
+        encoded=encoded,
         deadline=None,
-        parent_close=policy,
-        seed=child_seed(run.seed, number),
-        depth=depth,
+        parent_close=ParentClose.ABANDON if action.detached else ParentClose.TERMINATE,
+        chosen_id=chosen,
     )
-    effects = run.output.ensure_effects()
-    effects.children.append(scheduled)
+    run.output.ensure_effects().children.append(scheduled)
     run.do(
         ev.ChildScheduled(
             child=number,
             name=action.workflow,
-            id=child_id,
-            named=bool(chosen),
+            id=scheduled.id,
+            named=scheduled.named,
             node=place.node,
             item=place.item,
             detached=action.detached,
         )
     )
-    if action.detached and not chosen and place.item == NO_ITEM:  # nobody waits for anything: its id is the output
-        _complete(run, place.node, _encode(child_id))
+    if action.detached and not chosen and place.item == NO_ITEM:  # not awaited: its id is the output
+        _complete(run, place.node, _encode(scheduled.id))
         run.finished(place.node, COMPLETED)
 
 
-def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
+def _fan_out(run: NodeRun, compiled: CompiledNode) -> None:
     node = compiled.node.id
     items = run.items[node] = _evaluated_items(run, compiled)
     count = len(items)
@@ -202,22 +216,22 @@ def _fan_out(run: "FlowRun", compiled: CompiledNode) -> None:
     )
     run.do(ev.FanOutStarted(node=node, count=count, items=later))
     for item in range(limit):
-        _begin_item(run, compiled, item)
-    _finish_if_all_are_there(run, compiled)
+        _start_item(run, compiled, item)
+    _finish_if_complete(run, compiled)
 
 
-def _finish_if_all_are_there(run: "FlowRun", compiled: CompiledNode) -> None:
-    """An empty list, or one whose items are detached children, is done at once."""
+def _finish_if_complete(run: NodeRun, compiled: CompiledNode) -> None:
+    """Complete a fan-out at once if its list is empty, or its items are detached children."""
     node = compiled.node.id
     fan_out = run.state.fan_outs[node]
     while len(fan_out.results) == fan_out.begun < fan_out.count:
-        _begin_item(run, compiled, fan_out.begun)
+        _start_item(run, compiled, fan_out.begun)
     if _completes(run, node, fan_out):
         run.finished(node, COMPLETED)
 
 
-def _completes(run: "FlowRun", node: str, fan_out: FanOut) -> bool:
-    """Whether all results of a fan-out are there: in the order of the items they are the output of its node."""
+def _completes(run: NodeRun, node: str, fan_out: FanOut) -> bool:
+    """Whether a fan-out has all results. They become the output of its node, in the order of the items."""
     if len(fan_out.results) < fan_out.count:
         return False
     what = f"the list of the results of {node!r}"
@@ -226,7 +240,7 @@ def _completes(run: "FlowRun", node: str, fan_out: FanOut) -> bool:
     return True
 
 
-def _begin_item(run: "FlowRun", compiled: CompiledNode, item: int) -> None:
+def _start_item(run: NodeRun, compiled: CompiledNode, item: int) -> None:
     own = {ITEM: _items(run, compiled.node.id)[item], INDEX: item}
     place = NodePlace(compiled.node.id, item)
     if compiled.activity is not None:
@@ -235,8 +249,8 @@ def _begin_item(run: "FlowRun", compiled: CompiledNode, item: int) -> None:
         _start_child(run, compiled, place, own)
 
 
-def _items(run: "FlowRun", node: str) -> list[Any]:
-    """The list of a fan-out that runs: as it was, also after the flow was read from its history."""
+def _items(run: NodeRun, node: str) -> list[Any]:
+    """The list of a running fan-out: the evaluated one, also after the run was read from its history."""
     known = run.items.get(node)
     if known is None:
         items = run.state.fan_outs[node].items
@@ -244,7 +258,7 @@ def _items(run: "FlowRun", node: str) -> list[Any]:
     return known
 
 
-def _evaluated_items(run: "FlowRun", compiled: CompiledNode) -> list[Any]:
+def _evaluated_items(run: NodeRun, compiled: CompiledNode) -> list[Any]:
     value: object = None if compiled.items is None else evaluate(compiled.items, run.values)
     if not is_list(value):
         raise ExpressionError(f"each: a list is needed, not {type(value).__name__}")
@@ -253,7 +267,7 @@ def _evaluated_items(run: "FlowRun", compiled: CompiledNode) -> list[Any]:
     return value
 
 
-def _wait(run: "FlowRun", compiled: CompiledNode, action: WaitAction) -> None:
+def _wait(run: NodeRun, compiled: CompiledNode, action: WaitAction) -> None:
     node = compiled.node.id
     span_ms = None if compiled.span is None else _milliseconds(run, compiled.span)
     run.scheduler.pause(node)
@@ -264,21 +278,20 @@ def _wait(run: "FlowRun", compiled: CompiledNode, action: WaitAction) -> None:
         _start_timer(run, node, span_ms)
 
 
-def _raise(run: "FlowRun", compiled: CompiledNode, action: RaiseAction) -> None:
+def _raise(run: NodeRun, compiled: CompiledNode, action: RaiseAction) -> None:
     node = compiled.node.id
     target = _id(run, compiled.target, None)
     data = (
         b"null" if compiled.input is None else bounded(bytes(compiled.input(run.values, None)), "the value", run.limit)
     )
     number = run.state.sent
-    effects = run.output.ensure_effects()
-    effects.sent.append(SentEvent(number, target, action.event, data))
+    run.output.ensure_effects().sent.append(SentEvent(number, target, action.event, data))
     run.do(ev.EventRaised(number=number, target=target, name=action.event))
     _complete(run, node, b"null")
     run.finished(node, COMPLETED)
 
 
-def _interrupt(run: "FlowRun", compiled: CompiledNode, action: InterruptAction) -> None:
+def _interrupt(run: NodeRun, compiled: CompiledNode, action: InterruptAction) -> None:
     node = compiled.node.id
     reason = checked_reason(action.reason) or INTERRUPTED
     if compiled.target is None:
@@ -286,22 +299,21 @@ def _interrupt(run: "FlowRun", compiled: CompiledNode, action: InterruptAction) 
         run.interrupt(reason, descendants=action.descendants)
         return
     target = _id(run, compiled.target, None)
-    effects = run.output.ensure_effects()
-    effects.interrupted.append((target, reason, action.descendants))
+    run.output.ensure_effects().interrupted.append((target, reason, action.descendants))
     _complete(run, node, b"null")
     run.finished(node, COMPLETED)
 
 
-# ---------------------------------------------------------------- parts of them
+# ---------------------------------------------------------------- parts of actions
 
 
-def _complete(run: "FlowRun", node: str, output: bytes) -> None:
+def _complete(run: NodeRun, node: str, output: bytes) -> None:
     run.items.pop(node, None)
     run.do(ev.NodeCompleted(node=node, output=Payload(msgspec.Raw(output))))
 
 
-def _arguments(run: "FlowRun", compiled: CompiledNode, own: ItemVariables) -> bytes:
-    """The arguments of a call as they are stored: a map by name, a list by position, anything else is the only one."""
+def _arguments(run: NodeRun, compiled: CompiledNode, own: ItemVariables) -> bytes:
+    """The encoded arguments of a call: a mapping by name, a list by position; any other value is the only argument."""
     if compiled.input is None:
         return NO_ARGUMENTS if own is None else bounded(b"[%b]" % _encode(own[ITEM]), "the input", run.limit)
     fill = compiled.input
@@ -309,20 +321,21 @@ def _arguments(run: "FlowRun", compiled: CompiledNode, own: ItemVariables) -> by
     return bounded(encoded if compiled.has_arguments else b"[%b]" % encoded, "the input", run.limit)
 
 
-def _id(run: "FlowRun", expression: Expression | None, own: ItemVariables) -> str:
+def _id(run: NodeRun, expression: Expression | None, own: ItemVariables) -> str:
     return checked_name(None if expression is None else evaluate(expression, run.values, own), "an instance")
 
 
-def _milliseconds(run: "FlowRun", span: int | Expression | None) -> int:
+def _milliseconds(run: NodeRun, span: int | Expression | None) -> int:
     if not isinstance(span, Expression):
         return span or 0
     value = evaluate(span, run.values)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value * MILLISECONDS < LONGEST_SPAN_MS:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_SECONDS:
         raise ExpressionError(f"{span.text}: a time is a number of seconds, 0 or more, not {value!r}")
     return round(value * MILLISECONDS)
 
 
-def _start_timer(run: "FlowRun", node: str, span_ms: int) -> None:
-    number, due_at_ms = run.state.next_timer, run.now_ms + span_ms
+def _start_timer(run: NodeRun, node: str, span_ms: int) -> None:
+    number = run.state.next_timer
+    due_at_ms = run.now_ms + span_ms
     run.output.ensure_effects().timers_started[number] = due_at_ms
     run.do(ev.TimerStarted(timer=number, due_at_ms=due_at_ms, node=node))

@@ -1,14 +1,8 @@
-"""One execution of a flow: it takes turns like workflow code does, only that a graph decides (K).
+"""One execution of a flow: it takes turns like workflow code, and a graph decides instead of code (K).
 
-Each input is noted in the books and decided upon: which nodes finish by it, which follow, what they do. What comes of
-it are the same commands that code gives, so everything around it is the same, too: attempts, ledgers, timers, children,
-inboxes. Nothing is ever replayed: a flow that is brought back to life reads its history into its books.
-
-The face of a run, as whoever owns an instance knows it: a flow has the same as workflow code.
-
-Failures of nodes: how they are recorded, and by which names an error edge may catch them (K4).
-
-Updates: a flow has no code that could take them, and says so.
+Each input is applied to the flow state and decided upon: which nodes finish, which nodes follow, and their actions. The
+output has the same commands as that of code, so that attempts, ledgers, timers, children and inboxes are the same. No
+decision is repeated from a history: `replay` reads the history into the flow state.
 """
 
 from collections import deque
@@ -23,10 +17,18 @@ from holdfast.core.flow.definition import CycleAction, WaitAction
 from holdfast.core.flow.graph import GraphEdge
 from holdfast.core.flow.scheduler import COMPLETED, RELEASED, EdgeState, Errored, FlowOutcome, NodeOutcome, TimedOut
 from holdfast.core.flow.state import NO_ITEM, FlowState, NodePlace, replay_event
-from holdfast.core.history import EventReceived, Payload, UpdateAccepted
+from holdfast.core.history import Payload
 from holdfast.core.lifecycle import InstanceState
-from holdfast.core.queries import Reply, unknown_handler
-from holdfast.core.run import ExecutionEnding, ExecutionId, LogLine, SliceRunner, TurnOutput, run_unwatched
+from holdfast.core.queries import unknown_handler
+from holdfast.core.run import (
+    ExecutionEnding,
+    ExecutionId,
+    LogLine,
+    QueryAnswer,
+    SliceRunner,
+    TurnOutput,
+    run_unwatched,
+)
 from holdfast.errors import (
     CycleLimitExceeded,
     DeadlineExceeded,
@@ -53,34 +55,69 @@ from holdfast.flows.workflow import read_input
 from holdfast.payloads.failures import Failure, Resolver, failure_of, qualified_name
 from holdfast.payloads.limits import PayloadLimit
 
+MOST_ROUNDS_AT_ONCE: Final = 1_000
+"""Rounds of cycles in one turn: a cycle that waits for nothing would never end."""
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Failure).decode
 
-class NoUpdates:
-    """Every update is refused."""
-
-    __slots__ = ("_answer",)
-
-    def __init__(self, answer: Callable[[str, Reply], None]) -> None:
-        self._answer = answer
-
-    def refusal(self, event: UpdateAccepted) -> Reply:
-        """Why it is not accepted."""
-        del event
-        return unknown_handler(())
-
-    def refuse(self, update_id: str, answer: Reply) -> None:
-        """Tell its sender."""
-        self._answer(update_id, answer)
+ANYTHING: Final = "Exception"
+"""Catches every error of an activity, also one whose type is not known here."""
 
 
-class RunBase:
-    """What is asked of every run, and what a flow never has."""
+def failure_payload(error: BaseException) -> Payload:
+    """The encoded failure of a node."""
+    return Payload(msgspec.Raw(_encode(failure_of(error))))
+
+
+def error_types(error: BaseException) -> tuple[str, ...]:
+    """The names by which an error edge can catch an error: of its type and base types, short and qualified (K4)."""
+    return _names(type(error))
+
+
+def types_in(failure: bytes | msgspec.Raw, resolve: Resolver) -> tuple[str, ...]:
+    """The same for a recorded failure. The names do not depend on the process that reads it."""
+    recorded = _decode(failure)
+    known = resolve(recorded.type)
+    if known is not None:
+        return _names(known)
+    names = (recorded.type, *recorded.bases)
+    return tuple(dict.fromkeys((*names, *(name.rpartition(".")[2] for name in names), ANYTHING)))
+
+
+def failure_of_child(event: ev.ChildFailed | ev.ChildStopped | ev.ChildRefused) -> Payload:
+    """The failure of a node whose child gave no result. That of a failed child is its own."""
+    match event:
+        case ev.ChildFailed():
+            return event.failure
+        case ev.ChildRefused():
+            return failure_payload(InstanceConflict(event.reason))
+        case ev.ChildStopped():
+            message = f"the child was {event.state.lower()}" + (f": {event.reason}" if event.reason else "")
+            if event.state == InstanceState.TERMINATED:
+                return failure_payload(WorkflowTerminated(message, event.reason or None))
+            return failure_payload(WorkflowCancelled(message))
+
+
+def _names(kind: type[BaseException]) -> tuple[str, ...]:
+    bases = [base for base in kind.__mro__ if base is not object]
+    return tuple(dict.fromkeys(name for base in bases for name in (base.__name__, qualified_name(base))))
+
+
+class FlowRun:
+    """The state of one execution of a flow, and its decisions. Implements `core.run.Run`."""
 
     __slots__ = (
+        "_cycles",
         "_payloads",
+        "_starting",
+        "_unclear_edges",
+        "_unclear_nodes",
+        "_watch",
         "depth",
         "flow",
         "identity",
         "is_done",
+        "items",
         "limit",
         "now_ms",
         "output",
@@ -93,11 +130,12 @@ class RunBase:
         "version",
     )
 
-    mailbox: Final = None
-    drops_events: Final = False
-    is_ending: Final = False
-    is_spoiled: Final = False
-    is_end_deferred: Final = False
+    mailbox: None = None
+    drops_events: bool = False
+    is_ending: bool = False
+    is_end_deferred: bool = False
+    is_tainted: bool = False
+    needs_turn: bool = False
 
     def __init__(
         self,
@@ -105,174 +143,107 @@ class RunBase:
         identity: ExecutionId,
         resolve: Resolver,
         payloads: dict[str, bytes] | None = None,
+        *,
         limit: PayloadLimit | None = None,
+        watch: SliceRunner | None = None,
     ) -> None:
         self.flow = flow
         self.identity = identity
         self.resolve = resolve
         self.limit = limit or PayloadLimit()
-        self.state = book = FlowState(flow.graph, flow.roster)
-        self.scheduler = book.scheduler
+        self.state = FlowState(flow.graph, flow.roster)
+        self.scheduler = self.state.scheduler
+        self.scheduler.lasting = flow.lasting
         self._payloads = {} if payloads is None else payloads
-        self.values = InstanceValues(flow, identity.instance_id, book, self._payloads)
+        self.values = InstanceValues(flow, identity.instance_id, self.state, self._payloads)
         self.version = ""
         self.parent = ""
         self.depth = 0
         self.seed = 0
         self.now_ms = 0
         self.output = TurnOutput()
-        """What this turn does."""
+        """The output of this turn."""
         self.is_done = False
+        self.items: dict[str, list[Any]] = {}
+        """The lists of the running fan-outs, by node."""
+        self._watch = watch or run_unwatched
+        self._starting: deque[str] = deque()
+        self._cycles: list[str] = []
+        self._unclear_edges: dict[int, str] = {}
+        """The errors of edge conditions that are not in `state.unclear` yet."""
+        self._unclear_nodes: dict[str, str] = {}
+        """The errors of node conditions, of nodes that are about to start."""
+
+    # ------------------------------------------------------------ called by the owner: see `core.run.Run`
 
     @property
-    def has_family(self) -> bool:
-        """Whether the end of this execution concerns a parent or children."""
+    def has_relatives(self) -> bool:
         return self.depth > 0 or self.state.next_child > 0
 
     @property
     def has_open_activities(self) -> bool:
-        """Whether activities were still open at the end."""
         effects = self.output.effects
         return bool(self.state.activities) or (effects is not None and bool(effects.abandoned))
 
     @property
-    def waited_for(self) -> tuple[str, ...]:
-        """The names of the events that are waited for."""
+    def awaited_events(self) -> tuple[str, ...]:
         return tuple(self.state.waits)
 
     @property
-    def kept(self) -> dict[str, bytes]:
-        """A flow keeps nothing besides its state."""
+    def state_values(self) -> dict[str, bytes]:
+        """Empty: a flow has no state values."""
         return {}
 
-    @property
-    def updates(self) -> NoUpdates:
-        """A flow takes no updates."""
-        return NoUpdates(self.answer)
-
-    def waits_for(self, timer: int) -> bool:
-        """Whether a timer is still waited for."""
+    def awaits_timer(self, timer: int) -> bool:
         return timer in self.state.timers
 
-    def waits_for_event(self, name: str) -> bool:
-        """Whether an event of this name would reach somebody."""
+    def awaits_event(self, name: str) -> bool:
         return name in self.state.waits
 
-    def misfit(self, event: EventReceived) -> None:
-        """A flow takes any value: its expressions read what they need."""
+    def event_misfit(self, event: ev.EventReceived) -> None:
+        """None: a wait of a flow takes any value, and expressions read parts of it."""
 
-    def values_of(self, activity: int) -> int:
-        """A flow takes no values before the last one."""
+    def values_received(self, activity: int) -> int:
+        """-1: a flow takes the result of an activity, and no streamed values."""
         del activity
         return -1
 
     def add_payloads(self, payloads: dict[str, bytes]) -> None:
-        """Large payloads that messages still to be applied name by reference."""
         self._payloads.update(payloads)
 
-    def data_of(self, payload: Payload) -> bytes | msgspec.Raw:
-        """What a payload holds, wherever it is kept."""
-        return self._payloads[payload.reference] if payload.reference else payload.data
-
     def take_output(self) -> TurnOutput:
-        """What was done since the last call."""
         output = self.output
         self.output = TurnOutput()
         return output
 
     def end(self) -> None:
-        """Nothing of a flow is deferred: it has no handlers beside its nodes."""
+        """Do nothing: the end of a flow is never deferred."""
+
+    def accepts_update(self, event: ev.UpdateAccepted) -> bool:
+        """Refuse it: a flow has no handlers."""
+        self.output.ensure_effects().answer_update(event.id, unknown_handler(()))
+        return False
+
+    def answer_query(self, name: str, data: bytes) -> QueryAnswer:
+        """Refuse it: a flow has no handlers."""
+        del name, data
+        return QueryAnswer(unknown_handler(()))
+
+    def preview(self, apply: Callable[[], None]) -> None:
+        apply()
+
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        self.output.ensure_effects().logs.append(LogLine(level, message, arguments, {}))
 
     def evict(self) -> Sequence[str]:
-        """Let go. There is no code to tear down."""
+        """Do nothing: a flow has no code to tear down."""
         return ()
 
     def abandon(self) -> None:
-        """As `evict`: there is no code to tear down."""
-
-    def log(self, level: int, message: str, *arguments: Any, **extra: Any) -> None:
-        """Log a line with this turn's commit."""
-        effects = self.output.ensure_effects()
-        effects.logs.append(LogLine(level, message, arguments, extra))
-
-    def answer(self, update_id: str, answer: Reply | None) -> None:
-        """Tell the sender of an update how it went."""
-        effects = self.output.ensure_effects()
-        if effects.answers is None:
-            effects.answers = {}
-        effects.answers[update_id] = answer
-
-
-_encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Failure).decode
-
-ANYTHING: Final = "Exception"
-"""What an activity raised is at least this, also where its type is not known here."""
-
-
-def failure_payload(error: BaseException) -> Payload:
-    """An error as the failure of a node."""
-    return Payload(msgspec.Raw(_encode(failure_of(error))))
-
-
-def error_types(error: BaseException) -> tuple[str, ...]:
-    """The names by which an error can be caught: of its type and of those it derives from, short and in full."""
-    return _names(type(error))
-
-
-def types_in(failure: bytes | msgspec.Raw, resolve: Resolver) -> tuple[str, ...]:
-    """The same, of a recorded failure: which names it can be caught by does not depend on who reads it."""
-    recorded = _decode(failure)
-    known = resolve(recorded.type)
-    if known is not None:
-        return _names(known)
-    names = (recorded.type, *recorded.bases)
-    return tuple(dict.fromkeys((*names, *(name.rpartition(".")[2] for name in names), ANYTHING)))
-
-
-def failure_of_child(event: ev.ChildFailed | ev.ChildStopped | ev.ChildRefused) -> Payload:
-    """What a flow makes of a child that gave no result. One that failed hands on what it failed with."""
-    match event:
-        case ev.ChildFailed():
-            return event.failure
-        case ev.ChildRefused():
-            return failure_payload(InstanceConflict(event.reason))
-        case ev.ChildStopped():
-            said = f"the child was {event.state.lower()}" + (f": {event.reason}" if event.reason else "")
-            if event.state == InstanceState.TERMINATED:
-                return failure_payload(WorkflowTerminated(said, event.reason or None))
-            return failure_payload(WorkflowCancelled(said))
-
-
-def _names(kind: type[BaseException]) -> tuple[str, ...]:
-    bases = [base for base in kind.__mro__ if base is not object]
-    return tuple(dict.fromkeys(name for base in bases for name in (base.__name__, qualified_name(base))))
-
-
-MOST_ROUNDS_AT_ONCE: Final = 1_000
-"""Of cycles, in one turn: one that waits for nothing would never end."""
-
-
-class FlowRun(RunBase):
-    """The books of one execution, and what it decides."""
-
-    __slots__ = ("_cycles", "_starting", "_unclear_edges", "_unclear_nodes", "_watch", "items")
-
-    def __init__(self, *args: Any, watch: SliceRunner | None = None) -> None:
-        super().__init__(*args)
-        self._watch = watch or run_unwatched
-        self._starting: deque[str] = deque()
-        self._cycles: list[str] = []
-        self._unclear_edges: dict[int, str] = {}
-        """What is new of `book.unclear`."""
-        self._unclear_nodes: dict[str, str] = {}
-        """Nodes that are about to start and whose own condition could not be evaluated."""
-        self.scheduler.lasting = self.flow.lasting
-        self.items: dict[str, list[Any]] = {}
-        """The lists of fan-outs that run now."""
+        """Do nothing, as `evict`."""
 
     def replay(self, history: Iterable[ev.HistoryEvent]) -> None:
-        """Read the history into the books."""
+        """Read the history into the flow state."""
         for event in history:
             replay_event(self.state, event)
             if isinstance(event, ev.Started):
@@ -288,7 +259,7 @@ class FlowRun(RunBase):
         ]
 
     def apply(self, event: ev.Input, has_more: bool = False) -> None:
-        """Apply one input, and decide everything that follows from it (G10)."""
+        """Apply one input, and make all decisions that follow from it (G10)."""
         del has_more
         self.now_ms = max(self.now_ms, event.time_ms)
         if type(event) is ev.Started and not event.flow:
@@ -300,18 +271,22 @@ class FlowRun(RunBase):
             watch(_DECIDE, self, event, place)
 
     def _decide(self, event: ev.Input, place: NodePlace | None) -> None:
-        _HOW[type(event)](self, event, place)
-        self._go_on()
+        _APPLY[type(event)](self, event, place)
+        self._advance()
 
-    # ------------------------------------------------------------ what nodes do
+    # ------------------------------------------------------------ called by the actions of nodes
+
+    def data_of(self, payload: Payload) -> bytes | msgspec.Raw:
+        """The content of a payload, stored in place or by reference."""
+        return self._payloads[payload.reference] if payload.reference else payload.data
 
     def do(self, command: ev.Command) -> None:
-        """A command of this turn: into the books, and into the history."""
+        """Add a command to the flow state and to the history."""
         self.state.apply(command)
         self.output.events.append(command)
 
     def finished(self, node: str, outcome: NodeOutcome) -> None:
-        """A node is decided. What it leads to starts; an uncaught failure may end the rest (K4)."""
+        """Finish a node. Its successors start; an uncaught failure may cancel the remaining nodes (K4)."""
         policy = self.flow.definition.policy
         settled = self.scheduler.finish(node, outcome, judge=self, policy=policy, waiting=self._starting)
         self._starting.extend(settled.started)
@@ -319,68 +294,68 @@ class FlowRun(RunBase):
             self._stop(settled.cancelled)
 
     def failed(self, node: str, error: BaseException) -> None:
-        """A node failed by itself."""
+        """Fail a node with an error of its own action."""
         stop_node(self, node)
         self.do(ev.NodeFailed(node=node, failure=failure_payload(error)))
         self.finished(node, Errored(error_types(error)))
 
     def queue_cycle(self, node: str) -> None:
-        """A cycle goes round once nothing that it runs again is active (K8)."""
+        """Queue a cycle. Its next round starts when no node that it repeats is active (K8)."""
         self._cycles.append(node)
 
     def restart(self, target: str) -> None:
-        """K8: a node and everything behind it run once more."""
+        """Start a node and all its successors once more (K8)."""
         self._starting.extend(self.scheduler.restart(target, judge=self).started)
 
     def interrupt(self, reason: str, *, descendants: bool) -> None:
-        """End this instance: nothing that is open goes on, and with `descendants` no child either."""
-        if descendants:  # before the others: what a child has below it ends, too
+        """End this instance with its open nodes, and with `descendants` also its children."""
+        if descendants:  # before `_cancel`, whose requests do not include the descendants of a child
             for number in list(self.state.children):
                 stop_child(self, number, reason, descendants=True)
         self._cancel()
         self._end(ev.ExecutionCancelled(reason=reason))
 
-    # ------------------------------------------------------------ deciding
+    # ------------------------------------------------------------ decisions
 
-    def _go_on(self) -> None:
-        """Start what follows and let cycles go round until nothing more happens; then see whether the flow is over."""
+    def _advance(self) -> None:
+        """Start nodes and rounds of cycles until none is left; then complete the flow if no node is open."""
         rounds = 0
         while not self.is_done:
             if self._starting:
                 self._start(self._starting.popleft())
             elif not self._cycles:
                 break
-            elif rounds < MOST_ROUNDS_AT_ONCE and self._go_round():
+            elif rounds < MOST_ROUNDS_AT_ONCE and self._start_round():
                 rounds += 1
             elif rounds < MOST_ROUNDS_AT_ONCE:
                 break
             else:  # G12: a turn is bounded
-                self._run_away(min(self._cycles))
-        self._note_progress()
+                self._fail_endless_cycle(min(self._cycles))
+        self._record_progress()
         if not self.is_done and not self.scheduler.open:
             self._complete()
 
     def _start(self, node: str) -> None:
         try:
             if self.state.unclear or self._unclear_edges or self._unclear_nodes:
-                self._refuse_if_unclear(node)
+                self._raise_if_unclear(node)
             start_node(self, self.flow.nodes[node])
         except HoldfastError as error:
-            self.failed(node, self._placed(node, error))
+            self.failed(node, self._located(node, error))
 
-    def _refuse_if_unclear(self, node: str) -> None:
-        """A condition that led here could not be evaluated: the node fails with the reason."""
-        if (why := self._unclear_nodes.pop(node, None)) is not None:
-            raise ExpressionError(why)
+    def _raise_if_unclear(self, node: str) -> None:
+        """Raise the error of a condition of the node, or of an edge that led to it."""
+        if (reason := self._unclear_nodes.pop(node, None)) is not None:
+            raise ExpressionError(reason)
         for at in self.flow.graph.incoming[node]:
-            why = self._unclear_edges.get(at) or self.state.unclear.get(at)
-            if why is not None and self.scheduler.edge(at) is EdgeState.TAKEN:
-                raise ExpressionError(why)
+            reason = self._unclear_edges.get(at) or self.state.unclear.get(at)
+            if reason is not None and self.scheduler.edge(at) is EdgeState.TAKEN:
+                raise ExpressionError(reason)
 
-    def _go_round(self) -> bool:
-        """Let one cycle go round, if there is one whose members are all at rest, and whose target has had its turn.
+    def _start_round(self) -> bool:
+        """Start the next round of one cycle whose nodes are all inactive and whose target has been decided.
 
-        Of several the first by its id: whoever reads the flow from its history decides the same.
+        Of several cycles the first by id, so that a run read from its history decides the same.
         """
         for node in sorted(self._cycles):
             action = self.flow.nodes[node].node.action
@@ -390,31 +365,32 @@ class FlowRun(RunBase):
                 and not self.scheduler.is_active_behind(action.target, besides=self._cycles)
             ):
                 self._cycles.remove(node)
-                restart_cycle(self, node, self._cycles, self._note_progress)
+                restart_cycle(self, node, self._cycles, self._record_progress)
                 return True
         return False
 
-    def _run_away(self, node: str) -> None:
+    def _fail_endless_cycle(self, node: str) -> None:
         self._cycles.remove(node)
-        said = f"the cycle {node!r} went round {MOST_ROUNDS_AT_ONCE:,} times without waiting for anything"
-        self.failed(node, CycleLimitExceeded(said))
+        message = f"the cycle {node!r} went round {MOST_ROUNDS_AT_ONCE:,} times without waiting for anything"
+        self.failed(node, CycleLimitExceeded(message))
 
     def _cancel(self) -> None:
-        """Nothing that is open goes on."""
+        """Cancel all open nodes."""
         self._stop(self.scheduler.cancel(self._starting).cancelled)
 
     def _stop(self, nodes: Iterable[str]) -> None:
-        """These were cancelled, and with them what was about to start."""
+        """Stop nodes that were cancelled, and start none of the queued ones."""
         self._starting.clear()
         self._cycles.clear()
         for node in nodes:
             stop_node(self, node)
 
-    def _note_progress(self) -> None:
+    def _record_progress(self) -> None:
+        """Add the changed digits and edges to the history, and the new key to the output."""
         changes = self.scheduler.take_changes()
         if changes is not None:
-            if self._unclear_edges:  # those whose state is recorded may be asked again
-                unclear = {at: why for at, why in self._unclear_edges.items() if at in changes.taken}
+            if self._unclear_edges:  # recorded with the edge: its node may start in a later turn
+                unclear = {at: reason for at, reason in self._unclear_edges.items() if at in changes.taken}
                 self._unclear_edges = {}
                 changes = msgspec.structs.replace(changes, unclear=unclear)
                 self.state.apply(changes)
@@ -422,38 +398,38 @@ class FlowRun(RunBase):
             self.output.key = self.scheduler.write_key()
 
     def edge_holds(self, edge: GraphEdge) -> bool:
-        """Evaluate the condition of an edge. One that cannot be evaluated lets its node start, and fail."""
+        """Evaluate the condition of an edge. After an error its node starts, and fails with the error."""
         at, condition = self.flow.conditions[edge]
-        found = self._judged(condition)
+        found = self._evaluate(condition)
         if isinstance(found, str):
             self._unclear_edges[at] = found
         return bool(found)
 
     def node_admitted(self, activity: str) -> bool:
-        """Evaluate the condition of a node. One that cannot be evaluated lets it start, and fail."""
+        """Evaluate the condition of a node. After an error it starts, and fails with the error."""
         when = self.flow.nodes[activity].when
-        found = when is None or self._judged(when)
+        found = when is None or self._evaluate(when)
         if isinstance(found, str):
             self._unclear_nodes[activity] = found
         return bool(found)
 
-    def _judged(self, condition: Expression) -> bool | str:
-        """What a condition says, or why it could not be evaluated."""
+    def _evaluate(self, condition: Expression) -> bool | str:
+        """The value of a condition, or the message of its error."""
         try:
             value = evaluate(condition, self.values)
         except ExpressionError as error:
             return f"when: {error}"
         return value if isinstance(value, bool) else f"when: {condition.text}: it must be true or false, not {value!r}"
 
-    def _placed(self, node: str, error: HoldfastError) -> HoldfastError:
-        """The error, with where in the flow it happened."""
+    def _located(self, node: str, error: HoldfastError) -> HoldfastError:
+        """The error with its node and line, if it is of an expression."""
         if not isinstance(error, ExpressionError):
             return error
         line = self.flow.nodes[node].node.line
         where = f", line {line}," if line else ""
         return ExpressionError(f"node {node!r}{where} of flow {self.flow.definition.name!r}: {error}")
 
-    # ------------------------------------------------------------ how each input is taken
+    # ------------------------------------------------------------ decisions by type of input
 
     def _take_start(self, event: ev.Started) -> None:
         self.seed = event.seed
@@ -480,7 +456,7 @@ class FlowRun(RunBase):
         try:
             is_complete = next_items(self, place)
         except HoldfastError as error:  # the input of the next item
-            self.failed(place.node, self._placed(place.node, error))
+            self.failed(place.node, self._located(place.node, error))
             return
         if is_complete:
             self.finished(place.node, COMPLETED)
@@ -531,18 +507,19 @@ class FlowRun(RunBase):
         else:
             self.interrupt(event.reason, descendants=event.descendants)
 
-    def _unmoved(self, _: ev.Input, __: NodePlace | None) -> None:
-        """Nothing in a flow hangs on it."""
+    def _ignore(self, _: ev.Input, __: NodePlace | None) -> None:
+        """Decide nothing: no node depends on this input."""
 
     # ------------------------------------------------------------ the end
 
     def _complete(self) -> None:
-        """K5: exactly one commit takes the flow from active to complete, and this turn is in it."""
+        """Complete or fail the flow. Exactly one commit does so, and this turn is part of it (K5)."""
         if self.scheduler.outcome is FlowOutcome.ERROR:
-            failures, failed = self.scheduler.failures, filter(self.state.has_failed, self.state.errors)
+            failures = self.scheduler.failures
+            failed = filter(self.state.has_failed, self.state.errors)
             uncaught = [node for node in failed if node not in failures.caught]
             first = next((node for node in uncaught if node not in failures.offered), uncaught[0])
-            self._fail(self.state.errors[first])  # one that was still offered did not end it
+            self._fail(self.state.errors[first])  # a failure that was offered to an error edge did not end the flow
             return
         try:
             fill = self.flow.output
@@ -555,30 +532,30 @@ class FlowRun(RunBase):
             self._end(ev.ExecutionCompleted(result=Payload(msgspec.Raw(result))))
 
     def _fail(self, failure: Payload) -> None:
-        """Fail with what a node failed with, in place also where it is kept aside."""
+        """Fail with the failure of a node, stored in place also if it was a large payload."""
         self._end(ev.ExecutionFailed(failure=Payload(msgspec.Raw(bytes(self.data_of(failure))))))
 
     def _end(self, outcome: ExecutionEnding) -> None:
-        self._note_progress()
+        self._record_progress()
         self.is_done = True
         self.output.outcome = outcome
         self.output.events.append(outcome)
 
 
-_DECIDE: Final = FlowRun._decide  # noqa: SLF001 - its own method, without making a bound one for each event
-_HOW: Final[dict[type[ev.Input], Callable[[FlowRun, Any, NodePlace | None], None]]] = {
+_DECIDE: Final = FlowRun._decide  # noqa: SLF001 - its own method; a bound one would be an allocation for each event
+_APPLY: Final[dict[type[ev.Input], Callable[[FlowRun, Any, NodePlace | None], None]]] = {
     ev.Started: FlowRun._started,  # noqa: SLF001 - the table of its own methods
     ev.ActivityCompleted: FlowRun._answered,  # noqa: SLF001
     ev.ActivityFailed: FlowRun._activity_failed,  # noqa: SLF001
     ev.TimerFired: FlowRun._timer_fired,  # noqa: SLF001
     ev.EventReceived: FlowRun._event_received,  # noqa: SLF001
     ev.CancelRequested: FlowRun._cancel_requested,  # noqa: SLF001
-    ev.ActivityYielded: FlowRun._unmoved,  # noqa: SLF001
+    ev.ActivityYielded: FlowRun._ignore,  # noqa: SLF001
     ev.ChildStarted: FlowRun._answered,  # noqa: SLF001
     ev.ChildRefused: FlowRun._child_failed,  # noqa: SLF001
     ev.ChildCompleted: FlowRun._answered,  # noqa: SLF001
     ev.ChildFailed: FlowRun._child_failed,  # noqa: SLF001
     ev.ChildStopped: FlowRun._child_failed,  # noqa: SLF001
-    ev.UpdateAccepted: FlowRun._unmoved,  # noqa: SLF001
+    ev.UpdateAccepted: FlowRun._ignore,  # noqa: SLF001
 }
-"""How each input is taken."""
+"""The decision for each type of input."""

@@ -30,7 +30,7 @@ from msgspec.structs import astuple
 from holdfast.errors import AnnotationError, PayloadError
 from holdfast.payloads.diagnosis import ROOT, ValuePath, describe, find_problem, name_of, reason_of
 from holdfast.payloads.limits import ESCAPED_NUL, SHORTEST_SUSPECT_BYTES, is_within_bounds
-from holdfast.payloads.nested_unions import Choices, Record, part_of
+from holdfast.payloads.nested_unions import Choices, DataclassPart, part_of
 from holdfast.payloads.pydantic_models import (
     are_constraints_ignored,
     decode_unknown,
@@ -113,6 +113,12 @@ class PayloadType(Protocol):
 def encode(value: Any, annotation: Any = Any, *, what: str = "value") -> bytes:
     """`value` as JSON of the type `annotation`, which decodes to an equal value; the module has the price."""
     return payload_type(annotation).encode(value, what)
+
+
+def encode_untyped(value: object, *, what: str) -> bytes:
+    """`value` as JSON of its own type, where no annotation is given: a dataclass can be decoded as one again."""
+    kind = Any if value is None or isinstance(value, dict | list) else type(value)
+    return encode(value, kind, what=what)
 
 
 def decode(data: bytes, annotation: Any = Any, *, what: str = "payload") -> Any:
@@ -333,7 +339,7 @@ def _build(annotation: Any) -> PayloadType:
 def _nested(annotation: Any, error: TypeError) -> PayloadType | None:
     """A type that msgspec refuses for a union, which may be inside of it; None if it cannot be stored."""
     part = part_of(annotation, payload_type) if "union" in str(error) else None
-    if isinstance(part, Record):
+    if isinstance(part, DataclassPart):
         _cache[annotation] = part  # its fields may name it
         try:
             _ = part.fields

@@ -46,7 +46,7 @@ _encode_json: Final = msgspec.json.Encoder().encode
 def part_of(annotation: Any, type_of: TypeOf) -> "Part | None":
     """How to read and write a type that msgspec refuses for a union inside; None if nothing is known about it.
 
-    The fields of a dataclass are not looked at before `Record.fields`, because they may name the dataclass itself.
+    `DataclassPart.fields` reads the fields of a dataclass on first use, because they may name the dataclass itself.
     """
     origin, args = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
@@ -59,7 +59,7 @@ def part_of(annotation: Any, type_of: TypeOf) -> "Part | None":
     if origin in _MAPS:
         return _Map(type_of, *args)
     if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
-        return Record(type_of, annotation)
+        return DataclassPart(type_of, annotation)
     return None
 
 
@@ -184,7 +184,7 @@ class _Map(Part):
         return {key: decode(bytes(each), what, path + step_of(key), choices) for key, each in items}
 
 
-class Record(Part):
+class DataclassPart(Part):
     """A dataclass, by its fields."""
 
     def __init__(self, type_of: TypeOf, cls: type[Any]) -> None:

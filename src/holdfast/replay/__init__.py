@@ -1,5 +1,5 @@
-"""Runs workflow code: a deterministic asyncio event loop, and what keeps the code upon it deterministic.
+"""Runs workflow code: a run with its parts, a deterministic asyncio event loop, and the determinism guard.
 
-Nothing in here does I/O or reads a clock. The same code, fed with the same messages in the same order, takes
+No module of this package does I/O or reads a clock. The same code, given the same inputs in the same order, takes
 the same steps and starts the same timers, in any process and on every supported Python.
 """

@@ -1,7 +1,8 @@
-"""Continue-as-new (G4): how workflow code ends its execution and asks for the next one.
+"""Continue-as-new (G4): workflow code ends its execution and requests the next one.
 
 The call raises `ContinueAsNew`, which derives from BaseException so that an ordinary ``except Exception`` does not
-swallow it. ``finally`` blocks run, left-over tasks are cancelled as at any end (G14), and the run finds it then.
+swallow it. ``finally`` blocks run, remaining tasks are cancelled as at any end (G14), and then the run reads it from
+the main task.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from holdfast.payloads.signature import Signature
 
 
 class Continuable(Protocol):
-    """What has to be known of a workflow to continue it."""
+    """A workflow, as `continue_as_new` needs it."""
 
     @property
     def name(self) -> str: ...
@@ -22,7 +23,7 @@ class Continuable(Protocol):
 
 
 class ContinueAsNew(BaseException):
-    """On its way out of the main function. `encoded` is the input of the next execution."""
+    """Ends the main function. `encoded` is the input of the next execution."""
 
     def __init__(self, encoded: bytes) -> None:
         super().__init__("continued as new")
@@ -36,7 +37,7 @@ def continue_as_new(
     kwargs: dict[str, Any],
     checked: Callable[[bytes, str], bytes],
 ) -> NoReturn:
-    """Raise what ends the execution, if this is its main task. The arguments are checked here, where they are given."""
+    """Raise `ContinueAsNew`, if this is the main task. The arguments are checked here, at the call of the code."""
     current = asyncio.current_task()
     if main is None or current is not main:
         where = "a callback" if current is None else f"the task {current.get_name()}"
@@ -48,13 +49,13 @@ def continue_as_new(
     raise ContinueAsNew(checked(encoded, f"{code.name}(): the payload of the arguments"))
 
 
-def asked_to_continue(error: BaseException) -> ContinueAsNew | None:
-    """The request in what ended the main function. A TaskGroup wraps it; beside real errors it does not count."""
+def find_continuation(error: BaseException) -> ContinueAsNew | None:
+    """The request in the exception of the main function. A TaskGroup wraps it; beside real errors it does not count."""
     if isinstance(error, ContinueAsNew):
         return error
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        inside = [asked_to_continue(part) for part in group.exceptions]
+        inside = [find_continuation(part) for part in group.exceptions]
         if all(part is not None for part in inside):
             return inside[0]
     return None

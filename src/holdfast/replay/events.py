@@ -1,23 +1,25 @@
-"""Waiting for events by name (G6): each wait gets one event, in the order in which the waits began.
+"""Events in workflow code: waits by name, and events raised to other instances (G6).
 
-A wait has the type of its value. An event that does not fit is set aside, which the history records, and the wait goes
-on in its place: what a sender wrote wrong never ends the workflow.
+Each wait receives one event, in the order in which the waits began. A wait has the type of its value. An event that
+does not fit is set aside, which the history records, and the wait keeps its place: a malformed value never ends the
+workflow.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from holdfast.core import history as ev
 from holdfast.core.history import Payload
-from holdfast.errors import PayloadError
+from holdfast.core.run import SentEvent
+from holdfast.errors import NotInWorkflow, PayloadError
 from holdfast.payloads.limits import shorten
-from holdfast.replay.loop.event_loop import WorkflowLoop
+from holdfast.replay.context import RunContext
 
-Emit = Callable[[ev.Command], None]
-Read = Callable[[Payload], Any]
-"""Reads the value of an event as the type that is waited for, or raises `PayloadError`."""
+Read = Callable[[bytes], Any]
+"""Reads the value of an event as the awaited type, or raises `PayloadError`."""
 LONGEST_REASON_CHARACTERS: Final = 1_000
 
 
@@ -28,34 +30,34 @@ class _Wait(NamedTuple):
 
 
 class EventWaits:
-    """The waits of one run. `emit` puts a command into the turn.
+    """The event waits of one run, and the events that it raises."""
 
-    `recorded` tells, in replay, whether the history has the event that is applied as set aside; else it gives None.
-    """
+    __slots__ = ("_context", "_next_raised", "_next_wait", "_waiting", "is_set_aside")
 
-    __slots__ = ("_emit", "_loop", "_next", "_recorded", "_waiting")
-
-    def __init__(self, loop: WorkflowLoop, emit: Emit, recorded: Callable[[], bool | None]) -> None:
-        self._loop = loop
-        self._emit = emit
-        self._recorded = recorded
-        self._next = 0
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._next_wait = 0
+        self._next_raised = 0
         self._waiting: dict[str, deque[_Wait]] = {}
+        self.is_set_aside = False
+        """In a replay: whether the history has the event that is being applied as set aside."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What is waited for now, in the order of the alphabet."""
+        """The names of the awaited events, sorted."""
         return tuple(sorted(self._waiting))
 
     def has(self, name: str) -> bool:
-        """Whether anybody waits for this name."""
         return name in self._waiting
 
     async def wait(self, name: str, read: Read) -> Any:
-        """The value of the next event of this name that fits. Cancelling the wait leaves the event to others."""
-        number = self._next
-        self._next = number + 1
-        wait = _Wait(number, read, self._loop.create_own_future())
+        """The value of the next event of this name that fits. Cancelling the wait leaves the event to other waits."""
+        context = self._context
+        loop = context.loop
+        loop.check_evicted()
+        number = self._next_wait
+        self._next_wait = number + 1
+        wait = _Wait(number, read, loop.create_future())
         self._waiting.setdefault(name, deque()).append(wait)
         self._emit(ev.EventAwaited(wait=number, name=name))
         while True:
@@ -65,29 +67,39 @@ class EventWaits:
                 if self._remove(name, number):
                     self._emit(ev.EventWaitEnded(wait=number))
                 raise
-            recorded = self._recorded()
+            recorded = self.is_set_aside if context.replaying else None
             reason = ""
             if not recorded:
                 try:
-                    return read(payload)
+                    return read(context.data_of(payload))
                 except PayloadError as error:
                     if recorded is False:
                         raise  # recorded by a release that set nothing aside: there the code received the error
                     reason = _text_of(error)
             self._emit(ev.EventSetAside(wait=number, name=name, reason=reason))
-            wait = _Wait(number, read, self._loop.create_own_future())
+            context.log(
+                logging.WARNING,
+                "the event %r was set aside, and the workflow waits for another one: %s",
+                name,
+                reason,
+            )
+            wait = _Wait(number, read, loop.create_future())
             self._waiting.setdefault(name, deque()).appendleft(wait)
 
     def misfit(self, event: ev.EventReceived) -> PayloadError | None:
-        """Why an event does not fit the wait that it would reach now."""
+        """The reason why an event does not fit the wait that it would reach now.
+
+        None also if its type can be read in workflow code only.
+        """
         try:
-            self._waiting[event.name][0].read(event.value)
+            self._waiting[event.name][0].read(self._context.data_of(event.value))
         except PayloadError as error:
-            return error
+            return None if isinstance(error.__cause__, NotInWorkflow) else error
         return None
 
     def received(self, event: ev.EventReceived) -> None:
-        """Hand an event to the wait that began first."""
+        """Give an event to the wait that began first."""
+        self._context.output.ensure_effects().waits_changed = True
         waiting = self._waiting.get(event.name)
         if waiting is not None:
             future = waiting.popleft().future
@@ -95,6 +107,21 @@ class EventWaits:
                 del self._waiting[event.name]
             if not future.done():
                 future.set_result(event.value)
+
+    def raise_event(self, target: str, name: str, data: bytes, value: object) -> None:
+        """Raise an event to another instance, with the commit of this turn."""
+        context = self._context
+        context.loop.check_evicted()
+        context.checked(data, f"the value of event {name!r}", value)
+        number = self._next_raised
+        self._next_raised = number + 1
+        context.output.events.append(ev.EventRaised(number=number, target=target, name=name))
+        context.output.ensure_effects().sent.append(SentEvent(number, target, name, data))
+
+    def _emit(self, command: ev.Command) -> None:
+        output = self._context.output
+        output.ensure_effects().waits_changed = True
+        output.events.append(command)
 
     def _remove(self, name: str, number: int) -> bool:
         """False if an event has ended this wait already."""

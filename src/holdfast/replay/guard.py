@@ -1,25 +1,22 @@
-"""Finds what workflow code must not do, and names the line that did it.
+"""The determinism guard: finds forbidden calls of workflow code, and names their line.
 
 A workflow that reads a file, a clock or a random number runs well until its first replay, which then differs.
-The guard turns that into an error on the first run. It watches in two ways:
+The guard turns that into an error on the first run. It observes in two ways:
 
 - **Always, during a turn**: Python's audit events, which announce files, sockets, processes, threads (from
-  3.12 on) and sleeping (from 3.13 on). One hook for the process; outside a turn it costs one look at an empty
+  3.12 on) and sleeping (from 3.13 on). There is one hook for the process; outside a turn it costs one test of an empty
   dictionary.
 - **In strict turns only**: a profile function, which sees every call and so finds clocks and randomness, for
-  which there are no audit events. It makes code slower, so the driver asks for it on a sample of turns.
+  which there are no audit events. It slows the code down, so it is used for a sample of turns.
 
-Both raise `ForbiddenInWorkflow` where the call is made, so that the workflow fails there with a traceback
-that ends at the line. It is a guard against mistakes, not a sandbox: reflection and C extensions get past it.
-A finding that the workflow caught is in `Turn.findings`, and the run does not let such a turn count.
+Both raise `ForbiddenInWorkflow` from the call, so that the workflow fails there with a traceback that ends at the
+line. The guard finds mistakes; it is no sandbox, and reflection and C extensions bypass it. A finding that the workflow
+caught is in `GuardedTurn.findings`, and the run refuses such a turn.
 
-Code that was generated while the program ran (``<string>``, as the ``__init__`` of a dataclass) belongs to the
-module that it was generated for.
+Generated code (``<string>``, as the ``__init__`` of a dataclass) belongs to the module that it was generated for.
 
-What the guard forbids in workflow code, what to use instead, and whose code is whose.
-
-Two tables. Audit events are raised by Python itself before it touches the outside; they are cheap to watch
-and complete. Clocks and randomness raise none, so those functions are listed one by one.
+The first half of the module has the tables: forbidden audit events, forbidden functions, and modules that may act on
+behalf of Python or of a debugger.
 """
 
 import datetime as dt
@@ -84,7 +81,7 @@ FORBIDDEN_EVENTS: Final[dict[str, str]] = {
         IN_AN_ACTIVITY,
     ),
 }
-"""Audit events and what to use instead."""
+"""Audit events, each with its replacement."""
 
 FORBIDDEN_BUILTINS: Final[dict[object, tuple[str, str]]] = {
     **{
@@ -106,7 +103,7 @@ FORBIDDEN_BUILTINS: Final[dict[object, tuple[str, str]]] = {
     os.urandom: ("os.urandom", USE_RANDOM),  # noqa: TID251
     **({os.getrandom: ("os.getrandom", USE_RANDOM)} if sys.platform == "linux" else {}),  # noqa: TID251
 }
-"""Functions written in C. Bound methods are equal if their objects are: an own ``Random(7)`` is not here."""
+"""Functions written in C. Bound methods are equal if their objects are: those of a ``Random(7)`` are allowed."""
 
 
 def _codes(module: Any, names: tuple[str, ...], advice: str) -> dict[CodeType, tuple[str, str]]:
@@ -133,18 +130,18 @@ METHODS_OF_RANDOM: Final[dict[CodeType, str]] = {
 }
 
 SUSPECTS: Final = frozenset(id(code) for code in (*FORBIDDEN_FUNCTIONS, *METHODS_OF_RANDOM))
-"""All of them by identity: Python works the hash of a code out anew each time, from all that is in it."""
+"""All of them by identity: Python computes the hash of a code object from its whole content on every call."""
 
 _HIDDEN_RANDOM: Final = getattr(random, "_inst")  # noqa: B009 - the instance behind random.choice and its like
 
 
 def forbidden_builtin(function: object) -> tuple[str, str] | None:
-    """Return the name of a C function and what to use instead, if it is forbidden."""
+    """The name of a forbidden C function and its replacement; None if it is allowed."""
     return FORBIDDEN_BUILTINS.get(function) if type(function) is BuiltinFunctionType else None
 
 
 def forbidden_function(frame: FrameType) -> tuple[str, str] | None:
-    """Return the name of the Python function that `frame` has just entered, if it is forbidden."""
+    """The name of the forbidden Python function that `frame` has just entered, and its replacement; None if allowed."""
     code = frame.f_code
     found = FORBIDDEN_FUNCTIONS.get(code)
     if found is not None:
@@ -158,7 +155,7 @@ def forbidden_function(frame: FrameType) -> tuple[str, str] | None:
     return None
 
 
-# ---------------------------------------------------------------------- whose code is it
+# ---------------------------------------------------------------------- the owner of a frame
 
 PASSING_MODULES: Final = (
     *("importlib", "zipimport", "pkgutil", "runpy", "linecache", "traceback", "tokenize", "inspect"),
@@ -166,8 +163,8 @@ PASSING_MODULES: Final = (
     *("pdb", "bdb", "tracemalloc"),
     *("coverage", "pydevd", "debugpy", "_pytest", "hypothesis"),
 )
-"""Modules, with what is below them, that touch the outside on behalf of Python or of somebody debugging.
-Importing reads files, formatting a traceback reads source, a log may be rotated."""
+"""Modules, with their submodules, that do I/O on behalf of Python or of a debugger: importing reads files, formatting a
+traceback reads source, a log may be rotated."""
 
 _PACKAGE: Final = "holdfast"
 _FROZEN: Final = "<frozen "
@@ -183,7 +180,7 @@ _LIBRARY_MARKS: Final = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packag
 
 
 def is_in_side_effect(frame: FrameType | None) -> bool:
-    """Tell whether `hf.side_effect` computes a value in this frame: what is recorded may differ from run to run."""
+    """Whether `hf.side_effect` computes a value in this frame: a recorded value may differ from run to run."""
     while frame is not None:
         module = frame.f_globals.get("__name__")
         if isinstance(module, str) and is_own_module(module):
@@ -193,16 +190,17 @@ def is_in_side_effect(frame: FrameType | None) -> bool:
 
 
 def is_generated(frame: FrameType) -> bool:
-    """Tell whether the code of a frame was compiled from a text that is in no file."""
+    """Whether the code of a frame was compiled from a text that is in no file."""
     path = frame.f_code.co_filename
     return path.startswith("<") and not path.startswith(_FROZEN)
 
 
 def source_of(frame: FrameType) -> str:
-    """Return the file whose code a frame runs; for generated code, the file of the module that it was made for.
+    """The file whose code a frame runs; for generated code, the file of the module that it was made for.
 
     Python's ``exec`` gives it the globals of that module, as dataclasses do. Other generators have globals of their own
-    (attrs); there the class of its ``self`` tells. Without either it is a program's own, as of ``python -c``.
+    (attrs); there the module of the class of ``self`` is used. Code without either belongs to the program, as of
+    ``python -c``.
     """
     path = frame.f_code.co_filename
     if path[:1] != "<" or path.startswith(_FROZEN):
@@ -215,33 +213,33 @@ def source_of(frame: FrameType) -> str:
 
 
 def is_library_file(path: str) -> bool:
-    """Tell whether a source file belongs to Python itself or to an installed package."""
+    """Whether a source file belongs to Python itself or to an installed package."""
     return path.startswith((_FROZEN, *_STANDARD_PATHS)) or any(mark in path for mark in _LIBRARY_MARKS)
 
 
 def is_passing_module(name: str) -> bool:
-    """Tell whether what a module does is done on behalf of Python itself or of a debugger."""
+    """Whether a module acts on behalf of Python itself or of a debugger."""
     return name.partition(".")[0] in PASSING_MODULES or name.startswith("_frozen_importlib")
 
 
 def is_passing_open(event: str, arguments: tuple[Any, ...]) -> bool:
-    """Tell whether a file is time zone data, which Python reads from C, without a frame of its own."""
+    """Whether a file is time zone data, which Python reads from C, without a frame of its own."""
     path = arguments[0] if event == "open" and arguments else None
     return isinstance(path, str) and path.startswith(zoneinfo.TZPATH)
 
 
 def is_own_module(name: str) -> bool:
-    """Tell whether a module is Holdfast's."""
+    """Whether a module is part of Holdfast."""
     return name.partition(".")[0] == _PACKAGE
 
 
 MAX_FINDINGS_PER_TURN: Final = 100
-"""A workflow that catches the error in a loop makes no endless list."""
+"""Bounds the list for a workflow that catches the error in a loop."""
 
 MAX_FILES_REMEMBERED: Final = 10_000
 
 _turns: dict[int, "GuardedTurn"] = {}
-"""The guarded turn of each thread that runs one. Empty nearly always, which is what makes the hook cheap."""
+"""The guarded turn of each thread that runs one. It is empty nearly always, so that the hook is cheap."""
 
 _hook_is_installed = False
 
@@ -255,14 +253,14 @@ class Guard:
         _install_hook()
 
     def turn(self, *, strict: bool = False) -> "GuardedTurn":
-        """Return a context manager that guards this thread while a turn runs, one turn after another.
+        """A context manager that guards this thread during a turn. It can be used again for the next turn.
 
-        With `strict`, clocks and randomness are found too, at the price of every call being looked at.
+        With `strict` it also finds clocks and randomness, by a profile function that sees every call.
         """
         return GuardedTurn(self, strict)
 
     def is_user_file(self, path: str) -> bool:
-        """Tell whether a source file is workflow code: neither Python's own nor an installed package's."""
+        """Whether a source file is workflow code: neither Python's own nor an installed package's."""
         known = self._is_user_file.get(path)
         if known is None:
             if len(self._is_user_file) >= MAX_FILES_REMEMBERED:
@@ -272,14 +270,14 @@ class Guard:
         return known
 
     def guilty_frame(self, frame: FrameType | None) -> FrameType | None:
-        """Return the workflow's frame that is to blame for what `frame` does, or None if nobody is.
+        """The frame of the workflow that caused the call in `frame`, or None.
 
-        Nobody is if Python's import system, a debugger or Holdfast itself stands between. Where workflow code
-        is installed like a package, the nearest frame outside the standard library is blamed.
+        None if Python's import system, a debugger or Holdfast itself is between them. Where workflow code is installed
+        like a package, it is the nearest frame outside the standard library.
         """
         installed: FrameType | None = None
         user: FrameType | None = None
-        generated = False  # then a frame with a line that can be looked up is the better one to name
+        generated = False  # a frame further out that has a source line is the better one to name
         while frame is not None:
             module = frame.f_globals.get("__name__")
             name = module if isinstance(module, str) else ""
@@ -298,7 +296,7 @@ class Guard:
 
 
 class Guarded(Protocol):
-    """A turn that is guarded, or one that is not."""
+    """The guard of one turn: `GuardedTurn` or `Unguarded`."""
 
     @property
     def findings(self) -> Sequence[ForbiddenInWorkflow]: ...
@@ -307,18 +305,15 @@ class Guarded(Protocol):
 
 
 class Unguarded:
-    """A turn that nobody guards."""
+    """A turn without a guard."""
 
-    @property
-    def findings(self) -> Sequence[ForbiddenInWorkflow]:
-        """Nothing is found."""
-        return ()
+    findings: Sequence[ForbiddenInWorkflow] = ()
 
     def begin(self) -> None:
-        """Nothing changes."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Nothing changes."""
+        """Do nothing."""
 
 
 class GuardSampler:
@@ -332,7 +327,7 @@ class GuardSampler:
         self._strict_turns = strict_turns
 
     def turn(self) -> "GuardedTurn":
-        """The next one."""
+        """The guard of the next turn."""
         if self._strict_turns == 0:
             return self._relaxed
         self._strict_turns -= 1
@@ -340,7 +335,7 @@ class GuardSampler:
 
 
 class GuardedTurn:
-    """One guarded turn. `findings` has every mistake that was found, also those the workflow caught."""
+    """One guarded turn. `findings` has all forbidden calls, also those whose error the workflow caught."""
 
     __slots__ = ("_guard", "_outer", "_previous_profile", "_strict", "_thread", "findings")
 
@@ -353,7 +348,7 @@ class GuardedTurn:
         self.findings: list[ForbiddenInWorkflow] = []
 
     def begin(self) -> None:
-        """Guard this thread from here on."""
+        """Begin to guard this thread."""
         thread = self._thread = get_ident()
         self._outer = _turns.get(thread)
         _turns[thread] = self
@@ -365,11 +360,11 @@ class GuardedTurn:
                 sys.setprofile(self._make_profile())
 
     def end(self) -> None:
-        """Guard it no longer."""
+        """Stop guarding this thread."""
         if self._strict:
             previous = self._previous_profile
             self._previous_profile = None
-            if previous is None or callable(previous):  # else it is that of a profiler in C, and still there
+            if previous is None or callable(previous):  # else a profiler in C is still installed
                 sys.setprofile(previous)
         if self._outer is None:
             del _turns[self._thread]
@@ -384,7 +379,7 @@ class GuardedTurn:
         self.end()
 
     def accuse(self, called: str, advice: str, frame: FrameType | None) -> None:
-        """Raise `ForbiddenInWorkflow` for a call of `called` if workflow code is to blame for it."""
+        """Raise `ForbiddenInWorkflow` if workflow code made the call of `called`."""
         guilty = self._guard.guilty_frame(frame)
         if guilty is None:
             return
@@ -397,15 +392,15 @@ class GuardedTurn:
         raise finding
 
     def _make_profile(self) -> Callable[[FrameType, str, Any], None]:
-        """Return the profile function of a strict turn.
+        """The profile function of a strict turn.
 
         CPython removes a profile function that raises, and raises its exception from the call that was being
-        made: just where it belongs. Clocks and randomness are then unwatched for the rest of that turn.
+        made. Clocks and randomness are then unobserved for the rest of that turn.
         """
         is_user_file = self._guard.is_user_file
         suspects = SUSPECTS
 
-        def look(frame: FrameType, event: str, argument: Any) -> None:
+        def profile(frame: FrameType, event: str, argument: Any) -> None:
             if event == "c_call":
                 if is_user_file(source_of(frame)):
                     found = forbidden_builtin(argument)
@@ -418,11 +413,11 @@ class GuardedTurn:
                     if found is not None and not is_in_side_effect(caller):
                         self.accuse(*found, caller)
 
-        return look
+        return profile
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
-    """An exception and every one that it came from, or that is in its group, each once."""
+    """An exception, its causes and contexts, and the members of its groups, each once."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
     while waiting:

@@ -1,156 +1,98 @@
-"""One execution of workflow code: live, or being rebuilt from its history (G8-G12, G14).
+"""One execution of workflow code: live, or rebuilt from its history (G8-G12, G14).
 
-The run applies inputs one at a time, lets the code go on until it waits, and collects what it did as commands. It does
-no I/O: what it collected becomes durable when its owner commits the turn, and nothing of it counts before.
+The run applies inputs one at a time, runs the code until it waits, and collects its commands. It does no I/O: the
+commands become durable when the owner of the run commits the turn, and have no effect before.
 
-Replay is the same with the history as the source of inputs. The commands that the code produces are compared with the
-recorded ones; the first difference is a `HistoryMismatch` that names both.
-
-The end of code that was asked to end at its deadline, and gave no result.
-
-Code against history (G12): whether a command that the code produced is the recorded one, and how to say so.
+Replay takes the inputs from the history and compares the commands of the code with the recorded ones. The first
+difference is a `HistoryMismatch` that names both.
 """
 
 import asyncio
+import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from random import Random  # noqa: TID251 - seeded from the history: the same numbers in every replay
+from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 
 from holdfast.core import history as ev
+from holdfast.core.admission import EventPolicy, Mailbox
 from holdfast.core.history import HistoryEvent, Payload
-from holdfast.core.run import (
-    CancelledChild,
-    ExecutionEnding,
-    ExecutionId,
-    ScheduledChild,
-    SliceRunner,
-    TurnOutput,
-    run_unwatched,
-)
+from holdfast.core.queries import unknown_handler
+from holdfast.core.run import ExecutionEnding, ExecutionId, ParentInfo, QueryAnswer, SliceRunner, TurnOutput
 from holdfast.errors import DeadlineExceeded, ForbiddenInWorkflow, HistoryMismatch, PayloadError
-from holdfast.payloads.failures import Failure, Resolver, failure_of, to_exception
+from holdfast.payloads.failures import Resolver, failure_of
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.payloads.pydantic_models import constraints_ignored
-from holdfast.replay.calls import MILLISECONDS, WorkflowCalls, WorkflowCode
-from holdfast.replay.children import Children, ParentInfo
-from holdfast.replay.continue_as_new import asked_to_continue
+from holdfast.payloads.signature import Signature
+from holdfast.replay.activities import Activities
+from holdfast.replay.children import Children
+from holdfast.replay.context import RunContext
+from holdfast.replay.continue_as_new import continue_as_new, find_continuation
+from holdfast.replay.events import EventWaits
 from holdfast.replay.guard import Guarded, causes_of
 from holdfast.replay.loop.event_loop import WorkflowLoop
 from holdfast.replay.loop.loop_swap import swapped_loop
 from holdfast.replay.loop.restricted_loops import ReadOnlyLoop
+from holdfast.replay.loop.tasks import Evicted
+from holdfast.replay.queries import QueryHandlers
+from holdfast.replay.state import WorkflowState
+from holdfast.replay.streams import Streams
+from holdfast.replay.updates import Updates
 
-
-def overdue(reason: str, error: BaseException) -> DeadlineExceeded:
-    """The failure of the workflow. What its code stumbled over effects is its cause; that it was cancelled is not."""
-    exceeded = DeadlineExceeded(reason)
-    if not isinstance(error, asyncio.CancelledError) and asked_to_continue(error) is None:
-        exceeded.__cause__ = error
-    return exceeded
-
-
-_decode_recorded_failure: Final = msgspec.json.Decoder(Failure).decode
-
-
-def mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryEvent | None) -> HistoryMismatch:
-    """The first step in which code and history differ."""
-    return HistoryMismatch(
-        f"the code does not match the history at step {position}: "
-        f"recorded {_said(recorded)}, but the code produced {_said(produced)}"
-    )
-
-
-def is_same(recorded: HistoryEvent, produced: HistoryEvent) -> bool:
-    """Whether two commands are the same step. Arguments and due times may change with the code; steps may not."""
-    kind = type(recorded)
-    if type(produced) is not kind:
-        return False
-    if isinstance(recorded, ev.ChildScheduled) and recorded.named and recorded.id != getattr(produced, "id", ""):
-        return False
-    return all(getattr(recorded, name) == getattr(produced, name) for name in _IDENTITY.get(kind, ()))
-
-
-def ended_before_it_ran(recorded: Sequence[HistoryEvent]) -> bool:
-    """Whether an execution was ended from outside before any code of it ran: then no step of it is recorded."""
-    return len(recorded) > 1 and all(isinstance(event, ev.FROM_OUTSIDE) for event in recorded[1:])
-
-
-def _said(event: HistoryEvent | None) -> str:
-    if event is None:
-        return "nothing"
-    if isinstance(event, ev.INPUTS):
-        return "no further step before the next message"
-    return _SAID[type(event)](event)
-
-
-_IDENTITY: Final[dict[type[Any], tuple[str, ...]]] = {
-    ev.ActivityScheduled: ("activity", "name"),
-    ev.ActivityCancelled: ("activity",),
-    ev.TimerStarted: ("timer",),
-    ev.TimerCancelled: ("timer",),
-    ev.SideEffectRecorded: ("number",),
-    ev.EventAwaited: ("wait", "name"),
-    ev.EventWaitEnded: ("wait",),
-    ev.EventSetAside: ("wait", "name"),
-    ev.EventRaised: ("number", "name"),
-    ev.ChildScheduled: ("child", "name", "named"),
-    ev.ChildCancelRequested: ("child",),
-    ev.UpdateHandlerCompleted: ("id",),
-    ev.UpdateHandlerFailed: ("id",),
-}
-"""What must be equal in two commands of one kind."""
-
-_SAID: Final[dict[type[Any], Callable[[Any], str]]] = {
-    ev.ActivityScheduled: lambda event: f"a call of activity {event.name!r} (number {event.activity})",
-    ev.ActivityCancelled: lambda event: f"the end of waiting for activity number {event.activity}",
-    ev.TimerStarted: lambda event: f"the start of timer number {event.timer}",
-    ev.TimerCancelled: lambda event: f"the end of waiting for timer number {event.timer}",
-    ev.SideEffectRecorded: lambda event: f"side effect number {event.number}",
-    ev.ExecutionCompleted: lambda _: "the end of the workflow",
-    ev.ExecutionFailed: lambda event: (
-        f"the failure of the workflow ({_decode_recorded_failure(bytes(event.failure.data)).message})"
-    ),
-    ev.EventAwaited: lambda event: f"a wait for event {event.name!r} (number {event.wait})",
-    ev.EventWaitEnded: lambda event: f"the end of wait number {event.wait} for an event",
-    ev.EventSetAside: lambda event: f"an event {event.name!r} that was set aside ({event.reason})",
-    ev.EventRaised: lambda event: f"an event {event.name!r} raised to {event.target!r}",
-    ev.ChildScheduled: lambda event: (
-        f"the start of a child of workflow {event.name!r} (number {event.child}, id {event.id!r})"
-    ),
-    ev.ChildCancelRequested: lambda event: f"a request to child number {event.child} to end",
-    ev.UpdateHandlerCompleted: lambda event: f"the end of update {event.id!r}",
-    ev.UpdateHandlerFailed: lambda event: f"the failure of update {event.id!r}",
-    ev.ExecutionCancelled: lambda _: "the end of the workflow by cancellation",
-    ev.ContinuedAsNew: lambda _: "the end of this execution, to be continued as new",
-    ev.FlowAdvanced: lambda event: f"moves of the nodes {', '.join(event.digits)}",
-    ev.NodeFailed: lambda event: f"the failure of node {event.node!r}",
-    ev.NodeCompleted: lambda event: f"the completion of node {event.node!r}",
-    ev.FanOutStarted: lambda event: f"the fan-out of node {event.node!r} over {event.count} items",
-    ev.CycleRestarted: lambda event: f"round {event.round} of the cycle {event.node!r}",
-    ev.InstanceTerminated: lambda _: "the end of the workflow from outside",
-    ev.InstanceCancelled: lambda _: "the cancellation of the workflow from outside",
-    ev.DeadlinePassed: lambda _: "the end of the workflow at its deadline",
-}
-"""A step, for people."""
-
+MILLISECONDS: Final = 1000
 _encode: Final = msgspec.json.Encoder().encode
-_decode_failure: Final = msgspec.json.Decoder(Failure)
 
 
-class WorkflowRun(WorkflowCalls):
-    """The code of one execution, with its loop. `guarded` gives what finds mistakes in a turn."""
+class WorkflowCode(Protocol):
+    """A workflow, as a run executes it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def fn(self) -> Callable[..., Any]: ...
+    @property
+    def mailbox(self) -> Mailbox | None: ...
+    @property
+    def signature(self) -> Signature: ...
+    @property
+    def continue_after(self) -> int: ...
+
+
+class WorkflowRun:
+    """The code of one execution, with its loop. Implements `core.run.Run`, and hosts the loop (`LoopHost`).
+
+    `guarded` makes the guard of one slice of code. Parts that few workflows use are made on first use.
+    """
 
     __slots__ = (
         "_began_at_end",
         "_cancel_reason",
         "_children",
+        "_code",
+        "_events",
         "_ignores_constraints",
         "_is_overdue",
+        "_length",
+        "_main",
         "_new_deadline",
-        "_resolve",
+        "_next_side_effect",
+        "_queries",
+        "_random",
+        "_side_effects",
+        "_state",
+        "_streams",
+        "_updates",
+        "activities",
+        "context",
+        "depth",
+        "identity",
+        "is_cleaning_up",
         "is_end_deferred",
+        "parent",
+        "seed",
         "version",
     )
 
@@ -167,34 +109,131 @@ class WorkflowRun(WorkflowCalls):
         limit: PayloadLimit | None = None,
         watch_teardown: SliceRunner | None = None,
     ) -> None:
-        super().__init__(code, identity, payloads, limit or PayloadLimit())
-        self._resolve = resolve
-        self._guarded = guarded
-        self._watch = watch or run_unwatched
-        self._loop = WorkflowLoop(self, watch=watch, watch_teardown=watch_teardown)
+        loop = WorkflowLoop(self, watch=watch, watch_teardown=watch_teardown)
+        self.context = RunContext(loop, dict(payloads or {}), resolve, limit or PayloadLimit(), guarded)
+        self.identity = identity
+        self.version = ""
+        self.parent = ""
+        self.depth = 0
+        self.seed = 0
+        self._code = code
         self._new_deadline = new_deadline
+        self._main: asyncio.Task[Any] | None = None
+        self._length = 0
+        self._random: Random | None = None
+        self._next_side_effect = 0
+        self._side_effects: dict[int, Payload] = {}
+        """In a replay: the recorded values by number."""
         self._cancel_reason: str | None = None
         self._is_overdue = False
         self._ignores_constraints = False
         """It began in a release that did not check constraints such as ``Field(gt=0)``: each replay does the same."""
-        self._children: Children | None = None
         self._began_at_end = False
         """The newest input was applied after the main function had ended."""
         self.is_end_deferred = False
-        """The main function has ended, and messages that were there before are still to be applied (see `apply`)."""
-        self.version = ""
+        """The main function has ended, and messages that arrived before are still to be applied (see `apply`)."""
+        self.is_cleaning_up = False
+        """The main function has ended, and its remaining tasks clean up and wait for inputs."""
+        self.activities = Activities(self.context)
+        self._streams: Streams | None = None
+        self._events: EventWaits | None = None
+        self._children: Children | None = None
+        self._state: WorkflowState | None = None
+        self._queries: QueryHandlers | None = None
+        self._updates: Updates | None = None
 
-    # ------------------------------------------------------------ driven by the owner
+    # ------------------------------------------------------------ parts made on first use
+
+    @property
+    def streams(self) -> Streams:
+        if self._streams is None:
+            self._streams = Streams(self.context, self.activities)
+        return self._streams
+
+    @property
+    def events(self) -> EventWaits:
+        if self._events is None:
+            self._events = EventWaits(self.context)
+        return self._events
+
+    @property
+    def children(self) -> Children:
+        if self._children is None:
+            self._children = Children(self.context, ParentInfo(self.identity, self.seed, self.depth))
+        return self._children
+
+    @property
+    def state(self) -> WorkflowState:
+        if self._state is None:
+            self._state = WorkflowState(self.context)
+        return self._state
+
+    @property
+    def queries(self) -> QueryHandlers:
+        if self._queries is None:
+            self._queries = QueryHandlers(self.context)
+        return self._queries
+
+    @property
+    def updates(self) -> Updates:
+        if self._updates is None:
+            self._updates = Updates(self.context)
+        return self._updates
+
+    # ------------------------------------------------------------ called by the owner: see `core.run.Run`
+
+    @property
+    def mailbox(self) -> Mailbox | None:
+        return self._code.mailbox
+
+    @property
+    def drops_events(self) -> bool:
+        return self._code.mailbox is not None and self._code.mailbox.policy is EventPolicy.DROP_UNSUBSCRIBED
 
     @property
     def is_done(self) -> bool:
-        """Whether the code has come to its end and left nothing over."""
-        return self._output.outcome is not None
+        return self.context.output.outcome is not None
 
     @property
     def is_ending(self) -> bool:
-        """Whether the main function has come to its end, though what it left over may still clean up."""
         return self._main is not None and self._main.done()
+
+    @property
+    def is_tainted(self) -> bool:
+        return self.context.is_tainted
+
+    @property
+    def needs_turn(self) -> bool | None:
+        return self.context.needs_turn
+
+    @property
+    def has_relatives(self) -> bool:
+        return self.depth > 0 or self._children is not None
+
+    @property
+    def has_open_activities(self) -> bool:
+        return bool(self.activities.waiting) or self._streams is not None
+
+    @property
+    def awaited_events(self) -> tuple[str, ...]:
+        names = () if self._events is None else self._events.names
+        return ("", *names) if self.is_cleaning_up else names
+
+    @property
+    def state_values(self) -> dict[str, bytes]:
+        return {} if self._state is None else self._state.values
+
+    def awaits_timer(self, timer: int) -> bool:
+        return self.context.loop.has_timer(timer)
+
+    def awaits_event(self, name: str) -> bool:
+        return self._events is not None and self._events.has(name)
+
+    def event_misfit(self, event: ev.EventReceived) -> PayloadError | None:
+        return self.events.misfit(event)
+
+    def values_received(self, activity: int) -> int:
+        return -1 if self._streams is None else self._streams.received(activity)
 
     def apply(self, event: ev.Input, has_more: bool = False) -> None:
         """Apply one input and run until the code waits again (G10).
@@ -204,89 +243,136 @@ class WorkflowRun(WorkflowCalls):
         """
         if self.is_end_deferred and isinstance(event, ev.EventReceived | ev.UpdateAccepted):
             event = msgspec.structs.replace(event, at_end=True)
-        self._output.events.append(event)
+        self.context.output.events.append(event)
         self._feed(event, has_more)
 
     def end(self) -> None:
-        """Apply the end of the main function, if `apply` has deferred it."""
         if self.is_end_deferred:
             with constraints_ignored(self._ignores_constraints):
                 self._run_code(has_more=False)
 
-    def add_payloads(self, payloads: dict[str, bytes]) -> None:
-        """Large payloads that messages still to be applied name by reference."""
-        self._payloads.update(payloads)
+    def accepts_update(self, event: ev.UpdateAccepted) -> bool:
+        return self.updates.accepts(event)
 
-    def waits_for(self, timer: int) -> bool:
-        """Whether a timer is still waited for: another message of the same turn may have ended the wait."""
-        return self._loop.has_timer(timer)
+    def answer_query(self, name: str, data: bytes) -> QueryAnswer:
+        return QueryAnswer(unknown_handler(())) if self._queries is None else self._queries.answer(name, data)
+
+    def preview(self, apply: Callable[[], None]) -> None:
+        context = self.context
+        context.is_preview = True
+        context.needs_turn = False
+        try:
+            apply()
+        except BaseException:
+            context.is_tainted = True
+            raise
+        finally:
+            context.is_preview = False
+
+    def add_payloads(self, payloads: dict[str, bytes]) -> None:
+        self.context.payloads.update(payloads)
 
     def take_output(self) -> TurnOutput:
-        """What was done since the last call."""
-        output = self._output
-        self._output = TurnOutput()
+        context = self.context
+        output = context.output
+        context.output = TurnOutput()
         self._length += len(output.events)
         return output
 
     def replay(self, history: Iterable[HistoryEvent]) -> None:
-        """Rebuild the run from its history, and compare what the code does with what it did (G12)."""
+        """Rebuild the run from its history, and compare the commands of the code with the recorded ones (G12)."""
+        context = self.context
         recorded = list(history)
         self._ignores_constraints = any(type(event) is ev.Started and not event.payload_limit for event in recorded[:1])
         self._side_effects = {
             event.number: event.value for event in recorded if isinstance(event, ev.SideEffectRecorded)
         }
-        self.replaying = True
+        context.replaying = True
         deferring = _inputs_before_the_end(recorded)
         produced: deque[HistoryEvent] = deque()
         try:
             for position, event in enumerate(recorded):
                 if isinstance(event, ev.INPUTS):
                     if produced:
-                        raise mismatch(position, recorded=event, produced=produced[0])
+                        raise _mismatch(position, recorded=event, produced=produced[0])
                     self._length += 1
                     if type(event) is ev.EventReceived:
                         following = recorded[position + 1] if position + 1 < len(recorded) else None
-                        self.is_set_aside = isinstance(following, ev.EventSetAside)
+                        self.events.is_set_aside = isinstance(following, ev.EventSetAside)
                     self._feed(event, position in deferring)
-                    produced.extend(self._output.events)
-                    self._length += len(self._output.events)
-                    self._output = TurnOutput()
+                    produced.extend(self.take_output().events)
                 elif isinstance(event, ev.FROM_OUTSIDE):
-                    continue  # the code never learnt of it
-                elif not produced or not is_same(event, produced[0]):
-                    raise mismatch(position, recorded=event, produced=produced[0] if produced else None)
+                    continue  # no input: the code never receives it
+                elif not produced or not event.is_same_step(produced[0]):
+                    raise _mismatch(position, recorded=event, produced=produced[0] if produced else None)
                 else:
                     produced.popleft()
-            if produced and not ended_before_it_ran(recorded):
-                raise mismatch(len(recorded), recorded=None, produced=produced[0])
+            if produced and not _ended_before_it_ran(recorded):
+                raise _mismatch(len(recorded), recorded=None, produced=produced[0])
         finally:
-            self.replaying = False
+            context.replaying = False
 
-    @property
-    def children(self) -> Children:
-        """The children of this execution, made when the first one is started."""
-        self._loop.check_evicted()
-        if self._children is None:
-            above = ParentInfo(self.identity.instance_id, self.identity.execution, self.seed, self.depth)
-            self._children = Children(self._loop, above, self, self._data, self._resolve)
-        return self._children
-
-    @property
-    def has_family(self) -> bool:
-        """Whether the end of this execution concerns a parent or children."""
-        return self.depth > 0 or self._children is not None
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        self.context.log(level, message, *arguments)
 
     def evict(self) -> list[str]:
-        """Tear the coroutines down without any effect."""
-        stuck = self._loop.evict()
-        if self._children is not None:
-            self._children.clear()
-            self._children = None  # so that nothing is left to the collector
-        return stuck
+        return self.context.loop.evict()
 
     def abandon(self) -> None:
-        """Make the next `evict` run no code: the coroutines stay suspended until the process ends."""
-        self._loop.abandon()
+        self.context.loop.abandon()
+
+    # ------------------------------------------------------------ called by workflow code
+
+    @property
+    def length(self) -> tuple[int, bool]:
+        """The number of events in the history so far, the same in every replay, and whether that is long (G4)."""
+        length = self._length + len(self.context.output.events)
+        return length, length >= self._code.continue_after
+
+    @property
+    def has_open_updates(self) -> bool:
+        """Whether the handler of an update is running."""
+        return self._updates is not None and bool(self._updates.open)
+
+    @property
+    def random(self) -> Random:
+        """Random numbers that are the same in every replay."""
+        self.context.loop.check_evicted()
+        if self._random is None:
+            self._random = Random(self.seed)  # noqa: S311 - reproducible on purpose
+        return self._random
+
+    @property
+    def now_ms(self) -> int:
+        """The time of the input being applied."""
+        loop = self.context.loop
+        loop.check_evicted()
+        return round(loop.time() * MILLISECONDS)
+
+    def side_effect(
+        self, compute: Callable[[], Any], encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]
+    ) -> Any:
+        """Compute a value once; every replay gets the recorded one."""
+        context = self.context
+        context.loop.check_evicted()
+        number = self._next_side_effect
+        self._next_side_effect = number + 1
+        recorded = self._side_effects.get(number) if context.replaying else None
+        if recorded is None and context.needs_turn is not None:
+            context.needs_turn = True
+            raise Evicted
+        if recorded is None:
+            value = compute()
+            recorded = Payload(msgspec.Raw(context.checked(encode(value), "the side effect", value)))
+        context.output.events.append(ev.SideEffectRecorded(number=number, value=recorded))
+        return decode(context.data_of(recorded))
+
+    def continue_as_new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+        """End this execution and request the next one, with these arguments (G4)."""
+        self.context.loop.check_evicted()
+        continue_as_new(self._code, self._main, args, kwargs, self.context.checked)
+
+    # ------------------------------------------------------------ one input
 
     def _feed(self, event: ev.Input, has_more: bool) -> None:
         if self._ignores_constraints:
@@ -296,130 +382,119 @@ class WorkflowRun(WorkflowCalls):
             self._feed_checked(event, has_more)
 
     def _feed_checked(self, event: ev.Input, has_more: bool) -> None:
-        self._loop.advance_to(event.time_ms / MILLISECONDS)
+        self.context.loop.advance_to(event.time_ms / MILLISECONDS)
         _APPLY[type(event)](self, event)
         self._began_at_end = self.is_end_deferred
         self._run_code(has_more)
 
     def _run_code(self, has_more: bool) -> None:
-        guarded, new_deadline = self._guarded, self._new_deadline
-        if self.failed_with:
-            self.failed_with = ()
+        context = self.context
+        loop = context.loop
+        new_deadline = self._new_deadline
+        if context.errors:
+            context.errors = ()
+        guarded = context.guarded
         turn = guarded()
         turn.begin()
         try:
             deadline = None if new_deadline is None else new_deadline()
-            self._loop.run_until_idle(deadline=deadline)
-            if self._shown is not None:
-                self._shown.conditions.settle(deadline)
-            if self._main is not None and self._main.done():
-                self.is_end_deferred = has_more and not self.winds_up and not _continues(self._main)
+            loop.run_until_idle(deadline=deadline)
+            if self._state is not None:
+                self._state.conditions.settle(deadline)
+            main = self._main
+            if main is not None and main.done():
+                self.is_end_deferred = has_more and not self.is_cleaning_up and not _continues(main)
                 if not self.is_end_deferred:
                     if self._began_at_end:
-                        self._loop.note_left_over()  # the handlers of updates that were applied after the main function
-                    self._finish(self._main, deadline)
+                        loop.note_left_over()  # the handlers of updates that were applied after the main function
+                    self._finish(main, deadline)
         finally:
             turn.end()
-        if turn.findings and not self.replaying:
+        if turn.findings and not context.replaying:
             self._refuse_swallowed(turn.findings)
 
     def _refuse_swallowed(self, findings: Sequence[ForbiddenInWorkflow]) -> None:
-        """Raise what the guard found and the code caught, unless the code, or an update of it, failed for that reason.
+        """Raise a finding of the guard that the code caught, unless the code or an update failed because of it.
 
-        A replay does not raise: what is recorded may be from a time when such a turn counted.
+        A replay does not raise: an earlier release may have committed such a turn.
         """
         for finding in findings:
-            if not any(finding is cause for error in self.failed_with for cause in causes_of(error)):
+            if not any(finding is cause for error in self.context.errors for cause in causes_of(error)):
                 raise finding
 
     def _started(self, started: ev.Started) -> None:
+        context = self.context
         self._take_limit(started)
-        self._seed = started.seed
+        self.seed = started.seed
         self.version = started.version
         self.parent = started.parent
         self.depth = started.depth
         if started.kept:
-            self.shown.restore(started.kept)
-        args, kwargs = self._code.signature.decode_arguments(self._data(started.input))
-        self._main = self._loop.create_task(self._loop.run_main(self._code.fn(*args, **kwargs)), name=self._code.name)
+            self.state.restore(started.kept)
+        args, kwargs = self._code.signature.decode_arguments(context.data_of(started.input))
+        main = context.loop.run_main(self._code.fn(*args, **kwargs))
+        self._main = context.loop.create_task(main, name=self._code.name)
 
     def _take_limit(self, started: ev.Started) -> None:
         """An execution keeps the limit of the worker that took its first turn, so that each replay refuses the same.
 
         The limit is always recorded: a history without one is of a release before (see `_ignores_constraints`).
         """
-        is_recorded = self.replaying and self.needs_turn is None
+        context = self.context
+        is_recorded = context.replaying and context.needs_turn is None
         if is_recorded:
-            self._limit = self._limit.of_execution(started.payload_limit)
+            context.limit = context.limit.of_execution(started.payload_limit)
         else:
-            limited = msgspec.structs.replace(started, payload_limit=self._limit.largest_bytes)
-            self._output.events[-1] = limited
+            limited = msgspec.structs.replace(started, payload_limit=context.limit.largest_bytes)
+            context.output.events[-1] = limited
 
     def _activity_completed(self, event: ev.ActivityCompleted) -> None:
-        waiting = self._waiting.pop(event.activity, None)
-        if waiting is None:
-            if self._streams is not None:
-                self._streams.completed(event)
-        else:
-            future, signature = waiting
-            result = event.result
-            try:
-                future.set_result(signature.decode_result(self._data(result) if result.reference else result.data))
-            except asyncio.InvalidStateError:
-                pass  # a wait that was cancelled takes no answer
-            except PayloadError as error:
-                if not future.done():
-                    future.set_exception(error)
+        if not self.activities.completed(event) and self._streams is not None:
+            self._streams.completed(event)
 
     def _activity_failed(self, event: ev.ActivityFailed) -> None:
-        waiting = self._waiting.pop(event.activity, None)
-        if waiting is None and self._streams is None:
-            return
-        error = to_exception(_decode_failure.decode(self._data(event.failure)), self._resolve)
-        if waiting is not None and not waiting[0].done():
-            waiting[0].set_exception(error)
-        elif self._streams is not None:
-            self._streams.failed(event, error)
+        if not self.activities.failed(event) and self._streams is not None:
+            self._streams.failed(event)
 
     def _timer_fired(self, event: ev.TimerFired) -> None:
-        self._loop.fire_timer(event.timer)
-
-    def _event_received(self, event: ev.EventReceived) -> None:
-        self._output.ensure_effects().waits_changed = True
-        self.waits.received(event)
+        self.context.loop.fire_timer(event.timer)
 
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
-        """The main task is cancelled, once; what it makes of it is its own."""
+        """Cancel the main task, once. The code decides how it ends."""
         if self._cancel_reason is None:
             self._cancel_reason = event.reason
             self._is_overdue = event.by_deadline
             if self._main is not None and not self._main.done():
                 self._main.cancel(event.reason or None)
 
+    # ------------------------------------------------------------ the end
+
     def _finish(self, main: "asyncio.Task[Any]", deadline: Callable[[], bool] | None) -> None:
-        while self._loop.cancel_left_over(main, deadline=deadline):
-            if self._shown is None or not self._shown.conditions.settle(deadline):
-                self.winds_up = self._output.ensure_effects().waits_changed = True
-                return  # what is left over cleans up and waits for something; its answers come as further inputs
+        context = self.context
+        while context.loop.cancel_left_over(main, deadline=deadline):
+            if self._state is None or not self._state.conditions.settle(deadline):
+                self.is_cleaning_up = True
+                context.output.ensure_effects().waits_changed = True
+                return  # the remaining tasks clean up, and continue with further inputs
         if main.cancelled():
             error: BaseException | None = asyncio.CancelledError("the workflow cancelled itself")
         else:
             error = main.exception()
         if self._is_overdue and error is not None:
-            self._fail(overdue(self._cancel_reason or "", error))
+            self._fail(_overdue(self._cancel_reason or "", error))
             return
-        asked = None if error is None else asked_to_continue(error)
-        if self._cancel_reason is not None and (main.cancelled() or asked is not None):
-            self._end(ev.ExecutionCancelled(reason=self._cancel_reason))  # also where it would have begun anew
+        continuation = None if error is None else find_continuation(error)
+        if self._cancel_reason is not None and (main.cancelled() or continuation is not None):
+            self._end(ev.ExecutionCancelled(reason=self._cancel_reason))  # a cancel prevents the next execution
             return
-        if asked is not None:
-            self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(asked.encoded))))
+        if continuation is not None:
+            self._end(ev.ContinuedAsNew(input=Payload(msgspec.Raw(continuation.encoded))))
             return
         if error is None:
             try:
                 result = main.result()
                 data = self._code.signature.encode_result(result)
-                self.checked(data, f"the result of {self._code.name}()", result)
+                context.checked(data, f"the result of {self._code.name}()", result)
             except PayloadError as unserialisable:
                 error = unserialisable
             else:
@@ -428,51 +503,48 @@ class WorkflowRun(WorkflowCalls):
         self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        self.failed_with = (*self.failed_with, error)
+        self.context.errors = (*self.context.errors, error)
         self._end(ev.ExecutionFailed(failure=Payload(msgspec.Raw(_encode(failure_of(error))))))
 
     def _end(self, outcome: ExecutionEnding) -> None:
-        if self.winds_up:
-            self.winds_up = False
-            self._output.ensure_effects().waits_changed = True
-        self._output.outcome = outcome
-        self._output.events.append(outcome)
+        output = self.context.output
+        if self.is_cleaning_up:
+            self.is_cleaning_up = False
+            output.ensure_effects().waits_changed = True
+        output.outcome = outcome
+        output.events.append(outcome)
 
-    # ------------------------------------------------------------ told by the children
-
-    def child_scheduled(self, command: ev.ChildScheduled, child: ScheduledChild) -> None:
-        self._output.events.append(command)
-        effects = self._output.ensure_effects()
-        effects.children.append(child)
-
-    def child_asked(self, command: ev.ChildCancelRequested, child: CancelledChild) -> None:
-        self._output.events.append(command)
-        effects = self._output.ensure_effects()
-        effects.children_asked.append(child)
-
-    # ------------------------------------------------------------ told by the loop
+    # ------------------------------------------------------------ called by the loop: see `LoopHost`
 
     def timer_started(self, number: int, due_at: float) -> None:
-        """Rounded up, so that a timer is never early."""
+        """Record a timer. Its due time is rounded up, so that it is never early."""
         due_at_ms = math.ceil(round(due_at * MILLISECONDS, 3))
-        self._output.ensure_effects().timers_started[number] = due_at_ms
-        self._output.events.append(ev.TimerStarted(timer=number, due_at_ms=due_at_ms))
+        output = self.context.output
+        output.ensure_effects().timers_started[number] = due_at_ms
+        output.events.append(ev.TimerStarted(timer=number, due_at_ms=due_at_ms))
 
     def timer_cancelled(self, number: int) -> None:
-        effects = self._output.ensure_effects()
-        if effects.timers_started.pop(number, None) is None:
-            effects.timers_ended.append(number)
-        self._output.events.append(ev.TimerCancelled(timer=number))
+        output = self.context.output
+        output.ensure_effects().cancel_timer(number)
+        output.events.append(ev.TimerCancelled(timer=number))
 
     def unhandled(self, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        self.log(40, "%s: %r", context.get("message", "an exception nobody took"), error)
+        message = context.get("message", "an unhandled exception")
+        self.log(logging.ERROR, "%s: %r", message, context.get("exception"))
+
+
+def _overdue(reason: str, error: BaseException) -> DeadlineExceeded:
+    """The failure of an overdue workflow. An error of its code is the cause; its cancellation is not."""
+    exceeded = DeadlineExceeded(reason)
+    if not isinstance(error, asyncio.CancelledError) and find_continuation(error) is None:
+        exceeded.__cause__ = error
+    return exceeded
 
 
 def _continues(main: "asyncio.Task[Any]") -> bool:
     """Whether the main function has ended with a continue-as-new."""
     error = None if main.cancelled() else main.exception()
-    return error is not None and asked_to_continue(error) is not None
+    return error is not None and find_continuation(error) is not None
 
 
 def _inputs_before_the_end(recorded: list[HistoryEvent]) -> set[int]:
@@ -488,7 +560,7 @@ def _inputs_before_the_end(recorded: list[HistoryEvent]) -> set[int]:
 
 
 def current_run() -> WorkflowRun | None:
-    """The run whose code is being executed, or None outside of workflow code."""
+    """The run whose code calls this, or None outside of workflow code. Refuses read-only and evicted code."""
     loop = swapped_loop()
     if type(loop) is WorkflowLoop:
         loop.check_evicted()
@@ -500,13 +572,20 @@ def current_run() -> WorkflowRun | None:
     return None
 
 
+def observed_run() -> WorkflowRun | None:
+    """The run whose code calls this, also where that code is read-only or is being torn down."""
+    loop = swapped_loop()
+    host = loop.host if isinstance(loop, ReadOnlyLoop | WorkflowLoop) else None
+    return host if isinstance(host, WorkflowRun) else None
+
+
 _APPLY: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.ActivityCompleted: WorkflowRun._activity_completed,  # noqa: SLF001 - the table of its own methods
     ev.ActivityFailed: WorkflowRun._activity_failed,  # noqa: SLF001
     ev.TimerFired: WorkflowRun._timer_fired,  # noqa: SLF001
     ev.Started: WorkflowRun._started,  # noqa: SLF001
-    ev.EventReceived: WorkflowRun._event_received,  # noqa: SLF001
     ev.CancelRequested: WorkflowRun._cancel_requested,  # noqa: SLF001
+    ev.EventReceived: lambda run, event: run.events.received(event),
     ev.ActivityYielded: lambda run, event: run.streams.yielded(event),
     ev.ChildStarted: lambda run, event: run.children.apply_reply(event),
     ev.ChildRefused: lambda run, event: run.children.apply_reply(event),
@@ -516,3 +595,24 @@ _APPLY: Final[dict[type[ev.Input], Callable[[WorkflowRun, Any], None]]] = {
     ev.UpdateAccepted: lambda run, event: run.updates.begin(event),
 }
 """How each input is applied."""
+
+
+def _mismatch(position: int, *, recorded: HistoryEvent | None, produced: HistoryEvent | None) -> HistoryMismatch:
+    """The error for the first step in which code and history differ."""
+    return HistoryMismatch(
+        f"the code does not match the history at step {position}: "
+        f"recorded {_describe(recorded)}, but the code produced {_describe(produced)}"
+    )
+
+
+def _ended_before_it_ran(recorded: Sequence[HistoryEvent]) -> bool:
+    """Whether an execution was ended from outside before any of its code ran, so that no step is recorded."""
+    return len(recorded) > 1 and all(isinstance(event, ev.FROM_OUTSIDE) for event in recorded[1:])
+
+
+def _describe(event: HistoryEvent | None) -> str:
+    if event is None:
+        return "nothing"
+    if isinstance(event, ev.INPUTS):
+        return "no further step before the next message"
+    return event.describe()

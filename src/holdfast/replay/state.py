@@ -1,44 +1,42 @@
-"""What a run shows of itself: its key-values and its status. Made when the code first uses any of it.
+"""State values, status and wait conditions of a run. Made when the code first uses one of them.
 
-Replay repeats what the code set, so nothing of it stands in the history; what an earlier execution kept comes with the
-start (G4). Outside it shows once the turn is committed (G11).
+Replay repeats the assignments of the code, so that the history has none of the values; those of an earlier execution
+come with the start (G4). They are visible outside once the turn is committed (G11).
 
-Waiting for a condition: tasks sleep until a predicate is true, looked at after every step of the workflow.
-
-A step is one input, applied until the code waits again. Replay takes the same steps, so it looks at the same moments.
+A wait condition suspends a task until a predicate is true. The predicates are evaluated after every step of the
+workflow. A step is one input, applied until the code waits again: replay takes the same steps.
 """
 
 from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
 from inspect import iscoroutine
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from holdfast.errors import TurnTooLong, UsageError
-from holdfast.replay.loop.tasks import Evicted
-
-if TYPE_CHECKING:
-    from holdfast.replay.loop.event_loop import WorkflowLoop
-    from holdfast.replay.loop.tasks import WorkflowFuture
-
+from holdfast.replay.context import RunContext
+from holdfast.replay.loop.event_loop import WorkflowLoop
+from holdfast.replay.loop.tasks import Evicted, WorkflowFuture
 
 MAX_ROUNDS: Final = 100_000
-"""How many waiters one input may wake, one after the other."""
+"""Waiters that one input may wake, one after the other."""
 
 
 class WaitCondition(NamedTuple):
-    """One waiter."""
+    """A task that waits for a predicate."""
 
     predicate: Callable[[], object]
-    future: "WorkflowFuture"
+    future: WorkflowFuture
     context: Context
 
 
 class WaitConditions:
-    """The waiters of one run, oldest first. One is woken at a time: what it does may make it false for the next."""
+    """The waiters of one run, oldest first. One is woken at a time: it may make the condition of the next one false."""
 
-    def __init__(self, loop: "WorkflowLoop") -> None:
+    __slots__ = ("_loop", "_waiting", "_woke")
+
+    def __init__(self, loop: WorkflowLoop) -> None:
         self._loop = loop
         self._waiting: list[WaitCondition] = []
         self._woke = False
@@ -56,18 +54,18 @@ class WaitConditions:
                 self._waiting.remove(condition)
 
     def settle(self, deadline: Callable[[], bool] | None) -> bool:
-        """Wake those whose condition has come true, until nobody's has. Whether anybody was woken."""
+        """Wake waiters until no condition is true. Whether a waiter was woken."""
         for rounds in range(MAX_ROUNDS):
             if not self._waiting:
                 return rounds > 0
             self._woke = False
-            self._loop.call_soon(self._look)
+            self._loop.call_soon(self._wake_next)
             self._loop.run_until_idle(deadline=deadline)
             if not self._woke:
                 return rounds > 0
         raise TurnTooLong(f"conditions that make each other true woke {MAX_ROUNDS} waiters in one turn")
 
-    def _look(self) -> None:
+    def _wake_next(self) -> None:
         for condition in list(self._waiting):
             if condition.future.done():
                 continue
@@ -75,7 +73,7 @@ class WaitConditions:
                 found = condition.context.run(is_true, condition.predicate)
             except (Evicted, KeyboardInterrupt):
                 raise
-            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            except BaseException as error:  # noqa: BLE001 - raised in the waiting task
                 condition.future.set_exception(error)
             else:
                 if not found:
@@ -87,7 +85,7 @@ class WaitConditions:
 
 
 def is_true(predicate: Callable[[], object]) -> bool:
-    """Ask a predicate, which must be a plain function."""
+    """Evaluate a predicate, which must be a plain function."""
     found = predicate()
     if iscoroutine(found):
         found.close()
@@ -96,24 +94,26 @@ def is_true(predicate: Callable[[], object]) -> bool:
 
 
 class WorkflowState:
-    """`note` puts a change into the output of the turn."""
+    """The state values of one run, and its wait conditions."""
 
-    def __init__(self, loop: "WorkflowLoop", note: Callable[[str, bytes | None], None]) -> None:
-        self._loop = loop
-        self._note = note
-        self.conditions = WaitConditions(loop)
-        self.kept: dict[str, bytes] = {}
-        """The key-values, encoded, and under the empty key the status. Changed by `keep` only."""
+    __slots__ = ("_context", "conditions", "values")
 
-    def restore(self, kept: Mapping[str, msgspec.Raw]) -> None:
-        """Begin with what the execution before this one kept."""
-        self.kept = {key: bytes(value) for key, value in kept.items()}
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self.conditions = WaitConditions(context.loop)
+        self.values: dict[str, bytes] = {}
+        """The encoded values, and under the empty key the status. Changed by `set` and `delete` only."""
 
-    def set(self, key: str, value: bytes | None) -> None:
-        """Set a key-value, or with None take it away."""
-        self._loop.check_evicted()
-        if value is None:
-            self.kept.pop(key, None)
-        else:
-            self.kept[key] = value
-        self._note(key, value)
+    def restore(self, values: Mapping[str, msgspec.Raw]) -> None:
+        """Begin with the values of the execution before this one."""
+        self.values = {key: bytes(value) for key, value in values.items()}
+
+    def set(self, key: str, value: bytes) -> None:
+        self._context.loop.check_evicted()
+        self.values[key] = value
+        self._context.output.ensure_effects().set_state_value(key, value)
+
+    def delete(self, key: str) -> None:
+        self._context.loop.check_evicted()
+        self.values.pop(key, None)
+        self._context.output.ensure_effects().set_state_value(key, None)

@@ -1,94 +1,81 @@
-"""Streams in workflow code: what an activity yields, in order and each value once (L15).
+"""Streams in workflow code: the values that an activity yields, in order and each once (L15).
 
-A loop over a stream that is left early abandons the activity. The loop's iterator lives on the stack of the code only,
-so it goes away at the moment in which the loop is left, the same in every replay.
+A loop over a stream that is left early abandons the activity. Only the stack of the code refers to the iterator of the
+loop, so that it is finalised at the moment in which the loop is left, the same in every replay.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 from holdfast.core.history import ActivityCompleted, ActivityFailed, ActivityYielded, Payload
 from holdfast.errors import StreamRestarted, UsageError
-from holdfast.replay.loop.event_loop import WorkflowLoop
+from holdfast.replay.activities import Activities, CallableActivity
+from holdfast.replay.context import RunContext
 from holdfast.replay.loop.loop_swap import swapped_loop
-
-if TYPE_CHECKING:
-    from holdfast.replay.calls import CallableActivity
 
 NOT_SCHEDULED: Final = -1
 
 
 class Streams:
-    """The streams of one run. They tell it, through these functions, what the code does."""
+    """The streams of one run."""
 
-    __slots__ = ("_abandon", "_loop", "_open", "_schedule", "data_of")
+    __slots__ = ("_activities", "_open", "context")
 
-    def __init__(
-        self,
-        loop: WorkflowLoop,
-        schedule: "Callable[[CallableActivity, bytes], int]",
-        abandon: Callable[[int], None],
-        data_of: "Callable[[Payload], bytes]",
-    ) -> None:
-        self._loop = loop
-        self._schedule = schedule
-        self._abandon = abandon
-        self.data_of = data_of
+    def __init__(self, context: RunContext, activities: Activities) -> None:
+        self.context = context
+        self._activities = activities
         self._open: dict[int, ActivityStream] = {}
 
-    def open(self, activity: "CallableActivity", encoded: bytes) -> "ActivityStream":
-        """What an activity yields, for the code to iterate over."""
+    def open(self, activity: CallableActivity, encoded: bytes) -> "ActivityStream":
+        """A call of an activity that yields, for the code to iterate over."""
         return ActivityStream(self, activity, encoded)
+
+    def received(self, activity: int) -> int:
+        """How many values of an activity have arrived; -1 if no stream of it is open."""
+        stream = self._open.get(activity)
+        return -1 if stream is None else stream.received
 
     def yielded(self, event: ActivityYielded) -> None:
         if (stream := self._open.get(event.activity)) is not None:
             stream.yielded(event)
 
-    def given(self, activity: int) -> int:
-        """How many values of an activity have come; -1 if nobody waits for any."""
-        stream = self._open.get(activity)
-        return -1 if stream is None else stream.given
-
     def completed(self, event: ActivityCompleted) -> None:
         if (stream := self._open.pop(event.activity, None)) is not None:
             stream.completed(event)
 
-    def failed(self, event: ActivityFailed, error: BaseException) -> None:
+    def failed(self, event: ActivityFailed) -> None:
         if (stream := self._open.pop(event.activity, None)) is not None:
-            stream.failed(error)
+            stream.failed(self.context.exception_of(event.failure))
 
     @property
     def is_running(self) -> bool:
         """Whether the code takes a step now, and is not being torn down."""
-        return swapped_loop() is self._loop and not self._loop.is_closed()
+        loop = self.context.loop
+        return swapped_loop() is loop and not loop.is_closed()
 
-    def schedule(self, stream: "ActivityStream", activity: "CallableActivity", encoded: bytes) -> int:
-        """Schedule the activity of a stream."""
-        self._loop.check_evicted()
-        number = self._schedule(activity, encoded)
+    def schedule(self, stream: "ActivityStream", activity: CallableActivity, encoded: bytes) -> int:
+        """Schedule the activity of a stream. Its number."""
+        self.context.loop.check_evicted()
+        number = self._activities.schedule(activity, encoded)
         self._open[number] = stream
         return number
 
     def abandon(self, number: int) -> None:
-        """Nobody waits for the values of a stream any more."""
+        """Cancel the activity of a stream that is not iterated over any more."""
         if self._open.pop(number, None) is not None:
-            self._abandon(number)
-
-    def new_future(self) -> "asyncio.Future[None]":
-        """Something to wait for."""
-        return self._loop.create_own_future()
+            self._activities.abandon(number)
 
 
 class StreamRestart:
-    """Stands between the values of one attempt and those of the next."""
+    """Separates the values of one attempt from those of the next."""
 
     __slots__ = ()
 
 
 class ActivityStream(AsyncIterator[Any]):
-    """The values of one call of an activity that yields. It is scheduled when the first value is asked for."""
+    """The values of one call of an activity that yields. The first `__anext__` schedules it."""
 
     __slots__ = (
         "_activity",
@@ -103,10 +90,10 @@ class ActivityStream(AsyncIterator[Any]):
         "_streams",
         "_waiter",
         "arrived",
-        "given",
+        "received",
     )
 
-    def __init__(self, streams: Streams, activity: "CallableActivity", encoded: bytes) -> None:
+    def __init__(self, streams: Streams, activity: CallableActivity, encoded: bytes) -> None:
         self._streams = streams
         self._activity = activity
         self._encoded = encoded
@@ -114,17 +101,17 @@ class ActivityStream(AsyncIterator[Any]):
         self._read = activity.signature.read_result
         self._decode = activity.signature.decode_result
         self.arrived: deque[Payload | StreamRestart | None] = deque()
-        """Values; before those of another attempt a word of it; the end of the stream is None."""
+        """Values that the code has not taken; None is the end of the stream."""
         self._failure: BaseException | None = None
         self._attempt = 1
-        """The one whose values came last."""
+        """The attempt that sent the newest value."""
         self._delivered = 0
-        self.given = 0
-        """How many values have come, taken or not."""
+        self.received = 0
+        """How many values have arrived, taken or not."""
         self._is_over = False
         self._waiter: asyncio.Future[None] | None = None
 
-    # ------------------------------------------------------------ asked by the code
+    # ------------------------------------------------------------ called by the code
 
     def __aiter__(self) -> "StreamIteration":
         return StreamIteration(self)
@@ -144,25 +131,25 @@ class ActivityStream(AsyncIterator[Any]):
         return self.take()
 
     async def aclose(self) -> None:
-        """Stop waiting for more: the activity is cancelled."""
+        """Cancel the activity."""
         self.abandon()
 
     def abandon(self) -> None:
-        """Nobody takes further values."""
+        """Drop the remaining values and cancel the activity."""
         if not self._is_over:
             self._is_over = True
             self.arrived.clear()
             self._streams.abandon(self._number)
 
     def break_off(self) -> None:
-        """A loop over the stream was left: by the code, unless its run is being torn down."""
+        """Abandon the stream after a loop over it was left, unless the run is being torn down."""
         if self._number != NOT_SCHEDULED and self._streams.is_running:
             self.abandon()
 
     async def _wait(self) -> None:
         if self._waiter is not None:
             raise UsageError(f"two tasks wait for the next value of one stream of {self._activity.name}")
-        self._waiter = self._streams.new_future()
+        self._waiter = self._streams.context.loop.create_future()
         try:
             await self._waiter
         except asyncio.CancelledError:
@@ -172,23 +159,24 @@ class ActivityStream(AsyncIterator[Any]):
             self._waiter = None
 
     def take(self) -> Any:
-        """The next value, which has come; `StopAsyncIteration` at the end."""
+        """The next value that has arrived; `StopAsyncIteration` at the end."""
         value = self.arrived.popleft()
         while type(value) is not Payload:
             if value is None:
                 self._is_over = True
                 raise StopAsyncIteration
-            self._begin_again()
+            self._restart()
             value = self.arrived.popleft()
         self._delivered += 1
-        read, data = self._read, self._streams.data_of(value) if value.reference else value.data
+        read = self._read
+        data = self._streams.context.data_of(value) if value.reference else value.data
         try:
             return read(data)
-        except Exception:  # noqa: BLE001 - here it is said what does not fit
+        except Exception:  # noqa: BLE001 - `_decode` raises an error that names the part that does not fit
             return self._decode(data)
 
-    def _begin_again(self) -> None:
-        """What comes from here on is of another attempt."""
+    def _restart(self) -> None:
+        """Begin the values of another attempt; `StreamRestarted` unless the activity is resumable."""
         stream = self._activity.options.stream
         if self._delivered and not (stream and stream.resumable):
             delivered = self._delivered
@@ -198,22 +186,22 @@ class ActivityStream(AsyncIterator[Any]):
                 delivered,
             )
 
-    # ------------------------------------------------------------ told by the run
+    # ------------------------------------------------------------ called by the run
 
     def yielded(self, event: ActivityYielded) -> None:
-        self._note(event.attempt)
+        self._begin_attempt(event.attempt)
         self.arrived.append(event.value)
         if event.more:
             self.arrived.extend(event.more)
-        self.given += len(event.numbers)
+        self.received += len(event.numbers)
         self._wake()
 
     def completed(self, event: ActivityCompleted) -> None:
-        self._note(event.attempt)
+        self._begin_attempt(event.attempt)
         self.arrived.append(None)
         self._wake()
 
-    def _note(self, attempt: int) -> None:
+    def _begin_attempt(self, attempt: int) -> None:
         if attempt != self._attempt:
             self._attempt = attempt
             self.arrived.append(StreamRestart())
@@ -230,11 +218,11 @@ class ActivityStream(AsyncIterator[Any]):
 class StreamIteration(AsyncIterator[Any]):
     """One loop over a stream."""
 
-    __slots__ = ("_goes_on", "_stream")
+    __slots__ = ("_is_restarted", "_stream")
 
     def __init__(self, stream: ActivityStream) -> None:
         self._stream = stream
-        self._goes_on = False
+        self._is_restarted = False
 
     def __aiter__(self) -> "StreamIteration":
         return self
@@ -244,9 +232,9 @@ class StreamIteration(AsyncIterator[Any]):
         try:
             return stream.take() if stream.arrived else await stream.__anext__()
         except StreamRestarted:
-            self._goes_on = True  # whoever catches it may loop over the stream again
+            self._is_restarted = True  # the code may catch it and loop over the stream again
             raise
 
     def __del__(self) -> None:
-        if not self._goes_on:
+        if not self._is_restarted:
             self._stream.break_off()

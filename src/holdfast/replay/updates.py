@@ -1,12 +1,13 @@
-"""Updates inside a run: judged first, then handled by a task of the workflow, and answered with the turn that ends it.
+"""Updates of a run: validated first, then handled by a task of the workflow, and answered with the turn that ends it.
 
-A validator looks, and its verdict is not repeated by a replay: what it let through stands in the history. A handler is
-workflow code like any other, and may wait for whatever is durable.
+A validator is read-only, and a replay does not repeat its verdict: the history has the updates that were accepted. A
+handler is workflow code like any other, and may await any durable call.
 """
 
 import asyncio
+from collections.abc import Callable
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -15,89 +16,117 @@ from holdfast.core.history import Payload
 from holdfast.core.queries import Reply, ReplyKind, unknown_handler
 from holdfast.errors import HistoryMismatch, UpdateUnfinished
 from holdfast.payloads.failures import failure_of
+from holdfast.replay.context import RunContext
 from holdfast.replay.loop.tasks import Evicted
-from holdfast.replay.queries import failed_reply
-
-if TYPE_CHECKING:
-    from holdfast.replay.calls import WorkflowCalls
-    from holdfast.replay.loop.event_loop import WorkflowLoop
-    from holdfast.replay.queries import UpdateHandler
+from holdfast.replay.queries import Handler, call_read_only, failed_reply
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
+class UpdateHandler(Handler):
+    """The function of an update, and its validator."""
+
+    __slots__ = ("validator",)
+
+    def __init__(self, name: str, fn: Callable[..., Any]) -> None:
+        super().__init__(name, fn)
+        self.validator: Callable[..., object] | None = None
+
+    def validate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+        """Call the validator. Its result does not count, except an awaitable, which is refused."""
+        if self.validator is None:
+            return None
+        found = self.context.copy().run(self.validator, *args, **kwargs)
+        return found if isawaitable(found) else None
+
+
 class Updates:
-    """The updates of one run. `open` has the ids of those that were accepted and are not answered yet."""
+    """The updates of one run, and their handlers by name. A later registration replaces an earlier one."""
 
-    def __init__(self, calls: "WorkflowCalls", loop: "WorkflowLoop") -> None:
-        self._calls = calls
-        self._loop = loop
+    __slots__ = ("_context", "handlers", "open")
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self.handlers: dict[str, UpdateHandler] = {}
         self.open: set[str] = set()
+        """The ids of updates that were accepted and are not answered yet."""
 
-    def refusal(self, event: ev.UpdateAccepted) -> Reply | None:
-        """Why an update is not accepted; None if it is. A validator that changed something makes it raise."""
-        handlers = self._calls.handlers.updates
-        handler = handlers.get(event.name)
+    def accepts(self, event: ev.UpdateAccepted) -> bool:
+        """Whether an update is accepted. A refusal is answered with this turn, and is not recorded in the history.
+
+        Raises if the validator changed the run.
+        """
+        refusal = self._refusal(event)
+        if refusal is None:
+            return True
+        self._context.output.ensure_effects().answer_update(event.id, refusal)
+        return False
+
+    def _refusal(self, event: ev.UpdateAccepted) -> Reply | None:
+        context = self._context
+        handler = self.handlers.get(event.name)
         if handler is None:
-            return unknown_handler(handlers)
+            return unknown_handler(self.handlers)
         try:
-            args, kwargs = handler.signature.decode_arguments(self._calls.data_of(event.input))
+            args, kwargs = handler.signature.decode_arguments(context.data_of(event.input))
             if handler.validator is not None:
                 what = f"the validator of update {event.name!r}"
-                _, logs = self._calls.answer_read_only(what, lambda: handler.validate(args, kwargs))
-                self._calls.keep_logs(logs)
+                _, logs = call_read_only(context, what, lambda: handler.validate(args, kwargs))
+                if logs:
+                    context.output.ensure_effects().logs.extend(logs)
         except KeyboardInterrupt:
-            raise  # it means the process, and not this code
+            raise  # meant for the process, not for this code
         except BaseException as error:
-            if self._calls.is_spoiled:
+            if context.is_tainted:
                 raise
             return Reply(ReplyKind.REJECTED, failed_reply(error).data)
         return None
 
-    def refuse(self, update_id: str, answer: Reply) -> None:
-        """Tell its sender, and nobody else: nothing of it goes into the history."""
-        self._calls.answer(update_id, answer)
-
     def begin(self, event: ev.UpdateAccepted) -> None:
-        """Start the handler of an update that was accepted, now or in the run that is replayed."""
-        handler = self._calls.handlers.updates.get(event.name)
+        """Start the handler of an accepted update."""
+        handler = self.handlers.get(event.name)
         if handler is None:
             raise HistoryMismatch(
                 f"the history has an update {event.name!r}, and the code has registered no handler of that name"
             )
+        context = self._context
         self.open.add(event.id)
-        self._calls.answer(event.id, None)
+        context.output.ensure_effects().answer_update(event.id, None)
         name = f"update {event.name} {event.id}"
-        self._loop.create_task(self._handle(handler, event), name=name, context=handler.context.copy())
+        context.loop.create_task(self._handle(handler, event), name=name, context=handler.context.copy())
 
-    async def _handle(self, handler: "UpdateHandler", event: ev.UpdateAccepted) -> None:
+    async def _handle(self, handler: UpdateHandler, event: ev.UpdateAccepted) -> None:
+        context = self._context
         try:
-            args, kwargs = handler.signature.decode_arguments(self._calls.data_of(event.input))
+            args, kwargs = handler.signature.decode_arguments(context.data_of(event.input))
             value: Any = handler.fn(*args, **kwargs)
             if isawaitable(value):
                 value = await value
             data = handler.signature.encode_result(value)
-            self._calls.checked(data, f"the result of update {event.name!r}", value)
+            context.checked(data, f"the result of update {event.name!r}", value)
         except (Evicted, KeyboardInterrupt, GeneratorExit):
             raise
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or not task.cancelling():
-                self._fail(event, error)  # of something it waited for: nobody cancelled the handler itself
+                self._fail(event, error)  # raised by an awaited object; the handler itself was not cancelled
             else:
                 self._fail(event, UpdateUnfinished(f"the execution ended before its update {event.name!r} was done"))
-        except BaseException as error:  # noqa: BLE001 - the user's code; whoever sent the update is told
+        except BaseException as error:  # noqa: BLE001 - the user's code; the sender of the update receives it
             self._fail(event, error)
         else:
             payload = Payload(msgspec.Raw(data))
             self._finish(ev.UpdateHandlerCompleted(id=event.id, result=payload), Reply(ReplyKind.DONE, payload.data))
 
     def _fail(self, event: ev.UpdateAccepted, error: BaseException) -> None:
-        self._calls.failed_with = (*self._calls.failed_with, error)
+        context = self._context
+        context.errors = (*context.errors, error)
         payload = Payload(msgspec.Raw(_encode(failure_of(error))))
         self._finish(ev.UpdateHandlerFailed(id=event.id, failure=payload), Reply(ReplyKind.FAILED, payload.data))
 
-    def _finish(self, command: ev.UpdateHandlerCompleted | ev.UpdateHandlerFailed, answer: Reply) -> None:
-        self._loop.check_evicted()
+    def _finish(self, command: ev.UpdateHandlerCompleted | ev.UpdateHandlerFailed, reply: Reply) -> None:
+        context = self._context
+        context.loop.check_evicted()
         self.open.discard(command.id)
-        self._calls.finish_update(command, answer)
+        context.output.events.append(command)
+        context.output.ensure_effects().answer_update(command.id, reply)

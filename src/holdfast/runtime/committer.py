@@ -18,7 +18,7 @@ from holdfast.errors import StoreError, StoreReplaced, WorkerFenced
 from holdfast.runtime.platform import FaultPoint, SimulatedCrash
 from holdfast.runtime.session import StoreSession
 from holdfast.storage.members.instances import Start, Terminate
-from holdfast.storage.members.member import Member, is_for_others
+from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AskQuery, Deliver
 from holdfast.storage.members.outcomes import (
     Applied,
@@ -257,7 +257,7 @@ class Committer:
                         session.instance_closed(*closed)
             session.changes.notify()
             notifier = session.notifier
-            if notifier is not None and any(is_for_others(member) for member in members):
+            if notifier is not None and any(member.notifies for member in members):
                 notifier.notify()
         except Exception:
             logger.exception("a commit was not announced; other processes see it at their next poll")

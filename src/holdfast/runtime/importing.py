@@ -1,7 +1,7 @@
-"""User code that Holdfast imports for its workflows and activities must not start an engine of its own meanwhile.
+"""Refuses engines and clients that user code opens while Holdfast imports it for its workflows and activities.
 
-A program without ``if __name__ == "__main__":`` does: its import would run it a second time, and in the process of an
-activity it would wait for the very work that the process is to do.
+A program without ``if __name__ == "__main__":`` opens one: its import would run it a second time, and in the process of
+an activity it would deadlock, waiting for the work of that process.
 """
 
 from collections.abc import Generator
@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.errors import UsageError
 
 _is_importing: Final[ContextVar[bool]] = ContextVar("holdfast_importing", default=False)
-"""A context variable: `asyncio.run` and its like begin with the context of their caller, other threads do not."""
+"""A context variable: `asyncio.run` starts with the context of its caller, other threads do not."""
 GUARD: Final = 'if __name__ == "__main__": asyncio.run(main())'
 
 
@@ -22,7 +22,7 @@ class StartedByImport(UsageError):
 
 @contextmanager
 def importing() -> Generator[None]:
-    """In here user code is imported, and engines and clients refuse to open."""
+    """A context in which user code is imported, and engines and clients refuse to open."""
     token = _is_importing.set(True)
     try:
         yield

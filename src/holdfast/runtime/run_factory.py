@@ -1,27 +1,28 @@
-"""Makes the runs of workflow code, and watches the first turns of every workflow more closely."""
+"""Makes the runs of code and flows, and the watchdog and the guard that observe them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from typing import Final
 
 from holdfast.authoring.log import records
 from holdfast.authoring.registry import Registry
 from holdfast.core.history import decode_events
 from holdfast.core.leases import MAX_LOST_OWNERS, TOOK_DOWN_ITS_OWNERS
-from holdfast.core.run import ExecutionId
+from holdfast.core.run import ExecutionId, Run
 from holdfast.errors import StoreError, WorkflowBlocked
 from holdfast.payloads.limits import PayloadLimit
 from holdfast.replay.guard import Guard, Guarded, GuardSampler
 from holdfast.replay.run import WorkflowRun
 from holdfast.runtime.crash_detection import NOBODY, CrashMarker
-from holdfast.runtime.flow_run_factory import AnyRun, FlowRunFactory
+from holdfast.runtime.flow_versions import FlowVersions
 from holdfast.runtime.loop_watch import LoopRules
 from holdfast.runtime.platform import Platform
-from holdfast.runtime.watchdog import LOOKS_PER_LIMIT, LOOKS_TO_INTERRUPT, Watchdog
+from holdfast.runtime.watchdog import POLLS_PER_LIMIT, POLLS_TO_INTERRUPT, Watchdog
 from holdfast.storage.contract import Store
 from holdfast.storage.records import HistoryRow, InstanceNumber, InstanceRecord, LoadedInstance
 
 STRICT_TURNS: Final = 20
-"""Of every workflow the first so many turns in this process are watched for clocks and randomness, too."""
+"""The first turns of every workflow in this process, in which the guard also looks for clocks and randomness."""
 
 
 class RunFactory:
@@ -31,11 +32,11 @@ class RunFactory:
         self,
         registry: Registry,
         platform: Platform,
-        words: CrashMarker,
+        marker: CrashMarker,
         limit: PayloadLimit | None = None,
         key: Callable[[], str] = str,
     ) -> None:
-        self.marker = words
+        self.marker = marker
         self._key = key
         self._is_stopped = False
         records.install()
@@ -48,31 +49,36 @@ class RunFactory:
         if platform.watch_turns:
             self._watchdog = Watchdog(limit_ms, guilty=self._guard.guilty_frame)
         self._samples: dict[str, Callable[[], Guarded]] = {}
-        self.flows = FlowRunFactory(registry, self._limit)
+        self.flows = FlowVersions(registry)
 
     def new_run(
         self, instance_id: str, workflow: str, execution: int, payloads: dict[str, bytes], flow: str = ""
-    ) -> AnyRun:
-        """One execution, before anything was applied to it. `flow`: the version of a flow that it stays with."""
-        code, identity = self._registry.workflow(workflow), ExecutionId(instance_id, workflow, execution, self._key())
-        dog = self._watchdog
-        watch = None if dog is None else dog.watch(workflow)
+    ) -> Run:
+        """One execution, before any input is applied. `flow`: the hash of the version of a flow."""
+        code = self._registry.workflow(workflow)
+        identity = ExecutionId(instance_id, workflow, execution, self._key())
+        resolve = self._registry.resolve
+        watchdog = self._watchdog
+        watch = None if watchdog is None else watchdog.watch(workflow)
         if code.is_flow:
-            return self.flows.new_run(code, identity, payloads, flow, watch)
+            from holdfast.flows.run import FlowRun  # noqa: PLC0415 - most programs have no flows
+
+            compiled = self.flows.compiled(code, flow)
+            return FlowRun(compiled, identity, resolve, payloads, limit=self._limit, watch=watch)
         return WorkflowRun(
             code,
             identity,
-            self._registry.resolve,
+            resolve,
             self._samples.get(workflow) or self._new_sample(workflow),
             payloads,
-            new_deadline=self._new_deadline if self._watchdog is None else None,
+            new_deadline=self._new_deadline if watchdog is None else None,
             watch=watch,
             limit=self._limit,
-            watch_teardown=None if dog is None else dog.watch_teardown(workflow),
+            watch_teardown=None if watchdog is None else watchdog.watch_teardown(workflow),
         )
 
-    async def load(self, store: Store, record: InstanceRecord) -> tuple[AnyRun, LoadedInstance]:
-        """A run of a claimed instance, and what it has in the store. `WorkflowBlocked`: it is not to run here (G12)."""
+    async def load(self, store: Store, record: InstanceRecord) -> tuple[Run, LoadedInstance]:
+        """A run of a claimed instance, and its rows in the store. `WorkflowBlocked`: it must not run here (G12)."""
         if record.losses >= MAX_LOST_OWNERS:
             raise WorkflowBlocked(TOOK_DOWN_ITS_OWNERS)
         loaded = await store.load(record.number, record.execution)
@@ -80,20 +86,26 @@ class RunFactory:
             flow = await self.flows.fetch(store, record.workflow, loaded.history, loaded.inbox)
         except StoreError:
             raise
-        except Exception as error:  # its version of the flow, or its history, is nothing for this build
+        except Exception as error:  # this build cannot read its version of the flow, or its history
             raise WorkflowBlocked(f"{type(error).__name__}: {error}") from error
         return self.new_run(record.id, record.workflow, record.execution, loaded.payloads, flow), loaded
 
-    def replay(self, number: InstanceNumber, run: AnyRun, history: Iterable[HistoryRow]) -> None:
-        """Rebuild a run from its history. Its code runs, and may take the worker down, as in a turn (G12)."""
+    def replay(self, number: InstanceNumber, run: Run, history: Iterable[HistoryRow]) -> None:
+        """Rebuild a run from its history. Its code may crash the worker, as in a turn (G12)."""
+        with self.marked(number):
+            run.replay(event for row in history for event in decode_events(row.events))
+
+    @contextmanager
+    def marked(self, number: InstanceNumber) -> Generator[None]:
+        """Run code of an instance: a crash of the process during that time counts against that instance (G12)."""
         self.marker.slot[0] = number
         try:
-            run.replay(event for row in history for event in decode_events(row.events))
+            yield
         finally:
             self.marker.slot[0] = NOBODY
 
     def stop(self, *, is_clean: bool = True) -> None:
-        """Make no more runs, and watch none."""
+        """Stop the watchdog, and close the crash marker, or leave it if the worker is lost."""
         if not self._is_stopped:
             self._is_stopped = True
             records.uninstall()
@@ -105,10 +117,11 @@ class RunFactory:
             self._watchdog.stop()
 
     def loop_rules(self, lease_ms: int, timeout_ms: int | None) -> LoopRules:
-        """W1: when the event loop that runs the code counts as blocked. The watchdog, which can say which instance is
-        at fault, comes before that.
+        """W1: when the event loop that runs the code counts as blocked.
+
+        The watchdog, which knows the instance that blocks the loop, comes first.
         """
-        enforced_ms = self._limit_ms * LOOKS_TO_INTERRUPT // LOOKS_PER_LIMIT
+        enforced_ms = self._limit_ms * POLLS_TO_INTERRUPT // POLLS_PER_LIMIT
         watchdog = self._watchdog
         return LoopRules(
             release_after_ms=max(lease_ms // 2, enforced_ms),
@@ -119,7 +132,7 @@ class RunFactory:
         )
 
     def _new_deadline(self) -> Callable[[], bool]:
-        """G12, where nobody watches: a message may keep the code busy only so long. Asked every few hundred steps."""
+        """G12, without a watchdog: whether a message keeps the code busy too long. Called every few hundred steps."""
         ends_at_ms = self._elapsed_ms() + self._limit_ms
         return lambda: self._elapsed_ms() > ends_at_ms
 

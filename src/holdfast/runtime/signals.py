@@ -147,7 +147,7 @@ class ResultWaiters:
         self._store = store
         self._trouble = trouble
         self._waiting: dict[InstanceId, list[ResultWaiter]] = {}
-        self._polling = BackgroundTask(Duty.ENDS, self._run)
+        self._polling = BackgroundTask(Duty.RESULTS, self._run)
         self._wake = asyncio.Event()
 
     def ended(self, instance_id: InstanceId, number: InstanceNumber, close: InstanceEnd | None = None) -> None:

@@ -159,7 +159,7 @@ class Store(Protocol):
         """Whether there is a question that nobody has taken, or a row that has outlived its time."""
         ...
 
-    async def read_query_reply(self, question_id: str) -> bytes | None:
+    async def read_query_reply(self, query_id: str) -> bytes | None:
         """The answer to a question; None while there is none."""
         ...
 
@@ -216,7 +216,7 @@ class Store(Protocol):
         """A page of instances, newest first, of numbers below `before`; with `parent` only its children."""
         ...
 
-    async def read_family(self, number: InstanceNumber) -> ParentAndChildren:
+    async def read_relatives(self, number: InstanceNumber) -> ParentAndChildren:
         """The parent and the children of an instance."""
         ...
 

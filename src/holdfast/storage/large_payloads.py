@@ -16,29 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from holdfast.core.history import (
-    ActivityCompleted,
-    ActivityFailed,
-    ActivityYielded,
-    ChildCompleted,
-    ChildFailed,
-    ContinuedAsNew,
-    EventReceived,
-    ExecutionCompleted,
-    ExecutionFailed,
-    FanOutStarted,
-    HistoryEvent,
-    NodeCompleted,
-    NodeFailed,
-    Payload,
-    SideEffectRecorded,
-    Started,
-    UpdateAccepted,
-    UpdateHandlerCompleted,
-    UpdateHandlerFailed,
-    payload_of,
-    payloads_of,
-)
+from holdfast.core.history import ActivityYielded, HistoryEvent, Payload, payload_of, payloads_of
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.records import LargePayload
 
@@ -59,25 +37,6 @@ MARK: Final = b"@"
 
 INPUT: Final = "input"
 """The field of an event that has arguments. A column has them, too, under the same reference."""
-_PAYLOAD_FIELD: Final[dict[type[object], str]] = {
-    Started: "input",
-    ActivityCompleted: "result",
-    ActivityFailed: "failure",
-    SideEffectRecorded: "value",
-    EventReceived: "value",
-    ExecutionCompleted: "result",
-    ExecutionFailed: "failure",
-    ActivityYielded: "value",
-    ContinuedAsNew: "input",
-    ChildCompleted: "result",
-    ChildFailed: "failure",
-    UpdateAccepted: "input",
-    UpdateHandlerCompleted: "result",
-    UpdateHandlerFailed: "failure",
-    NodeFailed: "failure",
-    NodeCompleted: "output",
-    FanOutStarted: "items",
-}
 
 
 def offload(event: AnyHistoryEvent, payloads: list[LargePayload]) -> AnyHistoryEvent:
@@ -87,7 +46,7 @@ def offload(event: AnyHistoryEvent, payloads: list[LargePayload]) -> AnyHistoryE
     payload = payload_of(event)
     if payload is None:
         return event
-    field = _PAYLOAD_FIELD[type(event)]
+    field = event.payload_field
     aside = _aside(payload, payloads, large_payload if field == INPUT else large_value)
     return event if aside is payload else msgspec.structs.replace(event, **{field: aside})
 
@@ -113,7 +72,7 @@ def inline(event: AnyHistoryEvent, payloads: Mapping[str, bytes]) -> AnyHistoryE
     payload = payload_of(event)
     if payload is None or (whole := _in_place(payload, payloads)) is payload:
         return event
-    return msgspec.structs.replace(event, **{_PAYLOAD_FIELD[type(event)]: whole})
+    return msgspec.structs.replace(event, **{event.payload_field: whole})
 
 
 def _in_place(payload: Payload, payloads: Mapping[str, bytes]) -> Payload:

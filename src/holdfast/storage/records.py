@@ -1,9 +1,11 @@
-"""Records of what a store holds, and the types of the ids and numbers in them.
+"""Records that a store returns, the types of the ids and numbers in them, and the columns that they are read from.
 
-What a turn says about children, and what a store tells about them.
+The columns of a record are its fields, in their order. `COLUMNS` names the column lists; statements refer to them as
+`{instance_columns}`, and rows are read by position in the same lists. A field that a record has besides the columns of
+its table (`InstanceRecord.custom_status`) comes last, and the statements that read it append it to the list.
 """
 
-from typing import NewType
+from typing import Final, NewType
 
 import msgspec
 
@@ -36,6 +38,11 @@ class AttemptKey(msgspec.Struct, frozen=True, gc=False):
     activity: int
     attempt: int
     dimension: str = ""
+
+    @property
+    def primary_key(self) -> tuple[int, int, int, str, int]:
+        """In the order of the table's primary key, in which statements name an attempt."""
+        return self.number, self.execution, self.activity, self.dimension, self.attempt
 
 
 class NewAttempt(Record, frozen=True):
@@ -80,7 +87,14 @@ class AttemptRecord(Record, frozen=True):
     details: bytes | None = None
     failure: bytes | None = None
     instance_id: str = ""
+    """Set where the attempt is claimed or has expired; and so is `workflow`."""
     workflow: str = ""
+
+
+ATTEMPT_COLUMNS: Final = (
+    *AttemptKey.__struct_fields__,
+    *AttemptRecord.__struct_fields__[len(("key",)) : -len(("instance_id", "workflow"))],
+)
 
 
 class InstanceRecord(Record, frozen=True):
@@ -103,14 +117,17 @@ class InstanceRecord(Record, frozen=True):
     blocked: str | None
     created_at_ms: int
     closed_at_ms: int | None
-    losses: int = 0
-    """Owners that were lost while they ran its code, since its last turn (G12). Told to those who claim it."""
     superseded_at_ms: int | None = None
-    """G3: when its id was given to a new instance. None while it has the id, and where that was not asked."""
+    """G3: when its id was given to a new instance. None while it has the id."""
+    losses: int = 0
+    """Owners that were lost while they ran its code, since its last turn (G12)."""
     custom_status: bytes | None = None
-    """What its code says of itself, encoded. Told where instances are listed."""
+    """The value of `hf.set_status`, encoded. Only in lists of instances and from `Store.read_latest`."""
     parent_id: InstanceId | None = None
-    """The instance whose code started it. Told where instances are listed."""
+    """The instance whose code started it. Only in lists of instances."""
+
+
+INSTANCE_COLUMNS: Final = InstanceRecord.__struct_fields__[: -len(("custom_status", "parent_id"))]
 
 
 class DeadlineRecord(Record, frozen=True):
@@ -134,6 +151,9 @@ class InboxRow(Record, frozen=True):
     execution: int
     stamp_ms: int
     event: bytes
+
+
+INBOX_COLUMNS: Final = InboxRow.__struct_fields__
 
 
 class StateValue(Record, frozen=True):
@@ -217,6 +237,9 @@ class WorkerRow(Record, frozen=True):
     """Bodies that it has abandoned and that still run (A5), as of its last heartbeat."""
 
 
+WORKER_COLUMNS: Final = WorkerRow.__struct_fields__
+
+
 class WorkerLoad(Record, frozen=True):
     """How much is in a worker's name: attempts that are not closed, and instances."""
 
@@ -250,3 +273,12 @@ class ParentAndChildren(Record, frozen=True, gc=True):
 
     parent: Parent | None
     children: dict[InstanceState, int]
+
+
+COLUMNS: Final = {
+    "instance_columns": INSTANCE_COLUMNS,
+    "attempt_columns": ATTEMPT_COLUMNS,
+    "inbox_columns": INBOX_COLUMNS,
+    "worker_columns": WORKER_COLUMNS,
+}
+"""The column lists by the names that statements use for them."""

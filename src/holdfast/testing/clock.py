@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
-from holdfast.background import LOOKS
+from holdfast.background import POLLING
 from holdfast.errors import UsageError
 from holdfast.runtime.platform import SystemClockAndIds
 from holdfast.runtime.turns.timers import TimerHeap
@@ -148,7 +148,7 @@ class SkippingClock:
     def _note_call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
         handle = self._call_at(when, callback, *args, context=context)
         task = asyncio.current_task(self._loop)
-        if task is not None and task.get_name() in LOOKS:
+        if task is not None and task.get_name() in POLLING:
             self._polls = {poll for poll in self._polls if not poll.cancelled() and poll.when() > self.time()}
             self._polls.add(handle)
         return handle

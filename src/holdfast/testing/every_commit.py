@@ -18,7 +18,6 @@ from holdfast.authoring.workflow import AnyWorkflow
 from holdfast.core.history import INPUTS, HistoryEvent, decode_events
 from holdfast.core.leases import WORKER_LEASE_MS
 from holdfast.errors import HoldfastError, InvariantBroken
-from holdfast.replay.run import is_same
 from holdfast.runtime.platform import FaultHook, FaultPoint, SimulatedCrash
 from holdfast.storage.members.member import Member
 from holdfast.storage.records import InstanceId
@@ -180,4 +179,6 @@ def _different_steps(calm: list[HistoryEvent], ended: list[HistoryEvent]) -> lis
     if len(ended) != len(calm):
         found.append(f"{len(ended)} steps were recorded, and {len(calm)} without a crash")
     pairs = enumerate(zip(calm, ended, strict=False))
-    return found + [f"step {number} differs: {b!r} instead of {a!r}" for number, (a, b) in pairs if not is_same(a, b)]
+    return found + [
+        f"step {number} differs: {b!r} instead of {a!r}" for number, (a, b) in pairs if not a.is_same_step(b)
+    ]

@@ -48,7 +48,7 @@ def test_code_catches_exceptions_that_it_imported_from_modules_which_are_not_reg
     together(scenario())
 
 
-def test_what_code_cannot_name_is_not_known() -> None:
+def test_an_exception_type_that_code_cannot_name_is_unknown() -> None:
     registry = Registry(workflows=[checkout])
     assert registry.resolve("tests.unit.authoring.declined.Declined") is Declined
     assert registry.resolve("holdfast.errors.WorkerLost") is hf.WorkerLost

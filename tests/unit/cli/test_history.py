@@ -50,5 +50,5 @@ def test_the_newest_entries_have_the_numbers_that_they_have_among_all(filled: Co
     assert [line.split() for line in newest[1:3]] == [line.split() for line in lines[-2:]]
     assert newest[3:] == [f"the newest 2 of {len(lines) - 1}: --limit"]
     assert filled("history", "good", "-n", "100").out.splitlines() == lines
-    assert "--limit must be a whole number from 1" in filled.refused("history", "good", "--limit", "0")
+    assert "--limit must be an integer from 1" in filled.refused("history", "good", "--limit", "0")
     assert "leave out --limit" in filled.refused("history", "good", "--limit", "1", "--json")

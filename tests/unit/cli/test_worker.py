@@ -15,7 +15,7 @@ from tests.unit.cli.commands import Command
         (["shop.py", "--queues", "a,,b"], "--queues 'a,,b' has an empty name"),
         (["shop.py", "--queues", ""], "has an empty name"),
         (["shop.py", "--queues", "a\x01b"], "must not contain"),
-        (["shop.py", "--concurrency", "0"], "--concurrency must be a whole number from 1"),
+        (["shop.py", "--concurrency", "0"], "--concurrency must be an integer from 1"),
         (["shop.py", "--concurrency", "many"], "'--concurrency'"),
         (["shop.py", "--lease", "0.5"], "--lease must be 1 to 3,600 seconds, not 0.5"),
         (["shop.py", "--lease", "nan"], "--lease must be"),

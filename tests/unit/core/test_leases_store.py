@@ -1,8 +1,9 @@
-"""The store's side of a lease: every case of heartbeat and expiry (W1-W6)."""
+"""The store's side of a lease: every case of a heartbeat, and the attempts of a lost worker (W1-W6)."""
 
 import itertools
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.core.leases import (
     DEFAULT_LEASE_MS,
@@ -18,8 +19,6 @@ from holdfast.core.leases import (
     WorkerKey,
     WorkerRecord,
     WorkerState,
-    deactivate,
-    expire,
     granted_lease_ms,
     judge_heartbeat,
 )
@@ -34,7 +33,7 @@ def active(token: int = 3, *bound: AttemptId) -> WorkerRecord:
     return WorkerRecord(K, WorkerState.ACTIVE, token, 10_000, frozenset(bound))
 
 
-DEAD = deactivate(active(3, A))
+DEAD = replace(active(3, A), state=WorkerState.INACTIVE)
 
 
 def test_W1_the_first_heartbeat_of_an_unknown_key_registers_it() -> None:
@@ -109,22 +108,6 @@ def test_W2_a_dead_or_mistaken_worker_is_told_so_whatever_lease_it_asks_for() ->
     assert judge_heartbeat(active(1), Heartbeat(K, True), now_ms=0) == (active(1), TokenMismatch(1))
 
 
-def test_W6_expiry_acts_only_on_an_active_worker_at_or_after_its_deadline() -> None:
-    assert expire(active(), now_ms=9_999) == (active(), False)
-    dead, expired = expire(active(3, A), now_ms=10_000)
-    assert expired
-    assert (dead.state, dead.bound, dead.token) == (WorkerState.INACTIVE, frozenset({A}), 3), (
-        "what it had is what must move on"
-    )
-    assert expire(dead, now_ms=99_999) == (dead, False)
-
-
-def test_W6_a_lease_renewed_meanwhile_makes_expiry_do_nothing() -> None:
-    renewed, _ = judge_heartbeat(active(), Heartbeat(K, 3, lease_ms=5_000), now_ms=9_999)
-    assert renewed is not None
-    assert expire(renewed, now_ms=10_000) == (renewed, False)
-
-
 def test_W6_the_loss_of_a_worker_releases_claims_and_ends_what_ran() -> None:
     after = {state: next_state(state, event) for state, event in LOSS_EVENT.items()}
     assert after == {
@@ -136,6 +119,5 @@ def test_W6_the_loss_of_a_worker_releases_claims_and_ends_what_ran() -> None:
     assert all(isinstance(event, AttemptEvent) for event in LOSS_EVENT.values())
 
 
-def test_W10_a_worker_that_leaves_is_dead_at_once_and_never_comes_back() -> None:
-    assert DEAD.state is WorkerState.INACTIVE
+def test_W5_a_dead_worker_never_comes_back() -> None:
     assert judge_heartbeat(DEAD, Heartbeat(K, 3), now_ms=0) == (DEAD, WorkerInactive())

@@ -1,7 +1,7 @@
 """A slice is bounded, and what the main task leaves over is cancelled (G12, G14)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 from tests.unit.replay.driver import RecordingHost, Run
@@ -80,25 +80,25 @@ def test_G14_a_clean_up_that_waits_for_a_timer_is_returned_and_can_go_on() -> No
     assert ended == ["cleaned"]
 
 
-def test_G14_a_task_that_refuses_to_end_is_named_after_a_bounded_number_of_rounds() -> None:
-    rounds: list[int] = []
+def test_G14_generators_that_leave_others_behind_are_closed_in_a_bounded_number_of_rounds() -> None:
+    begun: list[AsyncGenerator[int, None]] = []
 
-    async def stubborn() -> None:
-        while True:
-            try:
-                await asyncio.sleep(100)
-            except asyncio.CancelledError:
-                rounds.append(1)
+    async def endless() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        finally:
+            await begin()
 
-    async def workflow() -> None:
-        asyncio.get_running_loop().create_task(stubborn(), name="stubborn")
-        await asyncio.sleep(0)
+    async def begin() -> None:
+        generator = endless()
+        begun.append(generator)
+        await anext(generator)
 
-    run = Run(workflow)
-    with pytest.raises(TurnTooLong, match="stubborn"):
-        run.loop.cancel_left_over(run.main, insist=True)
-    assert len(rounds) == MAX_LEFT_OVER_ROUNDS
-    assert run.loop.evict() == []
+    run = Run(begin)
+    with pytest.raises(TurnTooLong, match="whose clean-up starts another"):
+        run.loop.cancel_left_over(run.main)
+    assert len(begun) == MAX_LEFT_OVER_ROUNDS + 1
+    run.loop.evict()
 
 
 def test_G14_tasks_that_a_clean_up_starts_are_awaited_and_not_cancelled() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.leases import WorkerKey
-from holdfast.runtime.crash_detection import FORGOTTEN_AFTER_SECONDS, NOBODY, CrashMarker
+from holdfast.runtime.crash_detection import NOBODY, REMOVED_AFTER_SECONDS, CrashMarker
 
 ANNA, BERT, CARL = WorkerKey("anna"), WorkerKey("bert"), WorkerKey("carl")
 
@@ -53,7 +53,7 @@ def test_G12_a_key_that_was_changed_accuses_nobody_until_it_is_lost(tmp_path: Pa
 
 def test_words_that_nobody_asked_for_are_removed_in_the_end(tmp_path: Path) -> None:
     words = CrashMarker(tmp_path / "turns")
-    for key, age in ((ANNA, FORGOTTEN_AFTER_SECONDS + 60), (BERT, FORGOTTEN_AFTER_SECONDS - 60)):
+    for key, age in ((ANNA, REMOVED_AFTER_SECONDS + 60), (BERT, REMOVED_AFTER_SECONDS - 60)):
         words.open(key)
         file = tmp_path / "turns" / key
         long_ago = file.stat().st_mtime - age

@@ -11,7 +11,7 @@ import pytest
 import holdfast as hf
 from holdfast.errors import TurnTooLong
 from holdfast.runtime.platform import Platform
-from holdfast.runtime.watchdog import IDLE_LOOKS, QUIET, SliceWatch, Watchdog
+from holdfast.runtime.watchdog import IDLE_POLLS, QUIET, SliceWatch, Watchdog
 
 SLICES = 20_000
 WORLD = Platform(turn_limit_ms=100)
@@ -145,7 +145,7 @@ def test_nothing_is_raised_outside_of_a_slice() -> None:
             running = dog.running
             if running:
                 strikes += 1
-                dog._strike(running)
+                dog._interrupt(running)
 
     def work(rounds: int) -> int:
         return sum(number for number in range(rounds))
@@ -203,7 +203,7 @@ def test_the_watchdog_sleeps_while_nothing_runs_and_wakes_for_the_next_slice() -
 
 def wait_until(condition: Callable[[], bool]) -> None:
     pause = threading.Event()
-    for _ in range(1_000 * IDLE_LOOKS):
+    for _ in range(1_000 * IDLE_POLLS):
         if condition():
             return
         pause.wait(0.002)

@@ -53,7 +53,7 @@ ALLOWED = re.compile(r"VIRTUAL TABLE|\(subquery|SCAN holders|CONSTANT ROW")
 
 @pytest.mark.parametrize("name", PLANS)
 def test_a_statement_finds_its_rows_by_an_index(tmp_path: Path, name: str) -> None:
-    statement: str = getattr(statements, name)
+    statement: str = getattr(statements(), name)
     connection: Any = apsw.Connection(str(tmp_path / "empty.db"))
     try:
         for migration in migrations():

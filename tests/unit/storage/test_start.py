@@ -42,4 +42,4 @@ def test_G3_starting_a_new_id_is_one_statement_and_the_message_of_its_start(tmp_
     connection.close()
     assert isinstance(outcome, StartedInstance)
     assert outcome.created
-    assert transaction.ran == [statements.start_instance, statements.insert_inbox]
+    assert transaction.ran == [statements().start_instance, statements().insert_inbox]

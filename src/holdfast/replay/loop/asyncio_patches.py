@@ -1,18 +1,17 @@
-"""Makes asyncio behave the same under a workflow loop on every Python minor.
+"""asyncio functions and primitives that take the same steps under a workflow loop on every Python minor.
 
 A history recorded on one Python has to replay on the others: the same timers, the same order of steps.
-asyncio changed both between 3.11 and 3.13. What differed, and what is done about it:
+asyncio changed both between 3.11 and 3.13. The differences, and the behaviour here:
 
-- ``wait_for``: 3.11 wraps a coroutine into a task, 3.12 awaits it in the calling task. Ours does as 3.12.
+- ``wait_for``: 3.11 wraps a coroutine into a task, 3.12 awaits it in the calling task. Here as in 3.12.
 - ``as_completed``: 3.13 begins at the call, the others at the first iteration, and all of them order
-  coroutines by address. Ours begins at the call, in the order of the arguments, and has ``async for``.
-- ``gather``: 3.12 looks at once at members that are done, 3.11 one step later; the future it returns hashes
-  by address. Ours looks at once, and its future has a creation number.
-- ``Semaphore.acquire``: who is woken after a cancellation was repaired in 3.13 and in some patch releases.
-  Ours (see `primitives`) does as 3.13.
-- ``Condition.wait``: 3.13 passes a lost notification on. Ours too.
+  coroutines by address. Here it begins at the call, in the order of the arguments, and has ``async for``.
+- ``gather``: 3.12 handles members that are done at once, 3.11 one step later; the future it returns hashes
+  by address. Here they are handled at once, and the future has a creation number.
+- ``Semaphore.acquire``: 3.13 and some patch releases changed which waiter wakes after a cancellation. Here as in 3.13.
+- ``Condition.wait``: 3.13 passes a lost notification on. Here, too.
 - ``TaskGroup``: 3.13 cancels its parent a second time if that was cancelled from outside while members
-  failed. Ours does not, as 3.11 and 3.12: the next item is why.
+  failed. Not here, as in 3.11 and 3.12, because of the next item.
 - ``Task.uncancel``: 3.13 takes back a cancellation that was not delivered yet when the count reaches zero.
   Not neutralised. To see it a task has to cancel itself and uncancel before its next ``await``.
 - ``Queue.shutdown`` is new in 3.13. Code that uses it does not run on the others at all.
@@ -20,18 +19,12 @@ asyncio changed both between 3.11 and 3.13. What differed, and what is done abou
 ``wait``, ``shield``, ``timeout``, ``sleep``, ``Lock``, ``Event`` and ``Queue`` take the same steps on all
 three.
 
-The functions are replaced in asyncio by dispatchers, which call the original whenever the running loop is no
-workflow loop. A module that ran ``from asyncio import gather`` before `install` keeps the original. Its
-results are still right and still deterministic on that Python, but a history made with it may not replay on
-another minor, and the original ``as_completed`` orders coroutines by address. `install` runs when this
-package is imported, so it is enough to import holdfast before such a module; ``asyncio.gather(...)`` by its
-full name is always right.
-
-Methods of asyncio's classes that differ between Python minors, or even patch releases, in one version for
-all.
-
-See the table in `compat`. They are replaced on the classes themselves, so that a class imported by name, and
-a subclass, have them too. Outside a workflow loop the originals run.
+The functions are replaced in asyncio by dispatchers, which call the original unless the running loop is a workflow
+loop. A module that ran ``from asyncio import gather`` before `install` keeps the original. Its results are still right
+and still deterministic on that Python, but a history made with it may not replay on another minor, and the original
+``as_completed`` orders coroutines by address. `install` runs when this module is imported, so it is enough to import
+holdfast before such a module; ``asyncio.gather(...)`` by its full name is always right. Methods are replaced on the
+classes themselves, so that a class imported by name, and a subclass, have them, too.
 """
 
 import asyncio
@@ -49,21 +42,14 @@ from holdfast.replay.loop.restricted_loops import IsolatedLoop
 from holdfast.replay.loop.tasks import WorkflowFuture, WorkflowTask
 
 
-def install_primitives(running_workflow_loop: Callable[[], object | None]) -> None:
-    """Put the dispatching methods onto asyncio's classes."""
-    for owner, name, ours in (
-        (locks.Semaphore, "acquire", acquire_semaphore),
-        (locks.Semaphore, "release", release_semaphore),
-        (locks.Condition, "wait", wait_for_condition),
-        (taskgroups.TaskGroup, "__aexit__", leave_task_group),
-    ):
-        setattr(owner, name, dispatch(getattr(owner, name), ours, running_workflow_loop))
+def running_workflow_loop() -> IsolatedLoop | None:
+    """The running loop if it is a workflow's."""
+    loop = swapped_loop()
+    return loop if isinstance(loop, IsolatedLoop) else None
 
 
-def dispatch(
-    original: Callable[..., Any], ours: Callable[..., Any], running_workflow_loop: Callable[[], object | None]
-) -> Callable[..., Any]:
-    """Return a function that looks like `original` and is `ours` under a workflow loop.
+def dispatch(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that looks like `original` and calls `ours` under a workflow loop.
 
     That of a coroutine function decides when it is awaited: its coroutine may be made outside its loop.
     """
@@ -78,14 +64,14 @@ def dispatch(
     return functools.wraps(original)(decide_when_awaited if is_coroutine_function else decide_when_called)
 
 
-# ---------------------------------------------------------------------- semaphores: first come, first served
+# ---------------------------------------------------------------------- semaphores: first in, first out
 
 
 async def acquire_semaphore(self: Any) -> bool:
-    """Take a place at once if one is free and nobody waits; else wait in line.
+    """Acquire at once if the counter is positive and no task waits; else wait in the order of calls.
 
-    A place is handed over by counting it down before its new holder wakes, so nobody can jump the line. A
-    holder that is cancelled between the two gives it to the next.
+    `release` decrements the counter for the next waiter before that one wakes, so that no other task can acquire in
+    between. A waiter that is cancelled between the two passes its place on to the next.
     """
     waiting: deque[asyncio.Future[bool]] | None = self._waiters
     if self._value > 0 and all(waiter.cancelled() for waiter in waiting or ()):
@@ -104,18 +90,18 @@ async def acquire_semaphore(self: Any) -> bool:
         raise
     finally:
         waiting.remove(place)
-        while self._value > 0 and _hand_over_a_place(self):
+        while self._value > 0 and _wake_first_waiter(self):
             pass
     return True
 
 
 def release_semaphore(self: Any) -> None:
-    """Give a place back, and hand it to the first in line."""
+    """Increment the counter, and wake the first waiter."""
     self._value += 1
-    _hand_over_a_place(self)
+    _wake_first_waiter(self)
 
 
-def _hand_over_a_place(semaphore: Any) -> bool:
+def _wake_first_waiter(semaphore: Any) -> bool:
     for waiter in semaphore._waiters or ():  # noqa: SLF001 - these are methods of the class
         if not waiter.done():
             semaphore._value -= 1  # noqa: SLF001
@@ -172,9 +158,9 @@ async def _acquire_in_spite_of_cancellation(condition: Any) -> None:
 async def leave_task_group(
     self: Any, error_type: type[BaseException] | None, error: BaseException | None, _traceback: object
 ) -> None:
-    """Wait for the members, then raise what they and the body raised, as one group.
+    """Wait for the members, then raise the errors of the members and of the body as one group.
 
-    A cancellation from outside comes through if no member failed. If one did, the group of failures is raised
+    A cancellation from outside is raised if no member failed. If one did, the group of failures is raised
     instead, and the parent keeps its count of cancellations without being cancelled a second time.
     """
     self._exiting = True
@@ -209,20 +195,14 @@ async def leave_task_group(
         raise BaseExceptionGroup("unhandled errors in a TaskGroup", failures) from None
 
 
-def running_workflow_loop() -> IsolatedLoop | None:
-    """Return the running loop if it is a workflow's."""
-    loop = swapped_loop()
-    return loop if isinstance(loop, IsolatedLoop) else None
-
-
 # ---------------------------------------------------------------------- wait_for
 
 
 async def wait_for(fut: Awaitable[Any], timeout: float | None) -> Any:  # noqa: ASYNC109 - asyncio's signature
     """Await `fut` in the calling task for at most `timeout` seconds.
 
-    One durable timer, started before the first step of `fut`; none for ``None`` or for zero and less, where
-    what is not done at once is cancelled and waited for.
+    One durable timer, started before the first step of `fut`; none for ``None`` or for zero and less, where a future
+    that is not done is cancelled and awaited.
     """
     if timeout is not None and math.isnan(timeout):
         if inspect.iscoroutine(fut):
@@ -256,7 +236,7 @@ def _release(waiter: "asyncio.Future[None]", _future: "asyncio.Future[Any]") -> 
 
 
 def as_completed(fs: Iterable[Awaitable[Any]], *, timeout: float | None = None) -> "CompletionIterator":
-    """Return an iterator over `fs` in the order of completion, for ``for`` and for ``async for``."""
+    """An iterator over `fs` in the order of completion, for ``for`` and for ``async for``."""
     if inspect.isawaitable(fs):
         raise TypeError(f"expects an iterable of awaitables, not {type(fs).__name__}")
     return CompletionIterator(fs, timeout)
@@ -328,7 +308,7 @@ class CompletionIterator:
 
 
 def gather(*coros_or_futures: Awaitable[Any], return_exceptions: bool = False) -> "asyncio.Future[list[Any]]":
-    """Return a future of the results of all members, in the order of the arguments.
+    """A future of the results of all members, in the order of the arguments.
 
     Members that are done already count at once. With none left to wait for, the returned future is done.
     """
@@ -382,13 +362,13 @@ class GatheringFuture(WorkflowFuture):
             on_done(member)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Cancel the members that are not done. Tell whether there was one."""
+        """Cancel the members that are not done. Whether there was one."""
         if self.done():
             return False
-        # Every member is asked, also after the first that agrees.
-        agreed = [member.cancel(msg=msg) for member in self._distinct]
-        self._was_cancelled = self._was_cancelled or any(agreed)
-        return any(agreed)
+        # Every member is cancelled: no generator here, which `any` would stop early.
+        cancelled = [member.cancel(msg=msg) for member in self._distinct]
+        self._was_cancelled = self._was_cancelled or any(cancelled)
+        return any(cancelled)
 
     def _on_done(self, member: "asyncio.Future[Any]") -> None:
         self._unfinished -= 1
@@ -415,7 +395,7 @@ class GatheringFuture(WorkflowFuture):
 
 
 def _error_of(member: Any) -> BaseException | None:
-    """Return what awaiting `member` would raise. asyncio's own way keeps the traceback of a cancellation."""
+    """The error that awaiting `member` would raise. asyncio's own method keeps the traceback of a cancellation."""
     error: BaseException | None
     error = member._make_cancelled_error() if member.cancelled() else member.exception()  # noqa: SLF001
     return error
@@ -441,10 +421,16 @@ def install() -> None:
         return
     _installed = True
     for name, ours in (("wait_for", wait_for), ("as_completed", as_completed), ("gather", gather)):
-        dispatcher = dispatch(getattr(tasks, name), ours, running_workflow_loop)
+        dispatcher = dispatch(getattr(tasks, name), ours)
         setattr(tasks, name, dispatcher)
         setattr(asyncio, name, dispatcher)
-    install_primitives(running_workflow_loop)
+    for owner, name, method in (
+        (locks.Semaphore, "acquire", acquire_semaphore),
+        (locks.Semaphore, "release", release_semaphore),
+        (locks.Condition, "wait", wait_for_condition),
+        (taskgroups.TaskGroup, "__aexit__", leave_task_group),
+    ):
+        setattr(owner, name, dispatch(getattr(owner, name), method))
 
 
 install()

@@ -1,18 +1,13 @@
 """The event loop that runs workflow code deterministically (G10, G12, G14).
 
 It has no selector, no threads and no clock: a queue of callbacks that are ready, a set of durable timers, and
-a time that its driver sets. Given the same calls of `advance_to`, `fire_timer` and of the futures the driver
+a time that its driver sets. Given the same calls of `advance_to`, `fire_timer` and of the futures that the driver
 resolves, in the same order, it takes the same steps, because the queue is first in first out, timers fire
-only when the record says so, and tasks are numbered by creation.
+only when the history has it, and tasks are numbered by creation.
 
-The driver runs it in slices, `run_until_idle`, on a thread whose own asyncio loop is running at that moment.
-The slice puts itself in the place of that loop and steps back on every way out.
-
-Running what is ready: the inner loop of a slice of workflow code.
-
-What the workflow loop tells the one who drives it.
-
-The tasks that the main function of a workflow leaves running, each to be cancelled once (G14).
+The driver runs it in slices, `run_until_idle`, on a thread whose own asyncio loop is running at that moment. For the
+time of a slice it takes the place of that loop (`loop_swap`). It reports timers and unhandled exceptions to its
+`LoopHost`. Tasks that the main function leaves running are cancelled once each (G14).
 """
 
 import asyncio
@@ -26,7 +21,7 @@ from typing import Any, Final, Protocol, TypeVarTuple, Unpack
 from holdfast.core.checks import require
 from holdfast.core.run import SliceRunner, run_unwatched
 from holdfast.errors import InvalidDelay, NotInWorkflow, TurnTooLong
-from holdfast.replay.loop import asyncio_patches as compat
+from holdfast.replay.loop import asyncio_patches
 from holdfast.replay.loop.loop_swap import run_swapped, swap_in, swap_out
 from holdfast.replay.loop.restricted_loops import IsolatedLoop
 from holdfast.replay.loop.tasks import (
@@ -41,7 +36,7 @@ from holdfast.replay.loop.tasks import (
 
 
 class ReadyHandle(asyncio.Handle):
-    """A callback in the ready queue: asyncio's handle without its debug machinery. One is made per step."""
+    """A callback in the ready queue: asyncio's handle without its debug fields. One is made per step."""
 
     __slots__ = ()
 
@@ -62,17 +57,17 @@ class ReadyHandle(asyncio.Handle):
 
 
 NO_TIMER = 0
-"""The number of a timer handle that is no durable timer: due at once, or never."""
+"""The number of a timer handle without a durable timer: due at once, or never."""
 
 
 def _nothing(*_arguments: object) -> None:
-    """Stand in for the callback of a cancelled handle."""
+    """The callback of a cancelled handle."""
 
 
 class TimerHandle(asyncio.TimerHandle):
-    """What ``call_later`` and ``call_at`` return. Cancelling it tells the loop, once."""
+    """The handle that ``call_later`` and ``call_at`` return. Cancelling it notifies the loop once."""
 
-    __slots__ = ("_tell", "number")
+    __slots__ = ("_on_cancel", "number")
 
     def __init__(
         self,
@@ -83,7 +78,7 @@ class TimerHandle(asyncio.TimerHandle):
         *,
         context: Context | None,
         number: int = NO_TIMER,
-        tell: "Callable[[TimerHandle], None]" = _nothing,
+        on_cancel: "Callable[[TimerHandle], None]" = _nothing,
     ) -> None:
         self._when = when
         self._scheduled = False
@@ -95,20 +90,20 @@ class TimerHandle(asyncio.TimerHandle):
         self._repr = None
         self._source_traceback = None
         self.number = number
-        self._tell = tell
+        self._on_cancel = on_cancel
 
     def cancel(self) -> None:
-        """Drop the callback, and tell the loop if a durable timer was to bring it."""
+        """Drop the callback, and cancel the durable timer, if there is one."""
         if not self._cancelled:
             self._cancelled = True
             self._callback = _nothing
             self._args = ()
             if self.number != NO_TIMER:
-                self._tell(self)
+                self._on_cancel(self)
 
 
 DEADLINE_CHECK_STEPS: Final = 256
-"""How many steps pass between two looks at the deadline, which reads a clock and so is not free."""
+"""Steps between two calls of the deadline function, which reads a clock."""
 
 
 def drain(
@@ -117,7 +112,7 @@ def drain(
     max_steps: int,
     deadline: Callable[[], bool] | None,
 ) -> int:
-    """Run callbacks until none is ready. What they raise and nobody takes is added to `unhandled`."""
+    """Run callbacks until none is ready. The exceptions that they raise are added to `unhandled`."""
     steps = 0
     while ready:
         if steps >= max_steps:
@@ -129,16 +124,17 @@ def drain(
         handle = ready.popleft()
         if handle._cancelled:  # noqa: SLF001 - asyncio's own loops read these too
             continue
-        context, args = handle._context, handle._args  # noqa: SLF001
+        context = handle._context  # noqa: SLF001
+        args = handle._args  # noqa: SLF001
         try:
-            if len(args) == 1:  # the usual number: what a task waited for
+            if len(args) == 1:  # most callbacks are steps of a task, with the awaited future as argument
                 context.run(handle._callback, args[0])  # noqa: SLF001
             else:
                 context.run(handle._callback, *args)  # noqa: SLF001
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - told to the host
-            # A SystemExit is kept by the task that raised it: it ends the workflow, not the worker.
+        except BaseException as error:  # noqa: BLE001 - reported to the host
+            # The task that raised a SystemExit stores it: it ends the workflow, not the worker.
             unhandled.append({"message": "exception in a callback of a workflow", "exception": error, "handle": handle})
         if deadline is not None and steps % DEADLINE_CHECK_STEPS == 0 and deadline():
             raise TurnTooLong(f"the turn was still busy at its deadline, after {steps} steps")
@@ -146,23 +142,23 @@ def drain(
 
 
 class LoopHost(Protocol):
-    """What the loop tells its driver. No method is called again once an eviction has begun."""
+    """Receives the reports of a loop. No method is called once an eviction has begun."""
 
     def timer_started(self, number: int, due_at: float) -> None:
-        """The workflow waits for a new durable timer. Numbers count up from 1."""
+        """The workflow has started a durable timer. Numbers count up from 1."""
         ...
 
     def timer_cancelled(self, number: int) -> None:
-        """A durable timer that has not fired is not waited for any more. Told once."""
+        """The workflow has cancelled a durable timer that has not fired. Called once for a timer."""
         ...
 
     def unhandled(self, context: dict[str, Any]) -> None:
-        """An exception that nobody took: asyncio's context with its message and exception."""
+        """No code has handled an exception: asyncio's context with its message and exception."""
         ...
 
 
 class DetachedHost:
-    """Stands in for the driver of a loop that was evicted: neither has to know the other any more."""
+    """The host of an evicted loop: it replaces the run, so that run and loop do not refer to each other."""
 
     def timer_started(self, number: int, due_at: float) -> None:
         del number, due_at
@@ -175,7 +171,7 @@ class DetachedHost:
 
 
 class LeftoverTasks:
-    """Those that were there when the main function ended. Tasks that are started later, to clean up, are not."""
+    """The tasks that were pending when the main function ended. Tasks started later, to clean up, are not included."""
 
     __slots__ = ("_tasks",)
 
@@ -183,34 +179,34 @@ class LeftoverTasks:
         self._tasks: list[WorkflowTask] | None = None
 
     def note(self, pending: list[WorkflowTask]) -> None:
-        """The main function takes its last step, and these have not ended."""
+        """Store the tasks that are pending in the last step of the main function."""
         self._tasks = pending
 
-    def cancel(self, pending: list[WorkflowTask], *, insist: bool = False) -> bool:
-        """Cancel those that were not cancelled yet, or with `insist` all that are pending. Whether any was.
+    def cancel(self, pending: list[WorkflowTask]) -> bool:
+        """Cancel the tasks that were not cancelled yet. Whether one was.
 
-        One that is being cancelled already, by the workflow's own code or with another, cleans up in peace. If it goes
-        on afterwards, as after a time-out of its own, it is cancelled by a later call.
+        A task that is being cancelled already, by the workflow's own code or with another task, may clean up first. If
+        it continues afterwards, as after a time-out of its own, a later call cancels it.
         """
-        told = False
+        is_cancelled = False
         being_cancelled: list[WorkflowTask] = []
-        for task in pending if insist or self._tasks is None else self._tasks:
-            if task.cancelling() and not insist:
+        for task in pending if self._tasks is None else self._tasks:
+            if task.cancelling():
                 being_cancelled.append(task)
             else:
-                told = task.cancel() or told
+                is_cancelled = task.cancel() or is_cancelled
         self._tasks = being_cancelled
-        return told
+        return is_cancelled
 
 
 MAX_STEPS_PER_RUN: Final = 1_000_000
-"""Callbacks run by one `run_until_idle`. A workflow that never idles would hold its worker for ever."""
+"""Callbacks run by one `run_until_idle`. A workflow that never idles would block its worker for ever."""
 MAX_LEFT_OVER_ROUNDS: Final = 100
-"""Rounds of winding up. Closing a generator may leave others behind, and `insist` may be refused for ever."""
+"""Rounds of cancelling and closing at the end of a workflow. Closing a generator may leave others behind."""
 LAST_DUE_AT_SECONDS: Final = 253_402_300_799.0
-"""The end of the year 9999, the last time a date can tell. A timer due later is one that never fires."""
+"""The end of the year 9999, the last time that a `datetime` can hold. A timer due later never fires."""
 MIN_TASKS_BETWEEN_SWEEPS: Final = 64
-"""Finished tasks are let go in sweeps, which cost less than a callback on each task."""
+"""Finished tasks are removed in sweeps, which cost less than a callback on each task."""
 
 Arguments = TypeVarTuple("Arguments")
 
@@ -226,11 +222,11 @@ class WorkflowLoop(IsolatedLoop):
         watch: SliceRunner | None = None,
         watch_teardown: SliceRunner | None = None,
     ) -> None:
-        compat.install()
+        asyncio_patches.install()
         self.host: LoopHost = host
-        """Who drives this loop."""
-        self._watch = watch or run_unwatched
-        self._watch_teardown = watch_teardown or self._watch
+        """Receives timers and unhandled exceptions."""
+        self.watch = watch or run_unwatched
+        self._watch_teardown = watch_teardown or self.watch
         self._now = start_at
         self._ready: deque[ReadyHandle | TimerHandle] = deque()
         self._timers: dict[int, TimerHandle] = {}
@@ -248,11 +244,11 @@ class WorkflowLoop(IsolatedLoop):
     # ------------------------------------------------------------------ time and timers
 
     def time(self) -> float:
-        """Return the logical time in seconds: that of the message being applied, the same in every replay."""
+        """The logical time in seconds: that of the input being applied, the same in every replay."""
         return self._now
 
     def advance_to(self, seconds: float) -> None:
-        """Move the time forward to `seconds`. A time in the past changes nothing: it never goes back."""
+        """Move the time forward to `seconds`. A time in the past changes nothing."""
         if seconds > self._now:
             self._now = seconds
         elif math.isnan(seconds):
@@ -298,20 +294,20 @@ class WorkflowLoop(IsolatedLoop):
             self,
             context=context,
             number=number,
-            tell=self._timer_handle_cancelled,
+            on_cancel=self._timer_handle_cancelled,
         )
         self.host.timer_started(number, when)
         return handle
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
-        """Hear from `handle` that its timer, which was still to fire, was cancelled. Tell the host."""
+        """Report the cancellation of a timer that has not fired."""
         if self._timers.pop(handle.number, None) is not None and not self._evicting:
             self.host.timer_cancelled(handle.number)
 
     def fire_timer(self, number: int) -> bool:
         """Make a timer's callback ready and the time at least its due time.
 
-        Return False, and change nothing, for a timer that never was, fired before or was cancelled.
+        False, without any change, for a timer that does not exist, has fired or was cancelled.
         """
         handle = self._timers.pop(number, None)
         if handle is None:
@@ -322,12 +318,12 @@ class WorkflowLoop(IsolatedLoop):
         return True
 
     def has_timer(self, number: int) -> bool:
-        """Tell whether a timer is waited for."""
+        """Whether a timer is pending."""
         return number in self._timers
 
     @property
     def pending_timers(self) -> dict[int, float]:
-        """The due times of the timers that are waited for, by number, in the order they were started."""
+        """The due times of the pending timers, by number, in the order they were started."""
         return {number: handle.when() for number, handle in self._timers.items()}
 
     # ------------------------------------------------------------------ callbacks, futures, tasks
@@ -338,7 +334,7 @@ class WorkflowLoop(IsolatedLoop):
         *args: *Arguments,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """Append `callback` to the ready queue. During an eviction nothing is ever run from it."""
+        """Append `callback` to the ready queue. During an eviction it is never run."""
         handle = ReadyHandle(callback, args, self, context)
         if not self._evicting:
             self._ready.append(handle)
@@ -350,7 +346,7 @@ class WorkflowLoop(IsolatedLoop):
         *args: *Arguments,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """Do as `call_soon` on the loop's own thread and refuse on any other."""
+        """`call_soon` on the loop's own thread; refused on any other."""
         if get_ident() != self._thread:
             raise NotInWorkflow(
                 "call_soon_threadsafe() reached a workflow from another thread, at a moment no replay could "
@@ -359,21 +355,13 @@ class WorkflowLoop(IsolatedLoop):
         return self.call_soon(callback, *args, context=context)
 
     def create_future(self) -> WorkflowFuture:
-        """Return a future with the next creation number."""
+        """A future with the next creation number."""
         future = WorkflowFuture(loop=self)
         self._last_number = future.number = self._last_number + 1
         return future
 
-    def create_own_future(self) -> "asyncio.Future[Any]":
-        """Return a future for a wait of our own, which no set of the workflow's ever holds, so that its hash does not
-        matter: one of asyncio's very own, as tasks wait for those quickest. It uses a number up, because the numbers
-        of those after it, and with them the order of sets, must be what they were when a history was recorded.
-        """
-        self._last_number += 1
-        return asyncio.Future(loop=self)
-
     def next_number(self) -> int:
-        """Take the next creation number, for a future that is made elsewhere (see `compat`)."""
+        """Take the next creation number, for a future that is made elsewhere (see `asyncio_patches`)."""
         self._last_number += 1
         return self._last_number
 
@@ -402,25 +390,25 @@ class WorkflowLoop(IsolatedLoop):
         task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - asyncio's own switch
         self._tasks[number] = (task, context)
         if len(self._tasks) >= self._sweep_at:
-            self._let_go_of_finished_tasks()
+            self._remove_finished_tasks()
         return task
 
     def pending_tasks(self) -> list[WorkflowTask]:
-        """Return the tasks that are not done, oldest first."""
+        """The tasks that are not done, oldest first."""
         return [task for task, _ in self._tasks.values() if not task.done()]
 
-    def _let_go_of_finished_tasks(self) -> None:
+    def _remove_finished_tasks(self) -> None:
         self._tasks = {number: entry for number, entry in self._tasks.items() if not entry[0].done()}
         self._sweep_at = 2 * len(self._tasks) + MIN_TASKS_BETWEEN_SWEEPS
 
     # ------------------------------------------------------------------ running
 
     def is_running(self) -> bool:
-        """Tell whether a slice is being run at this moment."""
+        """Whether a slice is running."""
         return self._running
 
     def is_closed(self) -> bool:
-        """Tell whether an eviction has begun. Nothing the workflow does from now on may count."""
+        """Whether an eviction has begun. No call of the workflow has an effect from then on."""
         return self._evicting
 
     def check_evicted(self) -> None:
@@ -429,20 +417,20 @@ class WorkflowLoop(IsolatedLoop):
             raise Evicted
 
     def get_debug(self) -> bool:
-        """Return False: asyncio's debug mode reads clocks and would tell the workflow about them."""
+        """False: asyncio's debug mode reads clocks."""
         return False
 
     def get_task_factory(self) -> None:
-        """Return None: tasks are always this loop's own."""
+        """None: tasks are always this loop's own."""
 
     def get_exception_handler(self) -> None:
-        """Return None: exceptions that nobody took go to the host."""
+        """None: unhandled exceptions are reported to the host."""
 
     def run_until_idle(self, *, max_steps: int = MAX_STEPS_PER_RUN, deadline: Callable[[], bool] | None = None) -> int:
-        """Run callbacks until none is ready, and return how many were run.
+        """Run callbacks until none is ready. The number of callbacks.
 
-        `TurnTooLong` is raised after `max_steps` callbacks, or when `deadline` answers True; it is asked
-        every few hundred of them. The loop is then in the middle of something and can only be evicted.
+        `TurnTooLong` is raised after `max_steps` callbacks, or when `deadline`, which is called every few hundred of
+        them, returns True. The loop has stopped between two steps then, and can only be evicted.
         """
         if self._evicting or self._running:
             self._refuse_to_run()
@@ -452,7 +440,7 @@ class WorkflowLoop(IsolatedLoop):
             self._running = True
             outer = swap_in(self)
             try:
-                watch = self._watch
+                watch = self.watch
                 steps = watch(drain, self._ready, self._unhandled, max_steps, deadline)
             finally:
                 swap_out(outer)
@@ -466,31 +454,29 @@ class WorkflowLoop(IsolatedLoop):
         require(not self._running, "the workflow loop is running already; a slice cannot contain another")
 
     async def run_main(self, main: Coroutine[Any, Any, Any]) -> Any:
-        """Await the main function, and note as its last step which tasks it leaves over."""
+        """Await the main function, and record as its last step which tasks it leaves running."""
         try:
             return await main
         finally:
             self.note_left_over()
 
     def note_left_over(self) -> None:
-        """Every task that is pending now is cancelled by `cancel_left_over`."""
+        """Let `cancel_left_over` cancel every task that is pending now."""
         self._left_over.note(self.pending_tasks())
 
     def cancel_left_over(
         self,
         main: "asyncio.Task[Any]",
         *,
-        insist: bool = False,
         max_steps: int = MAX_STEPS_PER_RUN,
         deadline: Callable[[], bool] | None = None,
     ) -> list[WorkflowTask]:
-        """Cancel what `main`, which is done, left running, and run until idle (G14).
+        """Cancel the tasks that `main`, which is done, left running, and run until idle (G14).
 
-        Every task that was there at its end is cancelled once, however often this is called; one that is being
-        cancelled already may clean up first. Tasks that were started since then, by cleaning up, are left to end by
-        themselves. Generators are closed when no task is left. Those returned wait for something durable: feed them
-        further messages and call again. With `insist` all are cancelled in each round, and `TurnTooLong` names those
-        that outlast `MAX_LEFT_OVER_ROUNDS`.
+        Every task that was pending at its end is cancelled once, however often this is called; one that is being
+        cancelled already may clean up first. Tasks that were started since then, by cleaning up, end by themselves.
+        Generators are closed when no task is pending. The returned tasks wait for something durable: apply further
+        inputs and call again. `TurnTooLong` after `MAX_LEFT_OVER_ROUNDS`.
         """
         require(main.done(), "left-over tasks are cancelled after the main task, which is not done")
         if not (self._generators or self._unhandled or self.pending_tasks()):
@@ -498,27 +484,29 @@ class WorkflowLoop(IsolatedLoop):
             self._tasks.clear()
             return []
         for _ in range(MAX_LEFT_OVER_ROUNDS):
-            told = self._left_over.cancel(self.pending_tasks(), insist=insist)
+            is_cancelled = self._left_over.cancel(self.pending_tasks())
             abandoned = [] if self.pending_tasks() else self._generators.take_abandoned()
-            if not told and not abandoned:
+            if not is_cancelled and not abandoned:
                 break
             for generator in abandoned:
                 self.create_task(close(generator))
             self.run_until_idle(max_steps=max_steps, deadline=deadline)
         else:
-            names = ", ".join(task.get_name() for task in self.pending_tasks())
-            raise TurnTooLong(f"tasks outlasted {MAX_LEFT_OVER_ROUNDS} rounds of cancelling: {names}")
-        self._let_go_of_finished_tasks()
+            raise TurnTooLong(
+                f"the end of the workflow took {MAX_LEFT_OVER_ROUNDS} rounds of closing async generators; "
+                "look for one whose clean-up starts another"
+            )
+        self._remove_finished_tasks()
         self._report_unhandled()
         return self.pending_tasks()
 
-    # ------------------------------------------------------------------ exceptions nobody took
+    # ------------------------------------------------------------------ unhandled exceptions
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep `context` for the host.
+        """Store `context` for the host.
 
-        asyncio calls this also from finalisers, at moments and on threads of the collector's choosing, so the
-        host hears of it when the slice has ended.
+        asyncio calls this also from finalisers, at any moment and on any thread, so that it is reported at the end of
+        the slice.
         """
         if not self._evicting:
             self._unhandled.append(context)
@@ -534,10 +522,10 @@ class WorkflowLoop(IsolatedLoop):
     # ------------------------------------------------------------------ eviction
 
     def evict(self) -> list[str]:
-        """Tear the coroutines down without any effect outside. Return the names of those that would not end.
+        """Tear the coroutines down without any effect outside. The names of those that did not end.
 
         `Evicted` is thrown into every pending task, youngest first, and again at every ``await`` it makes;
-        then the async generators are closed. From the first moment on the host hears nothing more.
+        then the async generators are closed. The host receives no report from the beginning on.
         """
         if self._evicting:
             return []
@@ -572,4 +560,4 @@ class WorkflowLoop(IsolatedLoop):
         self._tasks.clear()
         self._generators.take_all()
         self._unhandled.clear()
-        self.host = DetachedHost()  # so that both can go at once, without the collector
+        self.host = DetachedHost()  # without a reference cycle both are freed at once

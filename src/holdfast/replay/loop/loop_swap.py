@@ -1,9 +1,9 @@
-"""Takes the place of the thread's running event loop for the time of one call, and gives it back.
+"""Makes another event loop the running loop of this thread for the time of one call.
 
-A worker runs turns on its own thread, inside its own asyncio loop, because a hop to another thread would cost
-more than the turn. What asyncio keeps per thread is switched here: the running loop, the hooks of async
+A worker runs turns on its own thread, inside its own asyncio loop, because a switch to another thread would cost
+more than the turn. asyncio's state of a thread is swapped here: the running loop, the hooks of async
 generators (the outer loop must never finalise a workflow's generators) and, from Python 3.14 on, the current
-task. Up to 3.13 the current task is kept per loop, so the outer one is out of sight and untouched.
+task. Up to 3.13 the current task is stored per loop, so that the outer one is not visible and needs no swap.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
 
 Hooks = tuple[Any, Any]
-"""What Python calls when an async generator begins, and when an unfinished one is let go."""
+"""The functions that Python calls when an async generator begins, and when an unfinished one is dropped."""
 
 CURRENT_TASK_IS_PER_THREAD: Final = sys.version_info >= (3, 14)
 
 
 _here: dict[int, asyncio.AbstractEventLoop] = {}
-"""The loop that took the place of another, on each thread where one did."""
+"""The loop that is swapped in, by thread."""
 
 _outside: dict[int, asyncio.AbstractEventLoop] = {}
-"""The loop whose place is taken by one after the other, and whose hooks are ours meanwhile; see `OneAfterTheOther`."""
+"""The outer loop of a `LoopSwapBatch`, by thread. The hooks of async generators are set for the whole batch."""
 
 
 def _forked() -> None:
-    """In the child of a fork none of these loops runs, and a thread may have the number of one that is gone."""
+    """In the child of a fork none of these loops runs, and a thread may have the number of one that has ended."""
     _here.clear()
     _outside.clear()
 
@@ -43,10 +43,10 @@ if hasattr(os, "register_at_fork"):  # Windows has no forks
 
 
 def swapped_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that has taken the place of another on this thread.
+    """The loop that is swapped in on this thread.
 
-    asyncio makes a system call to answer that. It is asked where the answer could be left over from a turn that was
-    interrupted at the worst moment, as by a second Ctrl-C: never while turns are taken one after the other.
+    asyncio needs a system call to return the running loop. It is used where the entry could be left over from a turn
+    that was interrupted during the swap, as by a second Ctrl-C, and not inside of a `LoopSwapBatch`.
     """
     thread = get_ident()
     loop = _here.get(thread)
@@ -71,19 +71,21 @@ def run_swapped(
 
 AnyLoop = asyncio.AbstractEventLoop | None
 SwappedOut = tuple[int, AnyLoop, AnyLoop, "asyncio.Task[Any] | None", "Hooks | None"]
-"""What was there before: the thread, a loop that had taken the place already (one in another), the running loop, its
-task, and the hooks of async generators if they were not ours."""
+"""The state before the swap: the thread, a loop that was swapped in already (nested swaps), the running loop, its task,
+and the hooks of async generators if they were replaced."""
 
 
 def swap_in(loop: asyncio.AbstractEventLoop) -> SwappedOut:
-    """Make `loop`, which has a method `hold_generator`, the running loop. The answer is for `give_place_back`."""
+    """Make `loop`, which has a method `hold_generator`, the running loop. The result is for `swap_out`."""
     thread = get_ident()
-    here, hooks = _here.get(thread), None
+    here = _here.get(thread)
+    hooks = None
     outer_loop = None if here is not None else _outside.get(thread)
     if outer_loop is None or not outer_loop.is_running():
-        outer_loop, hooks = _get_running_loop(), _set_hooks()
+        outer_loop = _get_running_loop()
+        hooks = _set_hooks()
         if here is not outer_loop:
-            here = None  # there was none, or it is left over
+            here = None  # left over from an interrupted swap
     outer_task = _swap_current_task(outer_loop, None) if CURRENT_TASK_IS_PER_THREAD else None
     _set_running_loop(loop)
     _here[thread] = loop
@@ -91,7 +93,7 @@ def swap_in(loop: asyncio.AbstractEventLoop) -> SwappedOut:
 
 
 def swap_out(outer: SwappedOut) -> None:
-    """Restore what was there."""
+    """Restore the state before the swap."""
     thread, here, outer_loop, outer_task, outer_hooks = outer
     if here is None:
         _here.pop(thread, None)
@@ -105,10 +107,10 @@ def swap_out(outer: SwappedOut) -> None:
 
 
 class LoopSwapBatch:
-    """A context in which loops take the place of the same one after the other, and find the hooks of generators set.
+    """A context in which several loops are swapped in, one after the other, with the hooks of generators set once.
 
-    Setting them costs more than the rest of the change: Python raises two audit events for it. Only for code that runs
-    without a pause and begins no async generator of its own between the loops.
+    Setting them costs more than the rest of the swap: Python raises two audit events for it. Only for code that does
+    not await and begins no async generator of its own between the loops.
     """
 
     __slots__ = ("_hooks", "_thread")
@@ -127,7 +129,7 @@ class LoopSwapBatch:
 
 
 def _set_hooks() -> "Hooks | None":
-    """Make the hooks of async generators ours; the answer is what they were, None if they were ours already."""
+    """Set the hooks of async generators. The former ones; None if they were set already."""
     hooks = sys.get_asyncgen_hooks()
     if hooks.firstiter is _hold:
         return None
@@ -151,4 +153,4 @@ def _swap_current_task(
 
 
 def _leave_unfinished(_generator: AsyncGenerator[Any, Any]) -> None:
-    """Let an unfinished generator go without running any of it: its loop has been evicted."""
+    """Drop an unfinished generator without running it: its loop has been evicted."""

@@ -1,28 +1,20 @@
-"""Code that may only look: queries, and the validators of updates. Nothing of what they do counts.
+"""Event loops that refuse: no I/O for workflow code, and no change at all for read-only code.
 
-While such code runs, a loop stands in the place of the workflow's own that refuses whatever would change something, and
-says so where it is called. What goes past it (a future of the workflow that is resolved by hand) is found afterwards.
+Sockets, pipes, processes, threads and signals give different results in every run, so that a replay could not repeat
+them. `IsolatedLoop` refuses each by its name, with an error that names the alternative.
 
-The parts of an asyncio event loop that a workflow must not have, each answered with a readable error.
-
-Sockets, pipes, processes, threads and signals give different answers on every run, so a replay could not
-repeat them. Refusing by name, instead of leaving the standard ``NotImplementedError``, tells the author what
-to do.
+Queries and the validators of updates are read-only. While they run, a `ReadOnlyLoop` takes the place of the workflow's
+own loop and refuses every call that would change the workflow or wait.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from inspect import isawaitable, iscoroutine
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from holdfast.core.run import SliceRunner
-from holdfast.errors import NotInWorkflow, NotReadOnly, TurnTooLong
+from holdfast.errors import NotInWorkflow, NotReadOnly
 from holdfast.replay.loop.loop_swap import run_swapped
-
-if TYPE_CHECKING:
-    from holdfast.core.run import TurnOutput
-    from holdfast.replay.calls import WorkflowCalls
-    from holdfast.replay.loop.event_loop import WorkflowLoop
 
 
 def _refuse(name: str, instead: str = "Do it in an activity and await that") -> Callable[..., NoReturn]:
@@ -38,13 +30,13 @@ def _refuse_control(name: str) -> Callable[..., NoReturn]:
 
 
 class IsolatedLoop(asyncio.AbstractEventLoop):
-    """An event loop of which every method that touches the outside, or the loop itself, refuses.
+    """An event loop whose methods for I/O, and for control of the loop itself, raise `NotInWorkflow`.
 
-    It is also the mark by which `compat` knows that it is a workflow that calls.
+    `asyncio_patches` recognises the caller as workflow code by this class.
     """
 
     def next_number(self) -> int:
-        """Take the next creation number, for a future that is made elsewhere (see `compat`)."""
+        """Take the next creation number, for a future that is made elsewhere (see `asyncio_patches`)."""
         raise NotImplementedError
 
     add_reader: Callable[..., NoReturn] = _refuse("add_reader")  # type: ignore[assignment] # variadic
@@ -95,14 +87,15 @@ T = TypeVar("T")
 
 
 class ReadOnlyLoop(IsolatedLoop):
-    """The running loop of code that may only look. `what` names that code in errors."""
+    """The running loop of read-only code. `what` names that code in errors, and `host` is the host of the workflow."""
 
-    def __init__(self, what: str, calls: "WorkflowCalls") -> None:
+    def __init__(self, what: str, host: object, seconds: float) -> None:
         self._what = what
-        self.calls = calls
+        self._seconds = seconds
+        self.host = host
 
     def run(self, watch: SliceRunner, work: Callable[[], T]) -> T:
-        """Call `work` with this loop as the running one. A result that would have to be awaited is refused."""
+        """Call `work` with this loop as the running one. An awaitable result is refused."""
         value = run_swapped(self, watch, work)
         if isawaitable(value):
             if iscoroutine(value):
@@ -111,17 +104,17 @@ class ReadOnlyLoop(IsolatedLoop):
         return value
 
     def refuse(self) -> NoReturn:
-        """Say what such code may not do."""
+        """Raise `NotReadOnly`."""
         raise NotReadOnly(
-            f"{self._what} may only look: it called what would change the workflow, or would have to wait. "
+            f"{self._what} is read-only: it called a function that would change the workflow, or would have to wait. "
             "Let an update, an event or the workflow itself do that"
         )
 
     def hold_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Nobody closes a generator that such code leaves over: it never ran."""
+        """Hold nothing: a generator that such code leaves behind needs no close, because it never ran."""
 
     def time(self) -> float:
-        return self.calls.now_ms / 1000
+        return self._seconds
 
     def get_debug(self) -> bool:
         return False
@@ -150,16 +143,4 @@ class ReadOnlyLoop(IsolatedLoop):
         self.refuse()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        del context  # a finaliser's, and none of this code's business
-
-
-def is_untouched(loop: "WorkflowLoop", output: "TurnOutput") -> bool:
-    """Whether code that may only look has left all as it was: nothing is ready to run, and nothing was done."""
-    if loop.is_closed():
-        return True
-    try:
-        loop.run_until_idle(max_steps=0)
-    except TurnTooLong:
-        return False
-    effects = output.effects
-    return not (output.events or output.scheduled or (effects is not None and (effects.sent or effects.kept)))
+        del context  # reported by a finaliser, not by this code

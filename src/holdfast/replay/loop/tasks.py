@@ -1,25 +1,17 @@
-"""Tears the coroutines of a workflow down when the worker lets go of it.
-
-A coroutine that is simply dropped would be closed by the collector, at any moment and on any thread, with
-``GeneratorExit`` that user code may turn into awaits. Here it happens at once, in a fixed order, under the
-workflow's own loop and contexts, and silently: no durable step, no warning and no report comes out of it.
-
-Tasks, futures and handles of the workflow loop.
+"""Tasks, futures and async generators of the workflow loop, and their teardown on eviction.
 
 ``asyncio.wait``, ``as_completed`` and ``TaskGroup`` keep tasks and futures in sets, and a set iterates in the
 order of hashes. The usual hash is the address, which differs from run to run; here it is the creation number
-within the loop, so that every set of them iterates in the same order in every replay. Equality stays
-identity.
+within the loop, so that every set of them iterates in the same order in every replay. Equality stays identity.
 
-The exception that ends a workflow's coroutines when the worker lets go of them.
+An async generator is held from its first step to its end. The garbage collector would otherwise choose the moment at
+which an abandoned one runs its ``finally``, and a replay would choose another. It runs when the workflow ends;
+``contextlib.aclosing`` is the way to have it earlier.
 
-An evicted workflow has not failed: it lives on in its history and is rebuilt by replay, here or elsewhere.
-Its coroutines in this process are torn down, and nothing they do meanwhile may count.
-
-The async generators of a workflow, held from their first step to their end.
-
-The collector would otherwise choose the moment at which an abandoned one runs its ``finally``, and a replay
-would choose another. It runs when the workflow ends; ``contextlib.aclosing`` is the way to have it earlier.
+An evicted workflow has not failed: its history remains, and a replay rebuilds it, in this process or another. Its
+coroutines are torn down at once, in a fixed order, under the workflow's own loop and contexts, and without any durable
+step, warning or report. Coroutines that are only dropped would be closed by the collector, at any moment and on any
+thread, with ``GeneratorExit`` that user code may turn into awaits.
 """
 
 import asyncio
@@ -39,7 +31,7 @@ class WorkflowFuture(asyncio.Future[Any]):
     number: int
 
     def __hash__(self) -> int:
-        """Return the creation number, or for a moment the address (see `WorkflowTask`)."""
+        """The creation number, or the address until it is set (see `WorkflowTask`)."""
         try:
             return self.number
         except AttributeError:
@@ -50,15 +42,15 @@ class WorkflowTask(asyncio.Task[Any]):
     """A task that is hashed by its creation number.
 
     The number is set right after construction, and that order matters. The constructor enters the task into
-    asyncio's process-wide set of weak references, which keeps the hash it saw: the address. Had it seen the
-    number, the first tasks of ten thousand workflows would all collide in that set.
+    asyncio's process-wide set of weak references, which stores the hash of that moment: the address. With the number
+    as hash, the first tasks of ten thousand workflows would all collide in that set.
     """
 
     __slots__ = ("number",)
     number: int
 
     def __hash__(self) -> int:
-        """Return the creation number, or the address while asyncio's constructor runs."""
+        """The creation number, or the address while asyncio's constructor runs."""
         try:
             return self.number
         except AttributeError:
@@ -66,7 +58,7 @@ class WorkflowTask(asyncio.Task[Any]):
 
 
 class Evicted(BaseException):
-    """Raised in workflow code that is being torn down, and by every Holdfast call it makes from then on.
+    """Raised in workflow code that is being torn down, and by every Holdfast call that it makes from then on.
 
     It derives from BaseException, so that ``except Exception`` in a workflow does not swallow it. Plain
     Python in a ``finally`` block runs, once for each eviction; a durable step from there is impossible.
@@ -74,28 +66,30 @@ class Evicted(BaseException):
 
 
 MAX_THROWS_PER_TASK: Final = 100
-"""How often `Evicted` is thrown into one coroutine. One that awaits after that many catches it for ever."""
+"""How often `Evicted` is thrown into one coroutine. One that still awaits afterwards catches it for ever."""
 
 MAX_SEARCHED_OBJECTS: Final = 10_000
-"""How many objects are searched for coroutines never begun. Beyond that a warning may be printed."""
+"""Objects that are searched for coroutines never begun. Beyond that Python may print a warning."""
 
-MAX_SEARCHED_ON_THE_WAY_OUT: Final = 200
-"""The same for what one task made while it was torn down: the innermost frames, where a ``gather`` is, come first."""
+MAX_SEARCHED_AT_THE_END: Final = 200
+"""The same for the objects that one task made while it was torn down, innermost frames first."""
 
 
-def _never_let_go(endless: object) -> None:
-    """Keep what would not end until the process is gone. Dropping it would run it once more: it raises "coroutine
-    ignored GeneratorExit" out of nowhere, or, at the end of the program, never comes back.
+def _hold_until_exit(endless: object) -> None:
+    """Hold a coroutine that did not end until the process exits.
+
+    Dropping it would run it once more: it would raise "coroutine ignored GeneratorExit", or, at the end of the
+    program, never return.
     """
-    import ctypes  # noqa: PLC0415 - it is slow to import, and nearly nobody ever needs it
+    import ctypes  # noqa: PLC0415 - slow to import, and rarely needed
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(endless))
 
 
 def keep_suspended(coroutines: Iterable[object]) -> None:
-    """Keep coroutines and generators as they are until the process is gone, without running them."""
+    """Hold coroutines and generators suspended until the process exits, without running them."""
     for coroutine in coroutines:
-        _never_let_go(coroutine)
+        _hold_until_exit(coroutine)
 
 
 def tear_down_tasks(
@@ -103,10 +97,9 @@ def tear_down_tasks(
     entries: Sequence[tuple[WorkflowTask, Context]],
     generators: Sequence[Any],
 ) -> list[str]:
-    """End every pending task, youngest first, then every generator. Return the names of those that did not
-    end.
+    """End every pending task, youngest first, then every generator. The names of those that did not end.
 
-    The caller has made `loop` the running one and deaf: nothing scheduled on it from here on is ever run.
+    The caller has made `loop` the running one. Callbacks scheduled on it from here on are never run.
     """
     stuck: list[str] = []
     pending = [(task, context) for task, context in reversed(entries) if not task.done()]
@@ -116,13 +109,13 @@ def tear_down_tasks(
         coroutine = task.get_coro()
         try:
             if not _end_task(loop, task, context, unbegun):
-                _never_let_go(coroutine)
+                _hold_until_exit(coroutine)
                 stuck.append(task.get_name())
         except KeyboardInterrupt as error:
             interrupt = error
     for generator in reversed(generators):
         if not _end_generator(generator, unbegun):
-            _never_let_go(generator)
+            _hold_until_exit(generator)
             stuck.append(getattr(generator, "__qualname__", "async generator"))
     for coroutine in unbegun:
         if _was_never_begun(coroutine):
@@ -163,19 +156,19 @@ def _end_generator(generator: Any, unbegun: "list[CoroutineType[Any, Any, Any]]"
 
 
 def _throw_until_ended(step: Callable[[], object], unbegun: "list[CoroutineType[Any, Any, Any]]") -> bool:
-    """Repeat `step` for as long as the coroutine answers with another await. Tell whether it ended.
+    """Repeat `step` while the coroutine awaits once more. Whether it ended.
 
-    Coroutines that it made on its way out, for a ``gather`` that could not take them, go to `unbegun`.
+    Coroutines that it made while it ended, for a ``gather`` that could not start them, are added to `unbegun`.
     """
     for _ in range(MAX_THROWS_PER_TASK):
         try:
             step()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - whatever it ends with, it has ended, and nobody is to hear of it
+        except BaseException as error:  # noqa: BLE001 - it has ended, and its error is not reported
             its_own = error.__traceback__.tb_next if error.__traceback__ else None
             frames = [list(frame.f_locals.values()) for frame, _ in walk_tb(its_own)]
-            unbegun.extend(_coroutines_never_begun(frames, MAX_SEARCHED_ON_THE_WAY_OUT))
+            unbegun.extend(_coroutines_never_begun(frames, MAX_SEARCHED_AT_THE_END))
             return True
     return False
 
@@ -183,10 +176,10 @@ def _throw_until_ended(step: Callable[[], object], unbegun: "list[CoroutineType[
 def _coroutines_never_begun(
     roots: Sequence[object], most: int = MAX_SEARCHED_OBJECTS
 ) -> Iterator["CoroutineType[Any, Any, Any]"]:
-    """Find the coroutines that the frames of `roots` hold and never awaited.
+    """The coroutines that the frames of `roots` hold and never awaited.
 
     Python warns about such a coroutine when it is dropped. In an evicted workflow that is no mistake: the
-    replay will await it. The frames' own references are followed, through the coroutines they await and plain
+    replay will await it. The search follows the references of frames, of the coroutines they await, and of plain
     containers.
     """
     seen: set[int] = set()
@@ -213,7 +206,7 @@ def _was_never_begun(coroutine: "CoroutineType[Any, Any, Any]") -> bool:
 
 
 MIN_GENERATORS_BETWEEN_SWEEPS: Final = 64
-"""Finished generators are let go in sweeps."""
+"""Finished generators are removed in sweeps."""
 
 
 class HeldGenerators:
@@ -229,14 +222,14 @@ class HeldGenerators:
         return len(self._held)
 
     def hold(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Hold `generator`, which takes its first step. This is the hook that Python calls."""
+        """Hold `generator`, which takes its first step."""
         if len(self._held) >= self._sweep_at:
             self._held = {key: held for key, held in self._held.items() if is_unfinished(held)}
             self._sweep_at = 2 * len(self._held) + MIN_GENERATORS_BETWEEN_SWEEPS
         self._held[id(generator)] = generator
 
     def take_abandoned(self) -> list[AsyncGenerator[Any, Any]]:
-        """Let go of the generators that are not finished and that no task is inside of, and return them."""
+        """Remove and return the unfinished generators that no task is executing."""
         abandoned = [
             generator
             for generator in self._held.values()
@@ -247,14 +240,14 @@ class HeldGenerators:
         return abandoned
 
     def take_all(self) -> list[AsyncGenerator[Any, Any]]:
-        """Let go of all generators and return them."""
+        """Remove and return all generators."""
         everything = list(self._held.values())
         self._held.clear()
         return everything
 
 
 def is_unfinished(generator: AsyncGenerator[Any, Any]) -> bool:
-    """Tell whether an async generator still has a frame, and so perhaps a ``finally`` to run."""
+    """Whether an async generator still has a frame, and so perhaps a ``finally`` to run."""
     return getattr(generator, "ag_frame", None) is not None
 
 

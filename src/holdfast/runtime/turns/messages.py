@@ -111,7 +111,7 @@ class LocalEvents:
         event, live = message.event, self._live.find(message.id, message.number)
         if live is None or type(event) is not EventReceived or message.message_id:
             return False
-        return live.run.waits_for_event(event.name)
+        return live.run.awaits_event(event.name)
 
     async def drain(self) -> None:
         """Wait until the queue is empty."""

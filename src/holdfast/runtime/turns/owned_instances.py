@@ -77,7 +77,7 @@ class LiveInstances(OrderedDict[InstanceNumber, LiveInstance]):
         live = self.get(key.number)
         if live is None or live.execution != key.execution:
             return None
-        return live if values is None or live.run.values_of(key.activity) == values else None
+        return live if values is None or live.run.values_received(key.activity) == values else None
 
     async def fetch_payloads(self, store: Store, rows: Sequence[InboxRow]) -> None:
         """Read the large payloads of messages for live instances."""
@@ -109,7 +109,7 @@ class OwnedInstances:
     async def wake(self, record: InstanceRecord) -> LiveInstance | None:
         """Make a claimed instance live: replay its history, then queue its inbox (G8). The caller takes its turn.
 
-        None if it was blocked, or another worker owns it by now.
+        None if it was blocked.
         """
         failure = self._first_failures.pop(record.number, None)
         if failure is not None and (record.execution, record.turn) == (1, 0):
@@ -118,8 +118,7 @@ class OwnedInstances:
         try:
             run, loaded = await self.runs.load(self._store, record)
         except WorkflowBlocked as blocked:
-            if await self._still_owns(record):
-                self.block(record, str(blocked))
+            self.block(record, str(blocked))
             return None
         live = LiveInstance.of(record, run)
         self.make_room(max(self.live.size, 1) - 1)
@@ -127,18 +126,10 @@ class OwnedInstances:
         try:
             self.runs.replay(live.number, live.run, loaded.history)
         except Exception as error:  # noqa: BLE001 - whatever it is, this build cannot run the instance
-            if await self._still_owns(record):
-                self.block_for(live, error)
-            else:
-                self.evict(live)
+            self.block_for(live, error)
             return None
         live.timers = {timer.timer: timer.due_at_ms for timer in loaded.timers}
         return live if self.enqueue(live, loaded.inbox, loaded.attempts) else None
-
-    async def _still_owns(self, record: InstanceRecord) -> bool:
-        """Whether the instance was neither closed nor claimed by another worker since this claim (A9)."""
-        current = await self._store.read_instance(record.number)
-        return current is not None and (current.fence, current.owner) == (record.fence, self._context.lease.key)
 
     def enqueue(self, live: LiveInstance, rows: Iterable[InboxRow], attempts: Iterable[AttemptRecord]) -> bool:
         """Queue new inbox rows. A row that cannot be decoded blocks the instance (G12); then False is returned."""
@@ -221,7 +212,7 @@ class OwnedInstances:
         member = Block(number=number, owner=owner, fence=instance.fence, reason=reason, build=build)
 
         def done(outcome: Outcome) -> None:
-            if isinstance(outcome, Applied):  # otherwise another worker owns it, whose code may fit
+            if isinstance(outcome, Applied):  # otherwise it was closed (A9), or another worker owns it
                 extra = {
                     "holdfast_instance": instance.id,
                     "holdfast_workflow": instance.workflow,

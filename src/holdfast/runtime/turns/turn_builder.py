@@ -11,11 +11,10 @@ What a turn says to those who sent updates, as it is stored with the turn (G11).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypedDict, TypeVar
+from typing import Final
 
 import msgspec
 
-from holdfast.core.admission import Mailbox
 from holdfast.core.children import next_execution_seed
 from holdfast.core.history import (
     CancelRequested,
@@ -62,6 +61,7 @@ from holdfast.storage.members.turns import (
     NextExecution,
     StreamValues,
     Turn,
+    TurnEffects,
     UpdateAnswer,
 )
 from holdfast.storage.records import (
@@ -73,13 +73,6 @@ from holdfast.storage.records import (
     StateValue,
     TimerRow,
 )
-
-Item = TypeVar("Item")
-
-
-def new_children(live: LiveInstance, scheduled: Iterable[ScheduledChild]) -> tuple[NewChild, ...]:
-    """The instances that a turn creates. However often it is tried, they are the same."""
-    return tuple(_new_child(live, child) for child in scheduled)
 
 
 def _new_child(live: LiveInstance, scheduled: ScheduledChild) -> NewChild:
@@ -120,7 +113,7 @@ def next_execution(live: LiveInstance, asked: ContinuedAsNew, payloads: list[Lar
         execution=live.execution + 1,
         parent=live.run.parent,
         depth=live.run.depth,
-        kept={key: msgspec.Raw(value) for key, value in live.run.kept.items()} or None,
+        kept={key: msgspec.Raw(value) for key, value in live.run.state_values.items()} or None,
     )
     kept: list[LargePayload] = []
     stored = encode_event(offload(started, kept))
@@ -163,69 +156,46 @@ class BuiltTurn(msgspec.Struct, frozen=True):
 
 
 class AppliedMessages:
-    """The messages that a turn applied and that are no completions, by how they came."""
+    """The messages that a turn applied and that are not completions, by how they came."""
 
-    __slots__ = ("consumed", "entries", "fired", "mail", "responses", "riders", "yields")
+    __slots__ = ("applied_values", "consumed", "events", "fired", "responses", "riders", "stream_values")
 
-    def __init__(self) -> None:
-        self.responses: Sequence[Transition] = ()
-        self.consumed: Sequence[int] = ()
-        self.fired: Sequence[int] = ()
-        self.yields: dict[AttemptKey, int] | None = None
-        self.entries: Sequence[StreamValues] = ()
-        self.riders: Sequence[Unstored] = ()
-        self.mail = 0
-
-    def sort(self, messages: list[Message]) -> None:
-        """Take the messages in. What there is makes its list."""
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self.responses: list[Transition] = []
+        self.consumed: list[int] = []
+        self.events = 0
+        self.fired: list[int] = []
+        self.applied_values: dict[AttemptKey, int] = {}
+        self.stream_values: list[StreamValues] = []
+        self.riders: list[Unstored] = []
         for message in messages:
-            if message.completion is not None:
-                continue
-            event, response = message.event, message.response
-            if message.row:
-                self.consumed = with_one_more(self.consumed, message.row)
-                self.mail += type(event) is EventReceived
-                if type(response) is Transition:
-                    self.responses = with_one_more(self.responses, response)
-                elif type(response) is AppliedValues:
-                    self.yields = yields = self.yields or {}
-                    yields[response.key] = yields.get(response.key, 0) + response.count
-            elif type(event) is TimerFired:
-                self.fired = with_one_more(self.fired, event.timer)
-            elif type(response) is UnstoredEvent:
-                self.riders = with_one_more(self.riders, response)
-            elif type(response) is UnstoredValues:
-                self.entries = with_one_more(self.entries, response.responses)
-                self.riders = with_one_more(self.riders, response)
+            if message.completion is None:
+                self._add(message)
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether the store has to write something about them."""
+        return bool(self.consumed or self.fired or self.stream_values)
+
+    def _add(self, message: Message) -> None:
+        event, response = message.event, message.response
+        if message.row:
+            self.consumed.append(message.row)
+            self.events += type(event) is EventReceived
+            if type(response) is Transition:
+                self.responses.append(response)
+            elif type(response) is AppliedValues:
+                self.applied_values[response.key] = self.applied_values.get(response.key, 0) + response.count
+        elif type(event) is TimerFired:
+            self.fired.append(event.timer)
+        elif type(response) is UnstoredEvent:
+            self.riders.append(response)
+        elif type(response) is UnstoredValues:
+            self.stream_values.append(response.responses)
+            self.riders.append(response)
 
 
-NOTHING_TAKEN: Final = AppliedMessages()
-
-
-class Unusual(TypedDict, total=False):
-    """The fields of a `Turn` that most turns leave at their defaults: naming all costs as much as the rest."""
-
-    responses: tuple[Transition, ...]
-    consumed: tuple[int, ...]
-    abandoned: tuple[int, ...]
-    timers_started: tuple[TimerRow, ...]
-    timers_ended: tuple[int, ...]
-    payloads: tuple[LargePayload, ...]
-    close: InstanceEnd | None
-    read_to: int | None
-    next: NextExecution | None
-    waits: tuple[str, ...]
-    mail_taken: int
-    ids_set_aside: tuple[str, ...]
-    sent: tuple[Deliver, ...]
-    mailbox: Mailbox | None
-    yields: tuple[AppliedValues, ...]
-    entries: tuple[StreamValues, ...]
-    kept: tuple[StateValue, ...]
-    answers: tuple[UpdateAnswer, ...]
-    children: tuple[NewChild, ...]
-    children_asked: tuple[CancelChild, ...]
-    family: bool
+NONE_APPLIED: Final = AppliedMessages(())
 
 
 def build_turn(
@@ -239,9 +209,10 @@ def build_turn(
     release: bool,
     may_close_unread: bool = False,
 ) -> BuiltTurn:
-    """Put everything one turn did together. `reserve` says whether an activity may start here at once; one that was
-    given up in the very turn that called it is never begun. `may_close_unread`: the instance is closed even if messages
-    came that were not read (G14).
+    """Build the `Turn` that commits `output`.
+
+    `reserve` decides whether an activity may start here at once. An activity that the code abandoned in the turn that
+    called it never starts. With `may_close_unread` the instance is closed even if its inbox has unread messages (G14).
     """
     effects = output.effects
     abandoned = () if effects is None else effects.abandoned
@@ -255,6 +226,12 @@ def build_turn(
     payloads: list[LargePayload] = []
     events, encoded = _encoded(output.events, payloads)
     completions = _completions(messages)
+    applied = AppliedMessages(messages) if len(completions) < len(messages) else NONE_APPLIED
+    turn_effects: TurnEffects | None = None
+    if release or applied.has_effects or _has_effects(live, output, payloads):
+        turn_effects = _effects_of(
+            live, output, events, applied, payloads, release=release, may_close_unread=may_close_unread
+        )
     turn = Turn(
         number=live.number,
         execution=live.execution,
@@ -265,36 +242,10 @@ def build_turn(
         events=encoded,
         completions=completions,
         attempts=tuple(attempts),
-        release=release,
         key=output.key,
-        is_plain=not release,
+        effects=turn_effects,
     )
-    unusual: Unusual = {}
-    if output.outcome is not None:
-        unusual["close"], unusual["next"] = _ending(live, events, output.outcome, payloads)
-        unusual["family"] = live.run.has_family
-        if unusual.get("close") is not None and not may_close_unread:
-            unusual["read_to"] = live.last_row
-    if live.turn == 0 and (mailbox := live.run.mailbox) is not None:
-        unusual["mailbox"] = mailbox
-    taken = _add_taken(unusual, messages) if len(completions) < len(messages) else NOTHING_TAKEN
-    if effects is not None or taken.fired:
-        _add_done(unusual, live, effects or RunEffects(), taken.fired, payloads)
-    if effects is not None and effects.waits_changed:
-        unusual["ids_set_aside"] = tuple(received.id for received, _ in pairs_set_aside(events) if received.id)
-    if payloads:
-        unusual["payloads"] = tuple(payloads)
-    if unusual:
-        turn = msgspec.structs.replace(turn, **unusual, is_plain=False)
-    return BuiltTurn(turn, eager, () if effects is None else effects.logs, taken.riders)
-
-
-def with_one_more(items: Sequence[Item], item: Item) -> Sequence[Item]:
-    """`items` with one more. An empty tuple becomes a list: most turns need none."""
-    if isinstance(items, list):
-        items.append(item)
-        return items
-    return [item]
+    return BuiltTurn(turn, eager, () if effects is None else effects.logs, applied.riders)
 
 
 def _completions(messages: list[Message]) -> tuple[Completion, ...]:
@@ -304,46 +255,59 @@ def _completions(messages: list[Message]) -> tuple[Completion, ...]:
     return tuple([message.completion for message in messages if message.completion is not None])
 
 
-def _add_taken(unusual: Unusual, messages: list[Message]) -> AppliedMessages:
-    """Messages that were no completions."""
-    taken = AppliedMessages()
-    taken.sort(messages)
-    if taken.consumed:
-        unusual["consumed"], unusual["mail_taken"] = tuple(taken.consumed), taken.mail
-        unusual["responses"] = tuple(taken.responses)
-    if taken.entries:
-        unusual["entries"] = tuple(taken.entries)
-    if taken.yields:
-        unusual["yields"] = tuple(AppliedValues(key=key, count=count) for key, count in taken.yields.items())
-    return taken
+def _has_effects(live: LiveInstance, output: TurnOutput, payloads: list[LargePayload]) -> bool:
+    """Whether the code did more than it does in most turns."""
+    is_more = output.effects is not None or output.outcome is not None or bool(payloads)
+    return is_more or (live.turn == 0 and live.run.mailbox is not None)
 
 
-def _add_done(
-    unusual: Unusual, live: LiveInstance, effects: RunEffects, fired: Sequence[int], payloads: list[LargePayload]
-) -> None:
-    """What the code did besides calling activities, and the timers that ended."""
-    if effects.answers is not None:
-        unusual["answers"] = answers_of(effects.answers, payloads)
-    if fired or effects.timers_ended or effects.timers_started:
-        unusual["timers_ended"] = ended = (*effects.timers_ended, *fired)
-        unusual["timers_started"] = _change_timers(live, effects.timers_started, ended)
-    if effects.abandoned:
-        unusual["abandoned"] = tuple(effects.abandoned)
-    if effects.waits_changed:
-        unusual["waits"] = live.run.waited_for
-    if effects.sent:
-        unusual["sent"] = tuple(_messages(live, effects.sent))
-    if effects.kept is not None:
-        unusual["kept"] = _kept(effects.kept)
-    if effects.interrupted:
-        unusual["sent"] = (*unusual.get("sent", ()), *_interruptions(live, effects.interrupted))
-    if effects.children:
-        unusual["children"], unusual["family"] = new_children(live, effects.children), True
-    if effects.children_asked:
-        asked = tuple(
-            CancelChild(child=asked[0], reason=asked[1], descendants=asked[2]) for asked in effects.children_asked
-        )
-        unusual["children_asked"], unusual["family"] = asked, True
+def _effects_of(
+    live: LiveInstance,
+    output: TurnOutput,
+    events: list[HistoryEvent],
+    applied: AppliedMessages,
+    payloads: list[LargePayload],
+    *,
+    release: bool,
+    may_close_unread: bool,
+) -> TurnEffects:
+    effects = output.effects or RunEffects()
+    close: InstanceEnd | None = None
+    following: NextExecution | None = None
+    has_relatives = bool(effects.children or effects.children_asked)
+    if output.outcome is not None:
+        close, following = _ending(live, events, output.outcome, payloads)
+        has_relatives |= live.run.has_relatives
+    answers = answers_of(effects.answers or {}, payloads)
+    timers_ended = (*effects.timers_ended, *applied.fired)
+    set_aside = pairs_set_aside(events) if effects.waits_changed else ()
+    return TurnEffects(
+        close=close,
+        next=following,
+        release=release,
+        read_to=None if close is None or may_close_unread else live.last_row,
+        consumed=tuple(applied.consumed),
+        events_taken=applied.events,
+        responses=tuple(applied.responses),
+        applied_values=tuple(AppliedValues(key=key, count=count) for key, count in applied.applied_values.items()),
+        stream_values=tuple(applied.stream_values),
+        abandoned=tuple(effects.abandoned),
+        timers_started=_change_timers(live, effects.timers_started, timers_ended),
+        timers_ended=timers_ended,
+        payloads=tuple(payloads),
+        waits=live.run.awaited_events if effects.waits_changed else None,
+        ids_set_aside=tuple(received.id for received, _ in set_aside if received.id),
+        sent=(*_messages(live, effects.sent), *_interruptions(live, effects.interrupted)),
+        mailbox=live.run.mailbox if live.turn == 0 else None,
+        state_values=tuple(StateValue(key=key, value=value) for key, value in (effects.kept or {}).items()),
+        answers=answers,
+        children=tuple(_new_child(live, child) for child in effects.children),
+        children_cancelled=tuple(
+            CancelChild(child=child, reason=reason, descendants=descendants)
+            for child, reason, descendants in effects.children_asked
+        ),
+        has_relatives=has_relatives,
+    )
 
 
 def _encoded(events: list[HistoryEvent], payloads: list[LargePayload]) -> tuple[list[HistoryEvent], bytes]:
@@ -360,10 +324,6 @@ def _change_timers(live: LiveInstance, started: dict[int, int], ended: Sequence[
         live.timers.pop(timer, None)
     live.timers.update(started)
     return tuple(TimerRow(timer=timer, due_at_ms=due) for timer, due in started.items())
-
-
-def _kept(changes: dict[str, bytes | None]) -> tuple[StateValue, ...]:
-    return tuple(StateValue(key=key, value=value) for key, value in changes.items())
 
 
 def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver]:

@@ -27,7 +27,7 @@ from holdfast.runtime.worker_context import WorkerContext
 from holdfast.storage.members.attempts import Completion, OpenNextAttempt
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.outcomes import Applied, Failed, Outcome, Rejected, StartedInstance
-from holdfast.storage.members.turns import StreamValues, Turn
+from holdfast.storage.members.turns import StreamValues, TurnEffects
 from holdfast.storage.records import InstanceNumber
 
 logger = logging.getLogger("holdfast")
@@ -248,7 +248,7 @@ class TurnTaker:
             case Rejected():
                 # The store recorded the completions of this turn. If only a completion was stale, the instance is
                 # still ours: released, it does not stay owned without being live (G2).
-                if built.turn.close is not None:
+                if built.turn.effects is not None and built.turn.effects.close is not None:
                     self._note_refused_end(live.number)
                 self._slots.release(len(built.eager))
                 self._instances.release(live, built.turn.owner)
@@ -288,7 +288,7 @@ class TurnTaker:
             self._attempts.start(running_record(live, attempt))
         if len(eager) < len(turn.attempts):
             self._context.work.set()
-        if not turn.is_plain and self._after_effects(live, turn):
+        if turn.effects is not None and self._after_effects(live, turn.effects):
             return
         if applied:
             self._live.move_to_end(live.number)
@@ -299,29 +299,29 @@ class TurnTaker:
         else:
             self._idle(live)  # a timer that is due already fires from there
 
-    def _after_effects(self, live: LiveInstance, turn: Turn) -> bool:
-        """Act on the rarer parts of a turn. Returns whether the instance is no longer live."""
-        if turn.abandoned:
-            self._attempts.cancel_activities(live.number, live.execution, set(turn.abandoned))
-        if turn.sent or turn.family:
+    def _after_effects(self, live: LiveInstance, effects: TurnEffects) -> bool:
+        """Act on the effects of a committed turn. Returns whether the instance is no longer live."""
+        if effects.abandoned:
+            self._attempts.cancel_activities(live.number, live.execution, set(effects.abandoned))
+        if effects.sent or effects.has_relatives:
             self._context.work.set()
-        if turn.close is not None or turn.next is not None:
-            self._end(live, turn)
+        if effects.close is not None or effects.next is not None:
+            self._end(live, effects)
             return True
-        if turn.release:
+        if effects.release:
             self._instances.evict(live)
             self._context.work.set()
-        return turn.release
+        return effects.release
 
-    def _end(self, live: LiveInstance, turn: Turn) -> None:
+    def _end(self, live: LiveInstance, effects: TurnEffects) -> None:
         """The execution is closed, durably: the next one begins (G4), or waiters for the result are notified."""
-        if turn.next is not None and not turn.release:
+        if effects.next is not None and not effects.release:
             self._live.continued.add(live.number)
         self._instances.close(live.number, has_bodies=live.run.has_open_activities)
-        if turn.close is not None:
+        if effects.close is not None:
             self._refused_ends.pop(live.number, None)
-            self._context.session.results.ended(live.id, live.number, turn.close)
-            log_failed_instance(live.id, turn.close, self._context.lease.key)
+            self._context.session.results.ended(live.id, live.number, effects.close)
+            log_failed_instance(live.id, effects.close, self._context.lease.key)
         else:
             self._context.work.set()
 

@@ -1,1 +1,1 @@
-"""Members: one guarded change each, written together in a group commit."""
+"""Members of a group commit: guarded changes, and their outcomes. `member.Member` is the union of all members."""

@@ -1,8 +1,9 @@
-"""New module."""
+"""Members about attempts of activities."""
 
 from holdfast.core.history import ActivityCompleted, ActivityFailed
 from holdfast.core.leases import WorkerKey
 from holdfast.core.lifecycle import AttemptState
+from holdfast.storage.members.base import CommitMember, WorkerMember
 from holdfast.storage.records import AttemptKey, NewAttempt, Record
 
 
@@ -18,11 +19,11 @@ class Transition(Record, frozen=True):
     failure: bytes | None = None
 
 
-class Completion(Record, frozen=True):
-    """An attempt came to its end, and the activity with it.
+class Completion(CommitMember, frozen=True):
+    """The end of an attempt and of its activity.
 
-    Applied with a turn, its response enters and leaves leg 2 in one commit (`applied_ledger`). Alone, it enters
-    (`entered_ledger`) and the event waits in the inbox. Without an event nobody waits for the answer any more.
+    Applied with a turn, its response enters and leaves leg 2 in one commit (`applied_ledger`). As a member of its own,
+    it enters (`entered_ledger`) and the event is put into the inbox. Without an event nothing waits for the answer.
     """
 
     key: AttemptKey
@@ -35,32 +36,47 @@ class Completion(Record, frozen=True):
     event: ActivityCompleted | ActivityFailed | None
     failure: bytes | None = None
     by_owner: bool = True
-    """False when somebody else ends the attempt: a janitor at its deadline, or whoever found its worker dead."""
+    """False if another worker ends the attempt: at its deadline, or because its owner was lost."""
     values: int | None = None
-    """It ends a stream of so many values: it is applied behind them, and waits in the inbox where they do (L15)."""
+    """The number of values of the stream that it ends: it is applied behind them, and waits in the inbox with them
+    (L15)."""
+
+    @property
+    def actor(self) -> WorkerKey | None:
+        return self.owner if self.by_owner else None
 
 
-class OpenNextAttempt(Record, frozen=True):
+class OpenNextAttempt(CommitMember, frozen=True):
     """An attempt failed, timed out or was lost, and the next one opens in the same commit (G13)."""
 
     ended: Transition
     next: NewAttempt
     by_owner: bool = True
 
+    @property
+    def actor(self) -> WorkerKey | None:
+        return self.ended.owner if self.by_owner else None
 
-class ClaimAttempts(Record, frozen=True):
-    """Take READY attempts of these queues, and run them at once."""
 
-    owner: WorkerKey
+class ClaimAttempts(WorkerMember, frozen=True):
+    """Claim READY attempts of these activities in these queues; they are RUNNING from then on."""
+
     queues: tuple[str, ...]
     names: tuple[str, ...]
     limit: int
 
+    @property
+    def notifies(self) -> bool:
+        return False
 
-class HeartbeatAttempt(Record, frozen=True):
-    """A running body says that it lives (A6)."""
+
+class HeartbeatAttempt(WorkerMember, frozen=True):
+    """The heartbeat of a running body (A6)."""
 
     key: AttemptKey
-    owner: WorkerKey
     details: bytes | None
     expires_at_ms: int | None
+
+    @property
+    def notifies(self) -> bool:
+        return False

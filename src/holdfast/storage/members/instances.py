@@ -1,37 +1,37 @@
-"""Members about the deadlines of instances."""
+"""Members about instances: start, end, claim, release, block, deadline, children; also saved flows."""
 
 from holdfast.core.admission import IdPolicy
 from holdfast.core.deadlines import Deadline
 from holdfast.core.leases import WorkerKey
+from holdfast.storage.members.base import CommitMember, WorkerMember
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.turns import Turn
-from holdfast.storage.records import Fence, InstanceId, InstanceNumber, LargePayload, Record
+from holdfast.storage.records import Fence, InstanceId, InstanceNumber, LargePayload
 
 
-class CloseChildren(Record, frozen=True):
-    """Go on with the children of an execution that has ended: a batch of what its own commit left to others (C1)."""
+class CloseChildren(CommitMember, frozen=True):
+    """Close a batch of the children of an execution that has ended, which its own commit left open (C1)."""
 
     number: InstanceNumber
     execution: int
     limit: int
 
 
-class SetDeadline(Record, frozen=True):
-    """Whoever is about to run an instance for the first time says what its code says, unless its start said it."""
+class SetDeadline(WorkerMember, frozen=True):
+    """Set the deadline that the code of an instance has, before its first turn, unless its start has set one."""
 
     number: InstanceNumber
-    owner: WorkerKey
     deadline: Deadline
 
 
-class Expire(Record, frozen=True):
-    """The deadline of an instance, or the grace after it, has passed (C1): in nobody's name, guarded by the time."""
+class Expire(CommitMember, frozen=True):
+    """Act on a deadline, or the grace after it, that has passed. Any worker may do it (C1); the time is the guard."""
 
     number: InstanceNumber
 
 
-class Start(Record, frozen=True):
-    """Create an instance, with its first turn if its creator can run it, as the policy for its id says (G3)."""
+class Start(CommitMember, frozen=True):
+    """Create an instance by the policy for its id (G3), with its first turn if its creator can run it."""
 
     id: InstanceId
     workflow: str
@@ -39,60 +39,70 @@ class Start(Record, frozen=True):
     input: bytes
     input_hash: bytes
     started: bytes = b""
-    """What waits in its inbox for whoever claims it; its first turn, if there is one, has it already."""
+    """The first row of its inbox. Not used with `first`, which has applied it."""
     policy: IdPolicy = IdPolicy.IDEMPOTENT
     first: Turn | None = None
     payloads: tuple[LargePayload, ...] = ()
     mail: Deliver | None = None
-    """An event for whatever instance has the id in the end."""
+    """An event for the instance that has the id after this start."""
     mail_taken: bool = False
     """The first turn has applied the event: it is delivered only if the start finds an instance."""
     deadline: Deadline | None = None
-    """What its creator says about its end. None: whoever first runs its code says it."""
+    """The deadline that its creator sets. None: the worker that first runs its code sets it (`SetDeadline`)."""
     key: str | None = None
     """Of a flow that is started by object: its key before its first turn (K1)."""
 
+    @property
+    def actor(self) -> WorkerKey | None:
+        return None if self.first is None else self.first.owner
 
-class Terminate(Record, frozen=True):
-    """End an open instance from outside, whoever owns it (A9): a client's member, with no guard but its state."""
+    @property
+    def notifies(self) -> bool:
+        ends_another = self.policy is IdPolicy.TERMINATE_EXISTING
+        return self.first is None or ends_another or self.first.notifies
+
+
+class Terminate(CommitMember, frozen=True):
+    """End an open instance, whichever worker owns it (A9). Its state is the only guard."""
 
     id: InstanceId
     number: InstanceNumber | None = None
-    """Which instance of the id; the newest if it is not said."""
+    """Which instance of the id; by default the newest."""
     reason: str = ""
 
 
-class ClaimInstances(Record, frozen=True):
-    """Take instances that have something to do; each claim raises the fence (G1)."""
+class ClaimInstances(WorkerMember, frozen=True):
+    """Claim instances that have something to do; each claim raises the fence (G1)."""
 
-    owner: WorkerKey
     workflows: tuple[str, ...]
     limit: int
     blocked: bool = False
-    """Take BLOCKED ones instead, and try them again (G12): those that `build` has not tried, or all if it is empty."""
+    """Claim BLOCKED instances instead, to retry them (G12): those that `build` has not tried, or all if it is empty."""
     build: str = ""
 
+    @property
+    def notifies(self) -> bool:
+        return False
 
-class Release(Record, frozen=True):
-    """Let go of an instance; it becomes claimable when it has something to do (G2)."""
+
+class Release(WorkerMember, frozen=True):
+    """Release an instance; it becomes claimable when it has something to do (G2)."""
 
     number: InstanceNumber
-    owner: WorkerKey
     fence: Fence
 
 
-class Block(Record, frozen=True):
-    """Park an instance whose turn cannot be taken by this build (G12)."""
+class Block(WorkerMember, frozen=True):
+    """Block an instance whose turn cannot be taken by this build (G12)."""
 
     number: InstanceNumber
-    owner: WorkerKey
     fence: Fence
     reason: str
     build: str
 
 
-class SaveFlow(Record, frozen=True):
-    """Keep a flow as it is now, under its hash: instances stay on the version that they were started with."""
+class SaveFlow(CommitMember, frozen=True):
+    """Save the definition of a flow under its hash: instances stay on the version that they were started with."""
 
     hash: str
     name: str

@@ -1,11 +1,12 @@
-"""What passes between those who ask an instance something and those who have its code, through the store.
+"""Members about messages for instances and about queries of other processes.
 
-A question is a row with an end in time. One worker takes it, so that a question which kills those who try to answer it
-kills one; the row goes when its asker has the answer, or when its time is over. None of it is history, and no turn.
+A query is a row that expires. One worker claims it, so that a query which crashes the process that answers it crashes
+one worker only. The row is deleted when the client has the answer, or after it has expired. A query leaves nothing in
+the history and is not part of a turn.
 """
 
 from holdfast.core.history import CancelRequested, EventReceived, UpdateAccepted
-from holdfast.core.leases import WorkerKey
+from holdfast.storage.members.base import CommitMember, WorkerMember
 from holdfast.storage.records import InstanceId, InstanceNumber, Record
 
 
@@ -18,43 +19,49 @@ class QueryRow(Record, frozen=True):
     input: bytes
 
 
-class AskQuery(Record, frozen=True):
-    """Put a question, for whoever has the code. A client's member, in nobody's name."""
+class AskQuery(CommitMember, frozen=True):
+    """Insert the query of a client, for a worker that has the code of the instance."""
 
-    question: QueryRow
+    query: QueryRow
     expires_at_ms: int
 
 
-class ClaimQueries(Record, frozen=True):
-    """Take questions that nobody has taken: for instances of the owner, and for those that nobody owns."""
+class ClaimQueries(WorkerMember, frozen=True):
+    """Claim queries about instances of the owner, and about instances of these workflows without an owner."""
 
-    owner: WorkerKey
     workflows: tuple[str, ...]
     limit: int
 
+    @property
+    def notifies(self) -> bool:
+        return False
 
-class AnswerQuery(Record, frozen=True):
-    """Answer a question that the owner has taken."""
+
+class AnswerQuery(WorkerMember, frozen=True):
+    """Answer a query that the owner has claimed."""
 
     id: str
-    owner: WorkerKey
     answer: bytes
 
 
-class DeleteQueries(Record, frozen=True):
-    """Remove a question that nobody waits for any more; without one, whatever has outlived its time."""
+class DeleteQueries(CommitMember, frozen=True):
+    """Delete one query; without `query_id`, all queries and all rejections of updates that have expired."""
 
-    question: str | None = None
+    query_id: str | None = None
+
+    @property
+    def notifies(self) -> bool:
+        return False
 
 
 QueryMember = AskQuery | ClaimQueries | AnswerQuery | DeleteQueries
 
 
-class Deliver(Record, frozen=True):
+class Deliver(CommitMember, frozen=True):
     """A message from outside, or from another instance's turn, for the newest instance of an id (G5, G7).
 
-    `message_id` makes it one message however often it is sent; without one, each is another. An update has its own id.
-    `number` names one instance of the id.
+    A message with a `message_id` is delivered once, however often it is sent. An update has an id of its own. `number`
+    selects one instance of the id.
     """
 
     id: InstanceId

@@ -1,4 +1,4 @@
-"""New module."""
+"""The outcomes of members."""
 
 from typing import Final, NamedTuple
 
@@ -10,20 +10,20 @@ from holdfast.storage.records import AttemptRecord, InstanceId, InstanceNumber, 
 
 
 class ClaimedQueries(Record, frozen=True):
-    """What was taken."""
+    """Queries that are now in the claimer's name."""
 
-    questions: list[QueryRow]
+    queries: list[QueryRow]
 
 
 class PendingQueries(Record, frozen=True):
-    """Whether there are questions that nobody has taken, and rows that have outlived their time."""
+    """Whether there are queries that no worker has claimed, and rows that have expired."""
 
-    has_questions: bool
+    has_queries: bool
     has_expired: bool
 
 
 class EndedInstance(NamedTuple):
-    """An instance that came to its end by something that happened to another."""
+    """An instance that ended because another one did."""
 
     id: InstanceId
     number: InstanceNumber
@@ -34,7 +34,7 @@ class Applied(Record, frozen=True):
 
     changed: int = 1
     ended: tuple[EndedInstance, ...] = ()
-    """Children that ended with it, without having been asked."""
+    """Children that ended with it, without running code."""
 
 
 class Rejected(Record, frozen=True):
@@ -44,7 +44,7 @@ class Rejected(Record, frozen=True):
 
 
 class Failed(Record, frozen=True, gc=True):
-    """The database refused this member for a reason that no guard foresaw. Nothing of it was kept."""
+    """The database refused this member for a reason that no guard covers. It changed nothing."""
 
     error: Exception
 
@@ -57,12 +57,12 @@ class StartedInstance(Record, frozen=True):
     replaced: InstanceNumber | None = None
     """The open instance that was terminated for it, by the policy `terminate_existing`."""
     mail: "Delivered | None" = None
-    """What became of the event that came with the start."""
+    """The outcome of the event that came with the start."""
     ended: tuple[EndedInstance, ...] = ()
 
 
 class TerminatedInstance(Record, frozen=True):
-    """The instance as it was found. One that was closed already was left alone."""
+    """The instance as it was found. An instance that was closed before is not changed."""
 
     instance: InstanceRecord
     was_open: bool
@@ -70,19 +70,19 @@ class TerminatedInstance(Record, frozen=True):
 
 
 class ClaimedInstances(Record, frozen=True):
-    """What was taken."""
+    """Instances that are now in the claimer's name."""
 
     instances: list[InstanceRecord]
 
 
 class ClaimedAttempts(Record, frozen=True):
-    """What was taken, RUNNING in the claimer's name."""
+    """Attempts that are now RUNNING in the claimer's name."""
 
     attempts: list[AttemptRecord]
 
 
 class TargetInstance(Record, frozen=True):
-    """The instance that an event was for: as much of it as had to be read."""
+    """The instance that an event is for: the columns that its delivery reads."""
 
     number: InstanceNumber
     state: InstanceState
@@ -90,7 +90,7 @@ class TargetInstance(Record, frozen=True):
 
 
 class Delivered(Record, frozen=True):
-    """What became of a message, and the instance it was for, as it was before."""
+    """The verdict on a message, and its instance as it was before."""
 
     instance: InstanceRecord | TargetInstance
     verdict: EventVerdict
@@ -98,7 +98,7 @@ class Delivered(Record, frozen=True):
 
 
 class Expired(Record, frozen=True):
-    """What was done about a deadline, and the instance as it was before."""
+    """The verdict on a deadline that has passed, and the instance as it was before."""
 
     instance: InstanceRecord
     verdict: DeadlineVerdict

@@ -1,13 +1,13 @@
-"""New module."""
+"""A turn: everything that one run of workflow code commits, all or nothing (G11)."""
 
 from holdfast.core.admission import Mailbox
 from holdfast.core.children import ParentClose
 from holdfast.core.deadlines import Deadline
 from holdfast.core.history import ActivityYielded
-from holdfast.core.leases import WorkerKey
 from holdfast.core.lifecycle import InstanceState
 from holdfast.core.updates import UpdateState
 from holdfast.storage.members.attempts import Completion, Transition
+from holdfast.storage.members.base import WorkerMember
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.records import (
     AttemptKey,
@@ -23,7 +23,7 @@ from holdfast.storage.records import (
 
 
 class UpdateAnswer(Record, frozen=True):
-    """How far an update has come with a turn. `answer` is an encoded payload, None while there is none."""
+    """The state of an update after a turn. `answer` is an encoded payload, None while there is none."""
 
     id: str
     state: UpdateState
@@ -42,13 +42,13 @@ class NewChild(Record, frozen=True):
     started: bytes
     parent_close: ParentClose
     named: bool = False
-    """The code chose the id, and waits to hear that it was free."""
+    """The code chose the id, and gets a message whether it was free."""
     payloads: tuple[LargePayload, ...] = ()
     deadline: Deadline | None = None
 
 
 class CancelChild(Record, frozen=True):
-    """A child that its parent's turn asks to end."""
+    """A child that its parent's turn cancels."""
 
     child: int
     reason: str = ""
@@ -56,7 +56,7 @@ class CancelChild(Record, frozen=True):
 
 
 class AppliedValues(Record, frozen=True):
-    """So many pending responses of an attempt leave leg 2 with the turn that applied them (L5)."""
+    """`count` pending responses of an attempt leave leg 2 with the turn that applied them (L5)."""
 
     key: AttemptKey
     count: int
@@ -70,76 +70,85 @@ class InstanceEnd(Record, frozen=True):
 
 
 class NextExecution(Record, frozen=True):
-    """The execution that follows the one which this turn ends (G4). `started` waits for it in the inbox."""
+    """The execution that follows the one which this turn ends (G4). `started` is its first inbox row."""
 
     input: bytes
     started: bytes
 
 
-class StreamValues(Record, frozen=True):
-    """A running attempt yielded values: pending responses that enter leg 2 together (L15).
+class StreamValues(WorkerMember, frozen=True):
+    """Values that a running attempt yielded: pending responses that enter leg 2 together (L15).
 
-    With the turn that applies them they leave it in the same commit; alone they wait in the inbox. The same ones again
-    are `Applied` and change nothing (L11): only the attempt's owner adds responses to it.
+    As a part of the turn that applies them they leave leg 2 in the same commit; as a member of their own they are put
+    into the inbox. A repetition is `Applied` and changes nothing (L11): only the attempt's owner adds responses to it.
     """
 
     key: AttemptKey
-    owner: WorkerKey
     from_ledger: int
     event: ActivityYielded
     expires_at_ms: int | None = None
 
 
-class Turn(Record, frozen=True):
+class TurnEffects(Record, frozen=True):
+    """The parts of a turn besides its history, its completions and its new attempts."""
+
+    close: InstanceEnd | None = None
+    next: NextExecution | None = None
+    release: bool = False
+    read_to: int | None = None
+    """With `close`: the last inbox row that the owner has read. If an event or an update is behind it, the turn is
+    rejected, and the code takes that message before it ends (G14). None: the instance is closed whatever is in its
+    inbox."""
+    consumed: tuple[int, ...] = ()
+    """The inbox rows of the messages that it applied."""
+    events_taken: int = 0
+    """The number of consumed messages that are events."""
+    responses: tuple[Transition, ...] = ()
+    """Responses of consumed messages leave leg 2 (L5)."""
+    applied_values: tuple[AppliedValues, ...] = ()
+    stream_values: tuple[StreamValues, ...] = ()
+    """Values that it applied and that are not stored yet. If one is stale, the turn is rejected."""
+    abandoned: tuple[int, ...] = ()
+    """Activities that the code no longer waits for."""
+    timers_started: tuple[TimerRow, ...] = ()
+    timers_ended: tuple[int, ...] = ()
+    payloads: tuple[LargePayload, ...] = ()
+    waits: tuple[str, ...] | None = None
+    """The names of the events that the code waits for after this turn; None: no change."""
+    ids_set_aside: tuple[str, ...] = ()
+    """The ids of events that this turn set aside: a message with such an id is delivered again (G6)."""
+    sent: tuple[Deliver, ...] = ()
+    mailbox: Mailbox | None = None
+    """With the first turn of a workflow whose policy for events is not the default."""
+    state_values: tuple[StateValue, ...] = ()
+    answers: tuple[UpdateAnswer, ...] = ()
+    children: tuple[NewChild, ...] = ()
+    children_cancelled: tuple[CancelChild, ...] = ()
+    has_relatives: bool = False
+    """It starts or cancels children, or it ends an execution that has a parent or has started children."""
+
+    @property
+    def notifies(self) -> bool:
+        is_left = self.close is not None or self.release
+        return is_left or self.has_relatives or bool(self.sent or self.answers or self.state_values)
+
+
+class Turn(WorkerMember, frozen=True):
     """All or nothing (G11): history, activities, timers and consumed messages of one turn."""
 
     number: InstanceNumber
     execution: int
-    owner: WorkerKey
     fence: Fence
     turn: int
     stamp_ms: int
     events: bytes = b""
     completions: tuple[Completion, ...] = ()
-    responses: tuple[Transition, ...] = ()
-    consumed: tuple[int, ...] = ()
     attempts: tuple[NewAttempt, ...] = ()
-    abandoned: tuple[int, ...] = ()
-    timers_started: tuple[TimerRow, ...] = ()
-    timers_ended: tuple[int, ...] = ()
-    payloads: tuple[LargePayload, ...] = ()
-    close: InstanceEnd | None = None
-    release: bool = False
-    next: NextExecution | None = None
-    waits: tuple[str, ...] | None = None
-    """The events that are waited for from here on; None: no change."""
-    mail_taken: int = 0
-    """How many of the consumed messages were events."""
-    ids_set_aside: tuple[str, ...] = ()
-    """The ids of events that this turn set aside: a message with such an id is delivered again (G6)."""
-    sent: tuple[Deliver, ...] = ()
-    mailbox: Mailbox | None = None
-    """With the first turn, where the workflow has other rules for events than the usual."""
-    kept: tuple[StateValue, ...] = ()
-    answers: tuple[UpdateAnswer, ...] = ()
-
-    @property
-    def has_mail(self) -> bool:
-        """Whether anything about events changes."""
-        return self.waits is not None or self.mail_taken > 0 or bool(self.sent) or self.mailbox is not None
-
-    yields: tuple[AppliedValues, ...] = ()
-    entries: tuple[StreamValues, ...] = ()
-    """Values that this turn applied and that are not stored yet. If one is stale, so is the turn."""
-    children: tuple[NewChild, ...] = ()
-    children_asked: tuple[CancelChild, ...] = ()
     key: str | None = None
     """Of a flow: its collation key after this turn (K2)."""
-    is_plain: bool = False
-    """It has a history, a key, answers of activities and new attempts, and nothing besides: the store then does not
-    look at the rest."""
-    read_to: int | None = None
-    """With `close`: the last inbox row that the owner has read. If an event or an update is behind it, the turn is
-    rejected, and the code is to take it before it ends (G14). None: the instance is closed whatever is in its inbox."""
-    family: bool = False
-    """It starts children or asks them to end, or it ends an execution that has a parent or has started children."""
+    effects: TurnEffects | None = None
+    """None in most turns: the store then has nothing else to write."""
+
+    @property
+    def notifies(self) -> bool:
+        return len(self.attempts) > 0 or (self.effects is not None and self.effects.notifies)

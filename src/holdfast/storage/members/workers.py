@@ -1,53 +1,53 @@
-"""New module."""
+"""Members about workers: lost workers and unknown rows. Also the registration of a worker."""
 
 from holdfast.core.leases import WorkerKey
 from holdfast.errors import StoreError
+from holdfast.storage.members.base import CommitMember, WorkerMember
 from holdfast.storage.records import InstanceNumber, OwnedAttempt, OwnedInstance, Record
 
 
-class MarkWorkerLost(Record, frozen=True):
-    """A worker is gone: it becomes INACTIVE, and a batch of what it had moves on (W6)."""
+class MarkWorkerLost(CommitMember, frozen=True):
+    """Make a lost worker INACTIVE, and release a batch of its instances and attempts (W6)."""
 
     key: WorkerKey
     at_deadline: bool
     limit: int
     is_clean: bool = False
-    """A worker that stops cleanly (W10) gives its attempts up; that is no loss to be counted (A10)."""
+    """A worker that stops cleanly (W10) releases its attempts, and no loss is counted (A10)."""
     culprit: InstanceNumber | None = None
-    """The instance whose code the worker was running when it was lost; counted once, if the worker has it (G12)."""
+    """The instance whose code the worker was running when it was lost: counted if the worker owns it (G12)."""
     unexplained: bool = False
-    """Nobody knows what it was running when it was lost: the loss is counted for everything that it had (G12)."""
+    """It is not known which code it was running: the loss is counted for each of its instances (G12)."""
     instances_only: bool = False
-    """W1: its event loop is blocked. It stays ACTIVE with its attempts, and only its instances move on."""
+    """W1: its event loop is blocked. It stays ACTIVE and keeps its attempts; only its instances are released."""
 
 
-class ReleaseUnknown(Record, frozen=True):
-    """A worker lets go of what is in its name and what it does not know (W3): the reply to a commit was lost.
+class ReleaseUnknown(WorkerMember, frozen=True):
+    """Release rows in the name of a worker that it does not hold, because the reply to a commit was lost (W3).
 
-    What is no longer as it was seen (another claim, another state) is left alone. Attempts go the way of a lost
-    worker's (W6), instances become claimable as if released.
+    A row that has changed since it was read (another claim, another state) is not touched. Attempts are ended as those
+    of a lost worker (W6), instances become claimable as if released.
     """
 
-    owner: WorkerKey
     attempts: tuple[OwnedAttempt, ...] = ()
     instances: tuple[OwnedInstance, ...] = ()
 
 
 class Registration(Record, frozen=True):
-    """What a worker says about itself when it registers."""
+    """The data that a worker registers with."""
 
     host: bytes
     queues: str
     """The names of the queues that it serves, as a JSON list."""
     build: str
     slots: int = 0
-    """How many bodies it runs at once."""
+    """The number of bodies that it runs at once."""
     workflows: str | None = None
-    """The names of the workflows and flows that it has, as a JSON list."""
+    """The names of its workflows and flows, as a JSON list."""
     activities: str | None = None
     abandoned: int = 0
-    """How many bodies it has abandoned that still run. Each heartbeat brings the number of that moment."""
+    """The number of abandoned bodies that still run. Each heartbeat updates it."""
 
 
 class ReplyLost(StoreError):
-    """A heartbeat was sent, and nobody knows whether the store took it: the next one tells (W4, W9)."""
+    """The reply to a heartbeat was lost: the reply to the next one settles whether it was recorded (W4, W9)."""

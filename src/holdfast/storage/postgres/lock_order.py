@@ -8,15 +8,25 @@ What is reached in another way is locked where it is read; then a circle is poss
 PostgreSQL ends one of the two, which is tried again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import assert_never, cast
 
 from holdfast.core.history import EventReceived
-from holdfast.storage.members.attempts import Completion, OpenNextAttempt
-from holdfast.storage.members.instances import Block, CloseChildren, Expire, Release, SetDeadline, Start, Terminate
-from holdfast.storage.members.member import Member, actor_of
-from holdfast.storage.members.messages import Deliver
+from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt
+from holdfast.storage.members.instances import (
+    Block,
+    ClaimInstances,
+    CloseChildren,
+    Expire,
+    Release,
+    SaveFlow,
+    SetDeadline,
+    Start,
+    Terminate,
+)
+from holdfast.storage.members.member import Member
+from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.turns import StreamValues, Turn
 from holdfast.storage.members.workers import MarkWorkerLost, ReleaseUnknown
 
@@ -41,7 +51,7 @@ def lock_set_of(members: Sequence[Member]) -> LockSet:
     for member in members:
         _note(named, member)
     if named.lost:
-        named.actors.update(actor for member in members if (actor := actor_of(member)) is not None)
+        named.actors.update(member.actor for member in members if member.actor is not None)
     return named
 
 
@@ -79,29 +89,40 @@ def _note(named: LockSet, member: Member) -> None:
             _note_target(named, member.id, member.number, may_end=True)
         case Deliver():
             _note_message(named, member)
-        case MarkWorkerLost():
+        case MarkWorkerLost() | ReleaseUnknown():
             _note_loss(named, member)
-        case ReleaseUnknown():
-            named.numbers.update(held.number for held in member.instances)
-            named.numbers.update(held.key.number for held in member.attempts)
-        case _:
+        case (
+            ClaimInstances()
+            | ClaimAttempts()
+            | HeartbeatAttempt()
+            | SaveFlow()
+            | AskQuery()
+            | ClaimQueries()
+            | AnswerQuery()
+            | DeleteQueries()
+        ):
             pass
+        case _:
+            assert_never(member)
 
 
-def _note_loss(named: LockSet, lose: MarkWorkerLost) -> None:
-    named.lost[lose.key] = lose.limit
-    if lose.culprit is not None:
-        named.numbers.add(lose.culprit)
+def _note_loss(named: LockSet, loss: MarkWorkerLost | ReleaseUnknown) -> None:
+    if isinstance(loss, ReleaseUnknown):
+        named.numbers.update(owned.number for owned in loss.instances)
+        named.numbers.update(owned.key.number for owned in loss.attempts)
+        return
+    named.lost[loss.key] = loss.limit
+    if loss.culprit is not None:
+        named.numbers.add(loss.culprit)
 
 
 def _note_turn(named: LockSet, turn: Turn) -> None:
-    if turn.family and turn.number:
+    effects = turn.effects
+    if effects is None:
+        return
+    if effects.has_relatives and turn.number:
         named.ending.add(turn.number)
-    _note_messages(named, turn.sent)
-
-
-def _note_messages(named: LockSet, messages: Iterable[Deliver]) -> None:
-    for message in messages:
+    for message in effects.sent:
         _note_message(named, message)
 
 

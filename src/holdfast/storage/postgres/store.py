@@ -35,7 +35,6 @@ from holdfast.storage.postgres.writer import HeartbeatWriter, PostgresWriter
 from holdfast.storage.records import CommitId, InboxRow
 from holdfast.storage.relational.raw_tables import RawTables, Unreadable
 from holdfast.storage.relational.reads import BoundStatement, RelationalReads
-from holdfast.storage.relational.rows import inbox_of
 from holdfast.storage.relational.transaction import Row
 
 PATH_DIGITS: Final = 16
@@ -96,7 +95,6 @@ class PostgresStore(RelationalReads):
     async def open(self) -> None:
         if self._was_closed:
             raise StoreError(f"the store {self.address} was closed and cannot be opened again; make another one")
-        self.sql.load()
         self._is_open = True
         self._writer = PostgresWriter(self.address, self._clock, durability=self._durability)
         self._beater = HeartbeatWriter(self.address, self._clock)
@@ -118,7 +116,6 @@ class PostgresStore(RelationalReads):
 
     def open_for_reading(self) -> None:
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
-        self.sql.load()
         looking = RetryingConnection(self.address)
         try:
             looking.run(lambda connection: require_current(connection, self.address))
@@ -222,7 +219,7 @@ class PostgresStore(RelationalReads):
             (self.sql.oldest_writer,), (self.sql.read_inbox_of_owner, owner, after_row, horizon)
         )
         self._horizons[owner] = oldest
-        return [inbox_of(row) for row in rows]
+        return [InboxRow(*row) for row in rows]
 
     async def _read(self, statement: str, *bindings: Any) -> list[Row]:
         [rows] = await self._read_all((statement, *bindings))

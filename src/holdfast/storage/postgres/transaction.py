@@ -20,8 +20,8 @@ from typing import Any, Final
 from psycopg import RawCursor
 
 from holdfast.storage.postgres.connection import PostgresConnection, one_round_trip
-from holdfast.storage.relational import statements as history
-from holdfast.storage.relational import statements as shared
+from holdfast.storage.relational import statements
+from holdfast.storage.relational.raw_tables import RAW_COLUMNS
 from holdfast.storage.relational.reads import BoundStatement
 from holdfast.storage.relational.statements import Migration, Statements
 from holdfast.storage.relational.transaction import Row
@@ -43,12 +43,12 @@ def run_pipelined(connection: PostgresConnection, *asked: BoundStatement) -> lis
 class PostgresTransaction:
     """Statements of one group, between its BEGIN and its COMMIT. Each is one round trip."""
 
-    __slots__ = ("_cursor", "now_ms", "sql", "steps")
+    __slots__ = ("_cursor", "now_ms", "sql")
     reads_are_cheap = True
 
     def __init__(self, connection: PostgresConnection, sql: Statements, now_ms: int) -> None:
         self._cursor: Any = RawCursor(connection)
-        self.sql = self.steps = sql
+        self.sql = sql
         self.now_ms = now_ms
 
     def update(self, statement: str, *bindings: Any) -> int:
@@ -129,6 +129,8 @@ class ServerClock:
 
 
 PACKAGE: Final = "holdfast.storage.postgres"
+ROW_LOCK: Final = "FOR NO KEY UPDATE"
+"""A decision that is based on a locked row holds until the commit."""
 TABLES: Final = (
     *(
         "instances",
@@ -155,9 +157,11 @@ _TABLE: Final = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 
 
 @lru_cache
-def statements_of(schema: str) -> shared.Statements:
+def statements_of(schema: str) -> Statements:
     """The statements on the tables of a schema."""
-    return shared.Statements(PACKAGE, lambda text: translate(text, schema))
+    return Statements(
+        PACKAGE, raw_columns=RAW_COLUMNS, row_lock=ROW_LOCK, translate=lambda text: translate(text, schema)
+    )
 
 
 def translate(text: str, schema: str) -> str:
@@ -174,4 +178,4 @@ def translate(text: str, schema: str) -> str:
 
 def migrations() -> tuple[Migration, ...]:
     """The schema's history, oldest first."""
-    return history.migrations(PACKAGE)
+    return statements.migrations(PACKAGE)

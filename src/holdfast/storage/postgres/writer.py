@@ -17,7 +17,7 @@ import psycopg
 
 from holdfast.core.leases import SHORTEST_LEASE_MS, Heartbeat, HeartbeatReply
 from holdfast.errors import StoreError
-from holdfast.storage.members.member import Member, is_for_others
+from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Failed, Outcome, Rejected
 from holdfast.storage.members.workers import Registration, ReplyLost
 from holdfast.storage.postgres.address import Address
@@ -33,7 +33,7 @@ from holdfast.storage.postgres.optimistic.transaction import (
 from holdfast.storage.postgres.transaction import BEGIN, PostgresTransaction, ServerClock, run_pipelined, statements_of
 from holdfast.storage.records import CommitId
 from holdfast.storage.relational.apply.dispatch import apply_members
-from holdfast.storage.relational.apply.workers import apply_beat
+from holdfast.storage.relational.apply.workers import apply_worker_heartbeat
 from holdfast.storage.relational.transaction import ConcurrentChange
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class PostgresWriter:
         """Write a group. When it returns, what was applied is on disk. Others are told with the commit, by `sender`."""
         self._part = 0
         self._is_mistaken = False
-        is_news = sender is not None and any(is_for_others(member) for member in members)
+        is_news = sender is not None and any(member.notifies for member in members)
         self._news = (self._sql.notify, self._address.channel, sender) if is_news else None
         order = apply_order(members)
         ordered = self._write(commit_id, [members[at] for at in order], is_whole=True)
@@ -286,7 +286,7 @@ class HeartbeatWriter:
             (sql.server_time,),  # when the row is ours: whoever waited for it must not judge by an older time
         )
         transaction = PostgresTransaction(connection, sql, self._clock.read(server_ms, mark_ms))
-        reply = apply_beat(transaction, beat, registration)
+        reply = apply_worker_heartbeat(transaction, beat, registration)
         try:
             run_pipelined(connection, (sql.advance_clock, transaction.now_ms, self._clock.slack_ms), ("COMMIT",))
         except (psycopg.Error, OSError) as error:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.storage.relational.statements import Statements
+from holdfast.storage.relational.statements import ColumnLists, Statements
 from holdfast.storage.relational.transaction import Row
 
 LONGEST_PART: Final = 40
@@ -141,6 +141,12 @@ class Unreadable(msgspec.Struct, frozen=True):
 
 
 RawKind = TypeVar("RawKind", bound=Raw)
+
+RAW_COLUMNS: Final[ColumnLists] = {
+    "raw_instance_columns": RawInstance.__struct_fields__,
+    "raw_attempt_columns": RawAttempt.__struct_fields__,
+}
+"""The column lists of the audit by the names that statements use for them."""
 
 
 class RawTables(ABC):

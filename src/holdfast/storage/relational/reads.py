@@ -22,22 +22,17 @@ from holdfast.storage.records import (
     OwnedRows,
     ParentAndChildren,
     QueueRow,
+    TimerRow,
     UpdateRow,
     WorkerLoad,
     WorkerRow,
 )
 from holdfast.storage.relational.rows import (
     attempt_of,
-    deadline_of,
-    family_of,
-    held_of,
-    history_of,
-    inbox_of,
     instance_of,
-    queue_of,
-    timer_of,
+    owned_rows_of,
+    relatives_of,
     update_of,
-    worker_of,
 )
 from holdfast.storage.relational.statements import Statements
 from holdfast.storage.relational.transaction import Row
@@ -85,19 +80,19 @@ class RelationalReads(ABC):
             (sql.read_timers, number, execution),
             (sql.read_attempts, number, execution),
         )
-        history = [history_of(row) for row in turns]
-        inbox = [inbox_of(row) for row in messages]
+        history = [HistoryRow(*row) for row in turns]
+        inbox = [InboxRow(*row) for row in messages]
         named = references_in([*(row.events for row in history), *(row.event for row in inbox)])
         return LoadedInstance(
             history=history,
             inbox=inbox,
-            timers=[timer_of(row) for row in timers],
+            timers=[TimerRow(*row) for row in timers],
             attempts=[attempt_of(row) for row in attempts],
             payloads=await self.read_payloads(number, named),
         )
 
     async def read_history(self, number: InstanceNumber, execution: int) -> list[HistoryRow]:
-        return [history_of(row) for row in await self._read(self.sql.read_history, number, execution)]
+        return [HistoryRow(*row) for row in await self._read(self.sql.read_history, number, execution)]
 
     async def read_set_aside(
         self, number: InstanceNumber, *, first: int, before: int, limit: int
@@ -136,7 +131,7 @@ class RelationalReads(ABC):
         return dict(await self._read(self.sql.read_state_values, number))
 
     async def peek_inbox(self, number: InstanceNumber, limit: int) -> list[InboxRow]:
-        return [inbox_of(row) for row in await self._read(self.sql.peek_inbox, number, limit)]
+        return [InboxRow(*row) for row in await self._read(self.sql.peek_inbox, number, limit)]
 
     async def read_updates(self, number: InstanceNumber, limit: int) -> list[UpdateRow]:
         return [update_of(row) for row in await self._read(self.sql.read_updates, number, limit)]
@@ -150,21 +145,21 @@ class RelationalReads(ABC):
         return (instance_of(rows[0][:-1]), rows[0][-1]) if rows else None
 
     async def pending_queries(self) -> PendingQueries:
-        has_questions, has_expired = (await self._read(self.sql.pending_queries, self.now_ms()))[0]
-        return PendingQueries(has_questions=bool(has_questions), has_expired=bool(has_expired))
+        has_queries, has_expired = (await self._read(self.sql.pending_queries, self.now_ms()))[0]
+        return PendingQueries(has_queries=bool(has_queries), has_expired=bool(has_expired))
 
-    async def read_query_reply(self, question_id: str) -> bytes | None:
-        rows = await self._read(self.sql.read_query_reply, question_id)
+    async def read_query_reply(self, query_id: str) -> bytes | None:
+        rows = await self._read(self.sql.read_query_reply, query_id)
         return rows[0][0] if rows else None
 
     async def read_inbox_of(self, owner: WorkerKey, after_row: int) -> list[InboxRow]:
-        return [inbox_of(row) for row in await self._read(self.sql.read_inbox_of_owner, owner, after_row)]
+        return [InboxRow(*row) for row in await self._read(self.sql.read_inbox_of_owner, owner, after_row)]
 
     async def rows_owned_by(self, owner: WorkerKey) -> OwnedRows:
         attempts, instances = await self._read_all(
             (self.sql.owned_attempt_keys, owner), (self.sql.owned_instances, owner)
         )
-        return held_of(attempts, instances)
+        return owned_rows_of(attempts, instances)
 
     async def dead_owners(self) -> list[WorkerKey]:
         return [WorkerKey(key) for (key,) in await self._read(self.sql.dead_owners)]
@@ -174,7 +169,7 @@ class RelationalReads(ABC):
 
     async def read_deadline(self, number: InstanceNumber) -> DeadlineRecord | None:
         rows = await self._read(self.sql.read_deadline, number)
-        return deadline_of(rows[0]) if rows else None
+        return DeadlineRecord(*rows[0]) if rows else None
 
     async def expired_instances(self, limit: int) -> list[InstanceNumber]:
         rows = await self._read(self.sql.expired_instances, self.now_ms(), limit)
@@ -211,19 +206,20 @@ class RelationalReads(ABC):
             rows = await self._read(self.sql.list_children, *asked, parent)
         return [instance_of(row) for row in rows]
 
-    async def read_family(self, number: InstanceNumber) -> ParentAndChildren:
-        return family_of(*await self._read_all((self.sql.read_parent, number), (self.sql.count_children, number)))
+    async def read_relatives(self, number: InstanceNumber) -> ParentAndChildren:
+        return relatives_of(*await self._read_all((self.sql.read_parent, number), (self.sql.count_children, number)))
 
     async def open_closings(self, limit: int) -> list[tuple[InstanceNumber, int]]:
         rows = await self._read(self.sql.open_closings, limit)
         return [(InstanceNumber(number), execution) for number, execution in rows]
 
     async def workers(self) -> list[WorkerRow]:
-        return [worker_of(row) for row in await self._read(self.sql.read_workers)]
+        return [WorkerRow(*row) for row in await self._read(self.sql.read_workers)]
 
     async def worker_loads(self) -> list[WorkerLoad]:
         rows = sorted(await self._read(self.sql.worker_loads))
-        return [WorkerLoad(key=key, attempts=attempts, instances=instances) for key, attempts, instances in rows]
+        return [WorkerLoad(*row) for row in rows]
 
     async def queues(self) -> list[QueueRow]:
-        return sorted(map(queue_of, await self._read(self.sql.queues, self.now_ms())), key=lambda row: row.queue)
+        rows = await self._read(self.sql.queues, self.now_ms())
+        return sorted((QueueRow(*row) for row in rows), key=lambda row: row.queue)

@@ -2,7 +2,7 @@
 
 from typing import Any, Protocol
 
-from holdfast.storage.relational.statements import Statements, StepStatements
+from holdfast.storage.relational.statements import Statements
 
 Row = tuple[Any, ...]
 
@@ -22,11 +22,6 @@ class Transaction(Protocol):
     @property
     def sql(self) -> Statements:
         """The statements of this database."""
-        ...
-
-    @property
-    def steps(self) -> StepStatements | Statements:
-        """Those of them that every step needs, where they are found fastest."""
         ...
 
     @property

@@ -18,26 +18,23 @@ from typing import Any, Final, Protocol, cast
 import apsw
 
 from holdfast.errors import StoreError
-from holdfast.storage.relational import statements as history
-from holdfast.storage.relational import statements as shared
-from holdfast.storage.relational.raw_tables import RawTables, Unreadable
-from holdfast.storage.relational.statements import Migration, check_release
+from holdfast.storage.relational.raw_tables import RAW_COLUMNS, RawTables, Unreadable
+from holdfast.storage.relational.statements import Migration, Statements, check_release
+from holdfast.storage.relational.statements import migrations as read_migrations
 from holdfast.storage.relational.transaction import Row
 
 PACKAGE: Final = "holdfast.storage.sqlite"
 
-statements: Final = shared.Statements(PACKAGE)
-
 
 @lru_cache
-def step_statements() -> shared.StepStatements:
-    """The statements of every step."""
-    return shared.StepStatements(statements)
+def statements() -> Statements:
+    """The statements of the SQLite store."""
+    return Statements(PACKAGE, raw_columns=RAW_COLUMNS)
 
 
 def migrations() -> tuple[Migration, ...]:
-    """The schema's history, oldest first."""
-    return history.migrations(PACKAGE)
+    """The migrations of the SQLite store, oldest first."""
+    return read_migrations(PACKAGE)
 
 
 class SqliteCursor(Protocol):
@@ -223,9 +220,8 @@ def _has_tables(connection: SqliteConnection) -> bool:
 class SqliteTables(RawTables):
     """The tables of one file, at one moment."""
 
-    sql = statements
-
     def __init__(self, path: Path) -> None:
+        self.sql = statements()
         self._path = path
         self._connection = open_read_only(path, may_be_empty=True)
         self._rows("BEGIN")

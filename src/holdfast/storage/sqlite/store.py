@@ -56,8 +56,6 @@ _LEFT_TO_THE_PARENT: list[object] = []
 class SqliteStore(RelationalReads):
     """A store on one file. Any number of processes of one machine may use it at the same time."""
 
-    sql = statements
-
     def __init__(
         self,
         path: str | Path,
@@ -66,6 +64,7 @@ class SqliteStore(RelationalReads):
         elapsed_ms: Callable[[], float] = lambda: 0.0,
         durability: str = "full",
     ) -> None:
+        self.sql = statements()
         self._temporary: str | None = None
         self._named = str(path)
         self._path = Path(path)
@@ -107,14 +106,12 @@ class SqliteStore(RelationalReads):
         if self._named == IN_MEMORY:
             self._temporary = tempfile.mkdtemp(prefix="holdfast-")
             self._path = Path(self._temporary) / "memory.db"
-        self.sql.load()
         self._writer = await self._on_writer_thread(self._open_writer)
         self._reader = open_reader(self._path)
         self._mark_ms = self._fetch(self.sql.read_clock, ())[0][0]
 
     def open_for_reading(self) -> None:
         """Open a store that is there, to look at it: nothing is created, migrated or changed."""
-        self.sql.load()
         self._reader = open_read_only(self._path)
         self._mark_ms = self._fetch(self.sql.read_clock, ())[0][0]
 

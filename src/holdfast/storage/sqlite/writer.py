@@ -24,7 +24,7 @@ from holdfast.storage.members.outcomes import Failed, Outcome, Rejected
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import CommitId
 from holdfast.storage.relational.apply.dispatch import apply_members
-from holdfast.storage.relational.apply.workers import apply_beat
+from holdfast.storage.relational.apply.workers import apply_worker_heartbeat
 from holdfast.storage.relational.transaction import Row
 from holdfast.storage.sqlite.connection import (
     SqliteConnection,
@@ -33,9 +33,7 @@ from holdfast.storage.sqlite.connection import (
     migrate,
     open_writer,
     statements,
-    step_statements,
 )
-from holdfast.storage.sqlite.connection import statements as sql
 from holdfast.storage.sqlite.files import StoreFiles
 from holdfast.storage.sqlite.write_lock import WriteLock
 
@@ -43,7 +41,7 @@ from holdfast.storage.sqlite.write_lock import WriteLock
 class SqliteTransaction:
     """Statements of one group, between its BEGIN and its COMMIT."""
 
-    __slots__ = ("_changes", "_execute", "_fetch", "now_ms", "sql", "steps")
+    __slots__ = ("_changes", "_execute", "_fetch", "now_ms", "sql")
     reads_are_cheap = True
 
     def __init__(self, connection: SqliteConnection, cursor: SqliteCursor, now_ms: int) -> None:
@@ -51,8 +49,7 @@ class SqliteTransaction:
         self._fetch = cursor.fetchall
         self._changes = connection.changes
         self.now_ms = now_ms
-        self.sql = statements
-        self.steps = step_statements()
+        self.sql = statements()
 
     def update(self, statement: str, *bindings: Any) -> int:
         """Run a statement that changes rows; the answer is how many."""
@@ -111,6 +108,7 @@ class SqliteWriter:
     ) -> None:
         self._path = path
         self._files = files
+        self._sql = statements()
         self._clock = clock
         self._elapsed_ms = elapsed_ms
         self.last_commit_ms = 0.0
@@ -165,7 +163,7 @@ class SqliteWriter:
     def _write_and_release(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
         try:
             self._check_files()
-            if self._cursor.execute(sql.find_commit, (commit_id,)).fetchall():
+            if self._cursor.execute(self._sql.find_commit, (commit_id,)).fetchall():
                 return [Rejected(reason="a commit of this id was made before") for _ in members]
             outcomes = self._write_group(commit_id, members)
             self._check_files()
@@ -200,8 +198,8 @@ class SqliteWriter:
         try:
             self._check_files()
             transaction = self._begin()
-            transaction.update(sql.delete_old_commits, after, last, transaction.now_ms - COMMITS_KEPT_MS)
-            gone = transaction.update(sql.delete_dead_workers, transaction.now_ms - TOMBSTONES_KEPT_MS, limit)
+            transaction.update(self._sql.delete_old_commits, after, last, transaction.now_ms - COMMITS_KEPT_MS)
+            gone = transaction.update(self._sql.delete_dead_workers, transaction.now_ms - TOMBSTONES_KEPT_MS, limit)
             self._cursor.execute("COMMIT")
         except apsw.Error as error:
             raise StoreError(f"{self._path} could not be cleaned up: {error}") from error
@@ -215,7 +213,7 @@ class SqliteWriter:
         try:
             transaction = self._begin()
             outcomes = apply_members(transaction, members)
-            transaction.update(sql.insert_commit, commit_id, transaction.now_ms)
+            transaction.update(self._sql.insert_commit, commit_id, transaction.now_ms)
             before_ms = self._elapsed_ms()
             self._cursor.execute("COMMIT")
             self.last_commit_ms = self._elapsed_ms() - before_ms
@@ -232,7 +230,7 @@ class SqliteWriter:
 
     def _begin(self) -> SqliteTransaction:
         self._cursor.execute("BEGIN IMMEDIATE")
-        self._cursor.execute(sql.advance_clock, (self._clock(),))
+        self._cursor.execute(self._sql.advance_clock, (self._clock(),))
         return SqliteTransaction(self._connection, self._cursor, self._cursor.fetchall()[0][0])
 
     def _roll_back(self) -> None:
@@ -240,7 +238,7 @@ class SqliteWriter:
             self._cursor.execute("ROLLBACK")
 
     def _judge(self, transaction: SqliteTransaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
-        return apply_beat(transaction, beat, registration)
+        return apply_worker_heartbeat(transaction, beat, registration)
 
     def _count_pages(self, connection: object, database: str, pages: int) -> int:
         del connection, database

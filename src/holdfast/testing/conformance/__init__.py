@@ -14,45 +14,45 @@ Each test has a new store and a clock that the test moves. A store whose data on
 None from `make_another`; the tests with two stores are skipped then.
 """
 
-from holdfast.testing.conformance.attempts import AttemptRules, InputRules
+from holdfast.testing.conformance.attempts import AttemptRules, LargeInputRules
 from holdfast.testing.conformance.children import ChildRules
-from holdfast.testing.conformance.concurrent_duties import DutyRules
+from holdfast.testing.conformance.concurrent_duties import ConcurrentDutyRules
 from holdfast.testing.conformance.deadlines import DeadlineRules
-from holdfast.testing.conformance.groups import GroupRules, SharingRules
-from holdfast.testing.conformance.id_policy import PolicyRules
-from holdfast.testing.conformance.instances import ContinuingRules, FlowRules, InstanceRules, KeepingRules
-from holdfast.testing.conformance.messages import DeliveryRules
-from holdfast.testing.conformance.queries import QuestionRules
+from holdfast.testing.conformance.groups import GroupRules, SharedStoreRules
+from holdfast.testing.conformance.id_policy import IdPolicyRules
+from holdfast.testing.conformance.instances import ContinueAsNewRules, FlowRules, InstanceRules, StateValueRules
+from holdfast.testing.conformance.messages import MessageRules
+from holdfast.testing.conformance.queries import QueryRules
 from holdfast.testing.conformance.stale_workers import LostOwnerRules, StaleWorkerRules
 from holdfast.testing.conformance.streams import StreamRules
 from holdfast.testing.conformance.terminations import TerminationRules
 from holdfast.testing.conformance.updates import UpdateRules
-from holdfast.testing.conformance.workers import OverviewRules, WorkerRules
+from holdfast.testing.conformance.workers import WorkerListRules, WorkerRules
 
 __all__ = ["StoreConformance"]
 
 
 class StoreConformance(
     InstanceRules,
-    InputRules,
+    LargeInputRules,
     AttemptRules,
     GroupRules,
     TerminationRules,
-    PolicyRules,
+    IdPolicyRules,
     WorkerRules,
     LostOwnerRules,
     StreamRules,
     FlowRules,
-    KeepingRules,
-    SharingRules,
-    ContinuingRules,
-    DeliveryRules,
+    StateValueRules,
+    SharedStoreRules,
+    ContinueAsNewRules,
+    MessageRules,
     ChildRules,
     DeadlineRules,
     UpdateRules,
-    QuestionRules,
-    OverviewRules,
+    QueryRules,
+    WorkerListRules,
     StaleWorkerRules,
-    DutyRules,
+    ConcurrentDutyRules,
 ):
     """All of the rules."""

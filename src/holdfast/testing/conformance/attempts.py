@@ -47,7 +47,7 @@ class AttemptRules(Rules):
 
         self.on_bench(case)
 
-    def test_L14_a_completion_alone_waits_in_the_inbox_and_wakes_the_instance(self) -> None:
+    def test_L14_a_completion_without_a_turn_is_put_into_the_inbox_and_wakes_the_instance(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
@@ -98,7 +98,7 @@ class AttemptRules(Rules):
 
         self.on_bench(case)
 
-    def test_G4_a_late_completion_of_a_closed_instance_is_recorded_and_goes_nowhere(self) -> None:
+    def test_G4_a_late_completion_of_a_closed_instance_is_recorded_and_not_delivered(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(closing(record))))
@@ -142,7 +142,7 @@ class AttemptRules(Rules):
 
         self.on_bench(case)
 
-    def test_attempts_are_claimed_by_queue_and_by_what_the_worker_knows(self) -> None:
+    def test_attempts_are_claimed_by_queue_and_by_registered_activities(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             ready = (new_attempt(0, queue="gpu"), new_attempt(1, name="other"), new_attempt(2))
@@ -151,7 +151,7 @@ class AttemptRules(Rules):
 
         self.on_bench(case)
 
-    def test_A2_the_queue_whose_attempt_has_waited_longest_comes_first_whatever_their_order(self) -> None:
+    def test_A2_the_queue_with_the_oldest_ready_attempt_is_claimed_from_first(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             now_ms = bench.clock.now_ms
@@ -178,7 +178,7 @@ class AttemptRules(Rules):
 
         self.on_bench(case)
 
-    def test_L8_an_attempt_whose_claimers_were_lost_too_often_is_given_up_with_a_reason(self) -> None:
+    def test_L8_an_attempt_whose_claimers_were_lost_too_often_fails_with_a_reason(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             worn = new_attempt(0, ledger=499_000_000_000_000, options=ActivityOptions(max_claims=5))
@@ -196,7 +196,7 @@ class AttemptRules(Rules):
 
         self.on_bench(case)
 
-    def test_A6_a_heartbeat_is_accepted_from_the_owner_of_a_living_attempt_and_says_when_to_stop(self) -> None:
+    def test_A6_a_heartbeat_is_accepted_from_the_owner_of_an_open_attempt_and_reports_a_cancel(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             key = AttemptKey(record.number, 1, 0, 1)
@@ -210,7 +210,7 @@ class AttemptRules(Rules):
 
         self.on_bench(case)
 
-    def test_A6_a_deadline_that_a_heartbeat_has_moved_ends_nothing(self) -> None:
+    def test_A6_an_attempt_is_not_timed_out_at_a_deadline_that_a_heartbeat_has_moved(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             late, later = bench.clock.now_ms + 100, bench.clock.now_ms + 200
@@ -230,7 +230,7 @@ class AttemptRules(Rules):
 
         self.on_bench(case)
 
-    def test_L13_an_answer_that_waited_leaves_leg_2_with_the_digits_it_had_or_the_turn_is_refused(self) -> None:
+    def test_L13_an_answer_from_the_inbox_leaves_leg_2_with_its_digits_or_the_turn_fails(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(completion(record))))
@@ -254,7 +254,7 @@ class AttemptRules(Rules):
 
         self.on_bench(case)
 
-    def test_A8_the_end_closes_the_answers_that_nobody_read_and_leaves_other_digits(self) -> None:
+    def test_A8_the_end_of_an_instance_applies_unread_answers_and_leaves_other_digits(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
             check(applied(await bench.one(completion(record, 0))))
@@ -289,7 +289,7 @@ class AttemptRules(Rules):
         outcome = await bench.one(ClaimAttempts(owner=BERT, queues=("default",), names=("step",), limit=10))
         return outcome.attempts if isinstance(outcome, ClaimedAttempts) else []
 
-    def test_A6_a_deadline_that_was_renewed_meanwhile_is_not_enforced_by_a_janitor(self) -> None:
+    def test_A6_a_deadline_that_was_renewed_after_it_was_read_is_not_enforced(self) -> None:
         """It read that the deadline had passed; before it wrote, a heartbeat moved it."""
 
         async def case(bench: Bench) -> None:
@@ -314,7 +314,7 @@ class AttemptRules(Rules):
 
         self.on_bench(case)
 
-    def test_A1_a_failure_of_an_attempt_that_was_asked_to_stop_ends_it_and_is_not_tried_again(self) -> None:
+    def test_A1_a_failure_of_a_cancelled_attempt_ends_it_without_a_retry(self) -> None:
         """The request came while the body failed: its worker reports from RUNNING what is CANCELLED_RUNNING by now."""
 
         async def case(bench: Bench) -> None:
@@ -356,10 +356,10 @@ async def claim(bench: Bench) -> list[AttemptRecord]:
     return outcome.attempts  # type: ignore[union-attr]  # checked above
 
 
-class InputRules(Rules):
+class LargeInputRules(Rules):
     """What is above the inline limit is stored once for each instance, however many rows name it."""
 
-    def test_a_large_input_of_an_instance_is_stored_once_and_named_by_its_row(self) -> None:
+    def test_a_large_input_of_an_instance_is_stored_once_and_referenced_by_its_row(self) -> None:
         async def case(bench: Bench) -> None:
             check(isinstance(await bench.one(large_start("a")), StartedInstance))
             check(isinstance(await bench.one(start("b", given=SMALL)), StartedInstance))
@@ -389,7 +389,7 @@ class InputRules(Rules):
 
         self.on_bench(case)
 
-    def test_whoever_claims_an_attempt_gets_its_large_input(self) -> None:
+    def test_a_claimed_attempt_has_its_large_input_in_place(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             attempts = (new_attempt(0, input=LARGE), new_attempt(1, input=SMALL), new_attempt(2, input=LARGE))
@@ -418,7 +418,7 @@ class InputRules(Rules):
 
         self.on_bench(case)
 
-    def test_W6_an_attempt_that_moves_on_from_a_lost_worker_has_its_large_input(self) -> None:
+    def test_W6_the_next_attempt_after_a_lost_worker_has_its_large_input(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             running = new_attempt(0, owner=ANNA, input=LARGE)

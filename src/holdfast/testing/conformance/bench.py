@@ -28,7 +28,7 @@ from holdfast.storage.members.attempts import Completion
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.member import Member
 from holdfast.storage.members.outcomes import Applied, Outcome, StartedInstance
-from holdfast.storage.members.turns import InstanceEnd, Turn
+from holdfast.storage.members.turns import InstanceEnd, Turn, TurnEffects
 from holdfast.storage.members.workers import Registration
 from holdfast.storage.records import AttemptKey, CommitId, Fence, InstanceId, InstanceNumber, InstanceRecord, NewAttempt
 
@@ -115,12 +115,13 @@ def first_turn(owner: WorkerKey = ANNA, *, activities: int = 1, release: bool = 
         stamp_ms=FIRST_TIME_MS,
         events=encode_events(events),
         attempts=tuple(new_attempt(number, owner=owner) for number in range(activities)),
-        release=release,
+        effects=TurnEffects(release=True) if release else None,
     )
 
 
 def turn(record: InstanceRecord, **more: Any) -> Turn:
-    """The next turn of an instance, by its owner."""
+    """The next turn of an instance, by its owner. `more` names fields of `Turn` and of `TurnEffects`."""
+    effects = {name: more.pop(name) for name in TurnEffects.__struct_fields__ if name in more}
     fields: dict[str, Any] = {
         "number": record.number,
         "execution": record.execution,
@@ -129,6 +130,7 @@ def turn(record: InstanceRecord, **more: Any) -> Turn:
         "turn": record.turn,
         "stamp_ms": record.stamp_ms,
         "events": encode_events([ActivityScheduled(activity=99, name="step")]),
+        "effects": TurnEffects(**effects) if effects else None,
     }
     return Turn(**(fields | more))
 
@@ -137,7 +139,7 @@ def closing(record: InstanceRecord, **more: Any) -> Turn:
     """The last turn of an instance."""
     done = ExecutionCompleted(result=Payload(msgspec.Raw(b"1")))
     close = InstanceEnd(state=InstanceState.COMPLETED, outcome=b'{"data":1}')
-    return turn(record, events=encode_events([done]), close=close, **more)
+    return turn(record, **({"events": encode_events([done]), "close": close} | more))
 
 
 def new_attempt(

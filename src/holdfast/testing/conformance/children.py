@@ -63,7 +63,7 @@ async def family(bench: Bench, *children: NewChild) -> InstanceRecord:
 
 def with_children(parent: InstanceRecord, *children: NewChild, **more: Any) -> Turn:
     """A turn that starts them."""
-    return turn(parent, children=children, family=True, **more)
+    return turn(parent, children=children, has_relatives=True, **more)
 
 
 async def begin(bench: Bench, instance_id: str) -> InstanceRecord:
@@ -98,9 +98,9 @@ class ChildRules(Rules):
             check((child.state, child.turn, child.input) == (InstanceState.REQUESTED, 0, GIVEN))
             check([type(event) for event in await inbox(bench, child)] == [Started])
             check(await inbox(bench, parent) == [], "nobody asked whether the id was free")
-            relatives = await bench.store.read_family(child.number)
+            relatives = await bench.store.read_relatives(child.number)
             check(relatives.parent is not None and relatives.parent.number == parent.number)
-            relatives = await bench.store.read_family(parent.number)
+            relatives = await bench.store.read_relatives(parent.number)
             check(relatives.parent is None and relatives.children == {InstanceState.REQUESTED: 1})
             page = await bench.store.list_instances(before=2**62, limit=10, parent=parent.number)
             check([(each.id, each.parent_id) for each in page] == [("p/1/0", "p")])
@@ -117,14 +117,14 @@ class ChildRules(Rules):
             told = await inbox(bench, parent)
             check([type(event) for event in told] == [ChildStarted, ChildRefused, ChildRefused])
             check([event.child for event in told if isinstance(event, ChildStarted | ChildRefused)] == [0, 1, 2])
-            check((await bench.store.read_family(parent.number)).children == {InstanceState.REQUESTED: 1})
+            check((await bench.store.read_relatives(parent.number)).children == {InstanceState.REQUESTED: 1})
 
         self.on_bench(case)
 
-    def test_G3_a_closed_child_of_an_earlier_instance_of_the_parents_id_makes_room(self) -> None:
+    def test_G3_a_closed_child_of_an_earlier_instance_of_the_parents_id_is_superseded(self) -> None:
         async def case(bench: Bench) -> None:
             first = await family(bench, new_child(0, "p/1/0"), new_child(1, "open", parent_close=ParentClose.ABANDON))
-            check(applied(await bench.one(closing(first, family=True))))
+            check(applied(await bench.one(closing(first, has_relatives=True))))
             before = await bench.instance("p/1/0")
             again = await bench.one(start("p", first=first_turn(ANNA, activities=0), policy=IdPolicy.REUSE))
             check(getattr(again, "created", False), f"the parent was not started again: {again}")
@@ -138,17 +138,17 @@ class ChildRules(Rules):
 
         self.on_bench(case)
 
-    def test_G5_every_end_of_a_child_is_told_to_its_parent_once_and_wakes_it(self) -> None:
+    def test_G5_every_end_of_a_child_is_delivered_to_its_parent_once_and_wakes_it(self) -> None:
         async def case(bench: Bench) -> None:
             parent = await family(bench, *(new_child(number, f"p/1/{number}") for number in range(4)))
             check(applied(await bench.one(Release(number=parent.number, owner=ANNA, fence=parent.fence))))
             done, failed = await begin(bench, "p/1/0"), await bench.instance("p/1/1")
-            last = closing(done, family=True)
+            last = closing(done, has_relatives=True)
             check(applied(await bench.one(last)))
             check(not applied(await bench.one(last)), "twice is refused")
             raised = ExecutionFailed(failure=Payload(msgspec.Raw(b'{"type":"x","message":"no"}')))
             close = InstanceEnd(state=InstanceState.FAILED, outcome=msgspec.json.encode(raised.failure))
-            ended = turn(failed, events=encode_events([raised]), close=close, family=True)
+            ended = turn(failed, events=encode_events([raised]), close=close, has_relatives=True)
             check(applied(await bench.one(ended)))
             await bench.one(Terminate(id=InstanceId("p/1/2"), reason="enough"))
             await bench.one(Deliver(id=InstanceId("p/1/3"), event=CancelRequested(time_ms=0, reason="why")))
@@ -160,7 +160,7 @@ class ChildRules(Rules):
 
         self.on_bench(case)
 
-    def test_a_large_input_and_a_large_result_go_through_whole(self) -> None:
+    def test_a_large_input_and_a_large_result_of_a_child_are_delivered_whole(self) -> None:
         async def case(bench: Bench) -> None:
             parent = await family(bench, new_child(0, "p/1/0", input=LARGE))
             child = await bench.instance("p/1/0")
@@ -170,62 +170,63 @@ class ChildRules(Rules):
             close = InstanceEnd(
                 state=InstanceState.COMPLETED, outcome=msgspec.json.encode(Payload(reference=reference))
             )
-            check(applied(await bench.one(closing_with(child, close))))
+            check(applied(await bench.one(closing(child, close=close, has_relatives=True))))
             told = (await inbox(bench, parent))[0]
             check(isinstance(told, ChildCompleted) and told.result.reference == reference)
             check((await bench.store.read_payloads(parent.number))[reference] == LARGE)
 
-        def closing_with(record: InstanceRecord, close: InstanceEnd) -> Turn:
-            return msgspec.structs.replace(closing(record, family=True), close=close)
-
         self.on_bench(case)
 
-    def test_G4_what_answers_an_old_execution_or_a_closed_parent_is_dropped(self) -> None:
+    def test_G4_an_answer_to_an_old_execution_or_a_closed_parent_is_dropped(self) -> None:
         async def case(bench: Bench) -> None:
             free = {"parent_close": ParentClose.ABANDON}
             parent = await family(bench, new_child(0, "p/1/0", **free), new_child(1, "p/1/1", **free))
             child, other = await begin(bench, "p/1/0"), await bench.instance("p/1/1")
-            check(applied(await bench.one(closing(child, family=True))), "its answer waits, unread")
-            check(applied(await bench.one(continuing(parent, family=True))))
+            check(applied(await bench.one(closing(child, has_relatives=True))), "its answer waits, unread")
+            check(applied(await bench.one(continuing(parent, has_relatives=True))))
             check([type(event) for event in await inbox(bench, await bench.instance("p"))] == [Started])
-            check(applied(await bench.one(closing(other, family=True))))
+            check(applied(await bench.one(closing(other, has_relatives=True))))
             check([type(event) for event in await inbox(bench, await bench.instance("p"))] == [Started])
 
         self.on_bench(case)
 
-    def test_G4_a_continued_child_keeps_its_tie_and_answers_with_its_last_execution(self) -> None:
+    def test_G4_a_child_that_continued_as_new_answers_with_its_last_execution(self) -> None:
         async def case(bench: Bench) -> None:
             parent = await family(bench, new_child(0, "p/1/0"))
             child = await begin(bench, "p/1/0")
-            check(applied(await bench.one(continuing(child, family=True))))
+            check(applied(await bench.one(continuing(child, has_relatives=True))))
             check(await inbox(bench, parent) == [], "it has not ended")
-            check(applied(await bench.one(closing(await bench.instance("p/1/0"), family=True))))
+            check(applied(await bench.one(closing(await bench.instance("p/1/0"), has_relatives=True))))
             check([type(event) for event in await inbox(bench, parent)] == [ChildCompleted])
 
         self.on_bench(case)
 
-    def test_A9_a_turn_asks_its_own_child_to_end(self) -> None:
+    def test_A9_a_turn_cancels_its_own_children(self) -> None:
         async def case(bench: Bench) -> None:
             parent = await family(bench, new_child(0, "p/1/0"), new_child(1, "p/1/1"))
-            await bench.one(turn(parent, children_asked=(CancelChild(child=1, reason="unbegun"),), family=True))
+            await bench.one(
+                turn(parent, children_cancelled=(CancelChild(child=1, reason="unbegun"),), has_relatives=True)
+            )
             check(await states(bench, "p/1/0", "p/1/1") == ["REQUESTED", "CANCELLED"])
             child = await begin(bench, "p/1/0")
             asks = (CancelChild(child=0, reason="enough"), CancelChild(child=0, reason="twice"), CancelChild(child=7))
-            check(applied(await bench.one(turn(await bench.instance("p"), children_asked=asks, family=True))))
+            check(
+                applied(await bench.one(turn(await bench.instance("p"), children_cancelled=asks, has_relatives=True)))
+            )
             told = await inbox(bench, child)
             check([each.reason for each in told if isinstance(each, CancelRequested)] == ["enough"])
             check(await states(bench, "p/1/0") == ["CANCEL_REQUESTED"])
 
         self.on_bench(case)
 
-    def test_A9_the_end_of_a_parent_does_what_the_policies_say_in_one_commit(self) -> None:
+    def test_A9_the_end_of_a_parent_closes_its_children_by_their_policies_in_one_commit(self) -> None:
         async def case(bench: Bench) -> None:
             children = [new_child(at, f"p/1/{at}", parent_close=policy) for at, policy in enumerate(ParentClose)]
             parent = await family(bench, *children)
             await begin(bench, "p/1/0")
             for each in ("p/1/1", "p/1/2"):
                 check(applied(await bench.one(turn(await bench.instance(each)))), "its first turn was rejected")
-            outcome = await bench.one(closing(parent, family=True))
+            outcome = await bench.one(closing(parent, has_relatives=True))
             ended = await bench.instance("p/1/0")
             check(isinstance(outcome, Applied) and outcome.ended == (EndedInstance(ended.id, ended.number),))
             check(await states(bench, "p/1/0", "p/1/1", "p/1/2") == ["TERMINATED", "CANCEL_REQUESTED", "RUNNING"])
@@ -233,7 +234,7 @@ class ChildRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_a_termination_goes_down_the_tree_and_a_child_asked_to_end_goes_with_it(self) -> None:
+    def test_A9_a_termination_ends_the_whole_tree_and_children_that_were_cancelled(self) -> None:
         async def case(bench: Bench) -> None:
             await family(bench, new_child(0, "p/1/0"))
             child = await begin(bench, "p/1/0")
@@ -247,23 +248,23 @@ class ChildRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_whoever_was_asked_to_end_cleans_up_when_its_parent_ends_by_itself(self) -> None:
+    def test_A9_a_cancelled_child_cleans_up_when_its_parent_completes(self) -> None:
         async def case(bench: Bench) -> None:
             parent = await family(bench, new_child(0, "p/1/0"))
             await begin(bench, "p/1/0")
             asked = (CancelChild(child=0),)
-            check(applied(await bench.one(closing(parent, family=True, children_asked=asked))))
+            check(applied(await bench.one(closing(parent, has_relatives=True, children_cancelled=asked))))
             check(await states(bench, "p", "p/1/0") == ["COMPLETED", "CANCEL_REQUESTED"])
             check(await bench.store.open_closings(10) == [])
 
         self.on_bench(case)
 
-    def test_C1_what_one_commit_leaves_of_a_large_family_anyone_goes_on_with(self) -> None:
+    def test_C1_children_that_one_commit_leaves_open_are_closed_by_any_worker(self) -> None:
         async def case(bench: Bench) -> None:
             count = 1_100
             parent = await family(bench, *(new_child(at, f"p/1/{at}") for at in range(count)))
-            check(applied(await bench.one(closing(parent, family=True))))
-            left = (await bench.store.read_family(parent.number)).children
+            check(applied(await bench.one(closing(parent, has_relatives=True))))
+            left = (await bench.store.read_relatives(parent.number)).children
             check(0 < left.get(InstanceState.REQUESTED, 0) < count, "one commit is bounded")
             check(await bench.store.open_closings(10) == [(parent.number, 1)])
             member = CloseChildren(number=parent.number, execution=1, limit=400)
@@ -273,7 +274,7 @@ class ChildRules(Rules):
                 sum(changed) == left[InstanceState.REQUESTED] and changed[-1] == 0,
                 f"two at once harm nothing: {changed}",
             )
-            check((await bench.store.read_family(parent.number)).children == {InstanceState.TERMINATED: count})
+            check((await bench.store.read_relatives(parent.number)).children == {InstanceState.TERMINATED: count})
             check(await bench.store.open_closings(10) == [])
 
         self.on_bench(case)

@@ -47,10 +47,10 @@ UNEXPLAINED = MarkWorkerLost(key=ANNA, at_deadline=False, limit=5, unexplained=T
 Both = Sequence[Bench]
 
 
-class DutyRules(Rules):
+class ConcurrentDutyRules(Rules):
     """Expiry, timers, verification and clean-up by two at once."""
 
-    def test_C1_two_janitors_move_the_work_of_a_lost_worker_on_once(self) -> None:
+    def test_C1_two_workers_release_the_rows_of_a_lost_worker_once(self) -> None:
         async def case(both: Both) -> None:
             here = both[0]
             numbers = [(await here.started(f"i{number}")).number for number in range(COUNT)]
@@ -62,7 +62,7 @@ class DutyRules(Rules):
 
         self._on_both(case)
 
-    def test_C1_two_janitors_who_know_different_things_of_a_loss_count_it_as_the_first_of_them_says(self) -> None:
+    def test_C1_two_workers_with_different_verdicts_on_a_loss_count_it_by_the_first_one(self) -> None:
         async def case(both: Both) -> None:
             for words, counted in ((EXPLAINED, 0), (UNEXPLAINED, 1)):
                 first, second = (words, UNEXPLAINED if words is EXPLAINED else EXPLAINED)
@@ -72,14 +72,14 @@ class DutyRules(Rules):
 
         self._on_both(case)
 
-    def test_C1_two_janitors_who_judge_a_loss_at_the_same_moment_agree(self) -> None:
+    def test_C1_two_workers_that_judge_a_loss_concurrently_use_one_verdict(self) -> None:
         async def case(both: Both) -> None:
             losses, _ = await _lost_by(both, WorkerKey("lost"), EXPLAINED, UNEXPLAINED, is_flipped=False)
             check(losses in ([1, *[0] * (COUNT - 1)], [1] * COUNT), f"{losses} losses were counted")
 
         self._on_both(case)
 
-    def test_A10_what_a_worker_that_left_could_not_move_on_itself_is_no_loss(self) -> None:
+    def test_A10_rows_that_a_clean_stop_did_not_release_are_not_counted_as_lost(self) -> None:
         async def case(both: Both) -> None:
             clean = MarkWorkerLost(key=ANNA, at_deadline=False, limit=1, is_clean=True)
             losses, of_attempts = await _lost_by(both, WorkerKey("left"), clean, UNEXPLAINED, is_flipped=True)
@@ -88,7 +88,7 @@ class DutyRules(Rules):
 
         self._on_both(case)
 
-    def test_C1_two_janitors_that_verify_find_everything_that_was_left_behind_and_move_it_once(self) -> None:
+    def test_C1_two_workers_that_look_for_dead_owners_release_their_rows_once(self) -> None:
         async def case(both: Both) -> None:
             here = both[0]
             for number in range(COUNT):
@@ -102,7 +102,7 @@ class DutyRules(Rules):
 
         self._on_both(case)
 
-    def test_C5_two_janitors_end_an_attempt_at_its_deadline_once(self) -> None:
+    def test_C5_two_workers_end_an_attempt_at_its_deadline_once(self) -> None:
         async def case(both: Both) -> None:
             here = both[0]
             record = await here.started("a", activities=0)
@@ -149,23 +149,23 @@ class DutyRules(Rules):
 
         self._on_both(case)
 
-    def test_C1_two_janitors_close_the_children_of_an_execution_that_ended_once(self) -> None:
+    def test_C1_two_workers_close_the_children_of_an_ended_execution_once(self) -> None:
         async def case(both: Both) -> None:
             here = both[0]
             count = 1_050
             parent = await family(here, *(new_child(at, f"p/1/{at}") for at in range(count)))
-            check(applied(await here.one(closing(parent, family=True))))
-            left = (await here.store.read_family(parent.number)).children.get(InstanceState.REQUESTED, 0)
+            check(applied(await here.one(closing(parent, has_relatives=True))))
+            left = (await here.store.read_relatives(parent.number)).children.get(InstanceState.REQUESTED, 0)
             check(left > 0, "one commit is bounded")
             closed = CloseChildren(number=parent.number, execution=1, limit=200)
             moved = await asyncio.gather(*(_until_nothing_is_left(bench, closed) for bench in both))
             check(sum(moved) == left)
-            check((await here.store.read_family(parent.number)).children == {InstanceState.TERMINATED: count})
+            check((await here.store.read_relatives(parent.number)).children == {InstanceState.TERMINATED: count})
             check(await here.store.open_closings(10) == [])
 
         self._on_both(case)
 
-    def test_C1_two_workers_of_a_new_build_try_what_is_blocked_once(self) -> None:
+    def test_C1_two_workers_of_a_new_build_claim_a_blocked_instance_once(self) -> None:
         async def case(both: Both) -> None:
             here = both[0]
             for number in range(COUNT):
@@ -181,7 +181,7 @@ class DutyRules(Rules):
 
         self._on_both(case)
 
-    def test_C1_two_who_clean_up_leave_what_is_still_needed(self) -> None:
+    def test_C1_two_workers_that_delete_expired_queries_leave_the_others(self) -> None:
         async def case(both: Both) -> None:
             here = both[0]
             record = await here.started("a")
@@ -192,11 +192,11 @@ class DutyRules(Rules):
             check((await here.store.pending_queries()).has_expired)
             await asyncio.gather(*(bench.one(DeleteQueries()) for bench in both))
             waiting = await here.store.pending_queries()
-            check((waiting.has_questions, waiting.has_expired) == (True, False))
+            check((waiting.has_queries, waiting.has_expired) == (True, False))
 
         self._on_both(case)
 
-    def test_C1_two_who_clean_up_at_once_forget_the_commits_of_long_ago_and_no_others(self) -> None:
+    def test_C1_two_workers_that_prune_concurrently_delete_old_commits_only(self) -> None:
         async def case(both: Both) -> None:
             here, old = both[0], list[CommitId]()
             for number in range(COUNT):
@@ -213,7 +213,7 @@ class DutyRules(Rules):
 
         self._on_both(case)
 
-    def test_W5_a_dead_key_is_forgotten_a_day_later_and_not_while_something_is_in_its_name(self) -> None:
+    def test_W5_a_dead_key_is_pruned_after_a_day_unless_it_still_owns_rows(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.started("a", activities=0)
             await bench.started("b", activities=0)

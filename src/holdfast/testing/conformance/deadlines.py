@@ -36,7 +36,7 @@ async def due(bench: Bench) -> list[InstanceNumber]:
 class DeadlineRules(Rules):
     """What a store does about deadlines."""
 
-    def test_C1_a_deadline_counts_from_the_start_and_is_told(self) -> None:
+    def test_C1_a_deadline_counts_from_the_start_and_can_be_read(self) -> None:
         async def case(bench: Bench) -> None:
             began_ms = bench.clock.now_ms
             record, free = await limited(bench), await bench.started("free")
@@ -53,7 +53,7 @@ class DeadlineRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_at_the_deadline_the_code_is_asked_once_and_after_the_grace_it_is_over(self) -> None:
+    def test_A9_the_code_is_cancelled_once_at_the_deadline_and_ended_after_the_grace(self) -> None:
         async def case(bench: Bench) -> None:
             record = await limited(bench)
             bench.clock.now_ms += LIMIT_MS + 70  # nobody was there at once
@@ -74,7 +74,7 @@ class DeadlineRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_where_no_code_can_be_asked_it_fails_at_once(self) -> None:
+    def test_A9_an_instance_without_running_code_fails_at_its_deadline(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.one(start("unbegun", deadline=LIMIT))
             parked = await limited(bench, "parked")
@@ -92,7 +92,7 @@ class DeadlineRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_what_was_asked_before_is_not_asked_again_and_gets_its_grace(self) -> None:
+    def test_A9_an_instance_that_was_cancelled_before_its_deadline_gets_its_grace(self) -> None:
         async def case(bench: Bench) -> None:
             record = await limited(bench)
             await bench.one(cancel("a", "enough"))
@@ -104,7 +104,7 @@ class DeadlineRules(Rules):
 
         self.on_bench(case)
 
-    def test_G5_whoever_is_asked_becomes_claimable(self) -> None:
+    def test_G5_the_request_of_a_deadline_makes_an_instance_claimable(self) -> None:
         async def case(bench: Bench) -> None:
             first = start("a", first=first_turn(ANNA, activities=0, release=True), deadline=LIMIT)
             check(isinstance(await bench.one(first), StartedInstance))
@@ -115,7 +115,7 @@ class DeadlineRules(Rules):
 
         self.on_bench(case)
 
-    def test_what_has_ended_is_not_overdue(self) -> None:
+    def test_an_instance_that_has_ended_does_not_expire(self) -> None:
         async def case(bench: Bench) -> None:
             record = await limited(bench)
             check(applied(await bench.one(closing(record))))
@@ -127,7 +127,7 @@ class DeadlineRules(Rules):
 
         self.on_bench(case)
 
-    def test_a_deadline_is_said_once_by_the_start_or_by_who_first_runs_it(self) -> None:
+    def test_a_deadline_is_set_once_by_the_start_or_before_the_first_turn(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.one(start("unsaid"))
             await bench.one(start("none", deadline=Deadline(None)))
@@ -146,7 +146,7 @@ class DeadlineRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_a_child_has_its_deadline_from_its_creation_and_goes_with_a_parent_that_is_overdue(self) -> None:
+    def test_A9_a_deadline_of_a_child_counts_from_its_creation_and_an_expired_parent_ends_it(self) -> None:
         async def case(bench: Bench) -> None:
             parent = await limited(bench, "p", Deadline(LIMIT_MS, 0))
             children = (new_child(0, "p/1/0", deadline=Deadline(7)), new_child(1, "p/1/1"))

@@ -40,7 +40,7 @@ NULL = Payload(msgspec.Raw(b"null"))
 class GroupRules(Rules):
     """The isolation rules of the contract, W9's clock, and commit ids."""
 
-    def test_a_stale_member_changes_nothing_and_the_others_go_on(self) -> None:
+    def test_a_stale_member_changes_nothing_and_the_others_are_applied(self) -> None:
         async def case(bench: Bench) -> None:
             first, second = await bench.started("a"), await bench.started("b")
             stale = turn(first, turn=9, attempts=(new_attempt(5),))
@@ -51,7 +51,7 @@ class GroupRules(Rules):
 
         self.on_bench(case)
 
-    def test_a_member_that_the_database_refuses_falls_alone_out_of_its_group(self) -> None:
+    def test_a_member_that_the_database_refuses_fails_alone(self) -> None:
         async def case(bench: Bench) -> None:
             records = [await bench.started(f"i{number}") for number in range(7)]
             members = [turn(record, attempts=(new_attempt(1),)) for record in records]
@@ -63,7 +63,7 @@ class GroupRules(Rules):
 
         self.on_bench(case)
 
-    def test_G11_nothing_of_a_turn_that_falls_is_left_whatever_it_carried(self) -> None:
+    def test_G11_a_turn_that_is_rejected_or_fails_leaves_nothing(self) -> None:
         """Refused by its guard, or by the database after most of it was written."""
 
         async def case(bench: Bench) -> None:
@@ -76,7 +76,7 @@ class GroupRules(Rules):
                 "abandoned": (0,),
                 "timers_started": (TimerRow(timer=1, due_at_ms=5),),
                 "payloads": (LargePayload(reference="hash", data=b"data"),),
-                "kept": (StateValue(key="k", value=b"1"),),
+                "state_values": (StateValue(key="k", value=b"1"),),
                 "sent": (Deliver(id=target.id, event=EventReceived(time_ms=0, name="go", value=NULL), message_id="m"),),
                 "waits": ("go",),
                 "release": True,
@@ -85,7 +85,7 @@ class GroupRules(Rules):
                 turn(record, turn=record.turn + 1, attempts=(new_attempt(7),), **parts),
                 turn(record, fence=Fence(record.fence + 1), attempts=(new_attempt(7),), **parts),
                 turn(record, attempts=(new_attempt(7), new_attempt(0)), **parts),
-                closing(record, attempts=(new_attempt(0),), kept=parts["kept"]),
+                closing(record, attempts=(new_attempt(0),), state_values=parts["state_values"]),
             ):
                 check(not applied(await bench.one(falls)))
                 check(await _all_of(bench, record.number) == before)
@@ -96,7 +96,7 @@ class GroupRules(Rules):
 
         self.on_bench(case)
 
-    def test_a_commit_is_found_by_its_id_and_one_that_never_was_is_not(self) -> None:
+    def test_a_commit_is_found_by_its_id(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.store.commit(CommitId(4_711), [start("a")])
             check(await bench.store.was_committed(CommitId(4_711)))
@@ -145,7 +145,7 @@ class GroupRules(Rules):
 
         self.on_bench(case)
 
-    def test_G10_what_was_consumed_is_gone_and_what_came_later_stays(self) -> None:
+    def test_G10_consumed_messages_are_deleted_and_later_ones_stay(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
             check(applied(await bench.one(completion(record, 0))))
@@ -173,7 +173,7 @@ OTHERS_IDS = 1_000_000
 """From here on the other store numbers its commits."""
 
 
-class SharingRules(Rules):
+class SharedStoreRules(Rules):
     """C1, G1, G3, W7, W9, and that acknowledged means on disk."""
 
     def test_a_closed_store_is_not_opened_again(self) -> None:
@@ -189,7 +189,7 @@ class SharingRules(Rules):
 
         self.on_bench(case)
 
-    def test_what_was_acknowledged_is_there_for_whoever_opens_the_store_next(self) -> None:
+    def test_acknowledged_data_is_there_when_the_store_is_opened_again(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
             whole = turn(
@@ -197,7 +197,7 @@ class SharingRules(Rules):
                 attempts=(new_attempt(2),),
                 timers_started=(TimerRow(timer=1, due_at_ms=bench.clock.now_ms + 5),),
                 payloads=(LargePayload(reference="hash", data=b"data"),),
-                kept=(StateValue(key="k", value=b"1"),),
+                state_values=(StateValue(key="k", value=b"1"),),
             )
             check(applied(await bench.one(whole)))
             check(applied(await bench.one(completion(record, 0))))
@@ -216,7 +216,7 @@ class SharingRules(Rules):
 
         self.on_bench(case)
 
-    def test_W9_the_clock_does_not_go_back_for_whoever_opens_the_store_next(self) -> None:
+    def test_W9_the_clock_does_not_go_back_when_the_store_is_opened_again(self) -> None:
         async def case(bench: Bench) -> None:
             bench.clock.now_ms += 60_000
             await bench.one(start("a"))
@@ -279,7 +279,7 @@ class SharingRules(Rules):
 
         self.on_bench(case)
 
-    def test_W7_whoever_was_lost_through_another_store_changes_nothing_here(self) -> None:
+    def test_W7_a_worker_that_was_lost_through_another_store_changes_nothing(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             async with self._another(bench) as other:
@@ -291,7 +291,7 @@ class SharingRules(Rules):
 
         self.on_bench(case)
 
-    def test_a_commit_id_counts_once_whoever_uses_it(self) -> None:
+    def test_a_commit_id_counts_once_for_all_stores(self) -> None:
         async def case(bench: Bench) -> None:
             async with self._another(bench) as other:
                 await bench.store.commit(CommitId(4_711), [start("a")])

@@ -44,7 +44,7 @@ async def read(bench: Bench, record: InstanceRecord) -> InstanceRecord:
     return found  # type: ignore[return-value]  # checked above
 
 
-class PolicyRules(Rules):
+class IdPolicyRules(Rules):
     """G3 beyond the default policy, and G1: numbers are never used again."""
 
     def test_G3_reuse_makes_a_new_instance_of_a_closed_id_and_keeps_the_old_one(self) -> None:
@@ -151,7 +151,7 @@ class PolicyRules(Rules):
 
         self.on_bench(case)
 
-    def test_G3_of_many_that_replace_each_other_in_one_group_the_last_one_lives(self) -> None:
+    def test_G3_of_many_replacements_in_one_group_the_last_one_stays_open(self) -> None:
         async def case(bench: Bench) -> None:
             members = [start("a", given=b"%d" % number, policy=TERMINATE) for number in range(5)]
             outcomes = await bench.commit(*members)
@@ -167,7 +167,7 @@ class PolicyRules(Rules):
 
         self.on_bench(case)
 
-    def test_G3_a_first_turn_that_lets_go_of_its_instance_replaces_one_too(self) -> None:
+    def test_G3_a_first_turn_that_releases_its_instance_may_replace_one(self) -> None:
         async def case(bench: Bench) -> None:
             old = await bench.started("a")
             released = first_turn(ANNA, activities=0, release=True)
@@ -176,7 +176,7 @@ class PolicyRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_a_termination_can_name_which_instance_of_an_id_it_means(self) -> None:
+    def test_A9_a_termination_can_name_one_instance_of_an_id(self) -> None:
         async def case(bench: Bench) -> None:
             old = await closed(bench, "a")
             newest = (await begun(bench, start("a", policy=REUSE))).instance

@@ -50,7 +50,7 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_an_instance_is_created_when_its_first_turn_began_and_not_when_that_was_committed(self) -> None:
+    def test_A9_an_instance_is_created_when_its_first_turn_began(self) -> None:
         async def case(bench: Bench) -> None:
             bench.clock.now_ms += 500
             outcome = await bench.one(start("a", first=first_turn()))
@@ -153,7 +153,7 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
-    def test_G12_only_workflows_that_the_claimer_knows_are_claimed(self) -> None:
+    def test_G12_only_registered_workflows_are_claimed(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.commit(start("a", workflow="mine"), start("b", workflow="other"))
             outcome = await bench.one(ClaimInstances(owner=ANNA, workflows=("mine",), limit=10))
@@ -161,7 +161,7 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
-    def test_G12_the_claimable_longest_are_claimed_first_whatever_their_workflow(self) -> None:
+    def test_G12_instances_that_are_claimable_longest_are_claimed_first(self) -> None:
         async def case(bench: Bench) -> None:
             for workflow, name, due_in_ms in (("one", "c", 3), ("two", "a", 1), ("one", "b", 2), ("two", "d", 4)):
                 mine = start(name, workflow=workflow, first=first_turn(activities=0))
@@ -176,7 +176,7 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
-    def test_G12_what_only_others_can_go_on_with_is_no_reason_to_look(self) -> None:
+    def test_G12_work_for_other_workers_is_not_in_the_next_due_time(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.one(start("a", workflow="other"))
             record = await bench.started("b", activities=0)
@@ -198,7 +198,7 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
-    def test_G9_a_turn_is_taken_once_from_the_turn_it_saw(self) -> None:
+    def test_G9_a_turn_is_committed_once(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             outcomes = await bench.commit(turn(record), turn(record))
@@ -209,7 +209,7 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
-    def test_G9_a_turn_without_events_leaves_the_number(self) -> None:
+    def test_G9_a_turn_without_events_does_not_advance_the_turn(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(turn(record, events=b""))))
@@ -217,7 +217,7 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
-    def test_G11_a_turns_parts_are_all_there_or_none(self) -> None:
+    def test_G11_a_turn_is_written_whole(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             timer = TimerRow(timer=1, due_at_ms=5)
@@ -248,7 +248,7 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_nothing_pending_belongs_to_a_closed_instance(self) -> None:
+    def test_A9_a_closed_instance_leaves_nothing_pending(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=1)
             timer = TimerRow(timer=1, due_at_ms=5)
@@ -264,7 +264,7 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_a_timer_alone_goes_with_its_instance(self) -> None:
+    def test_A9_a_timer_is_deleted_with_its_closed_instance(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             timer = TimerRow(timer=1, due_at_ms=5)
@@ -274,7 +274,7 @@ class InstanceRules(Rules):
 
         self.on_bench(case)
 
-    def test_G7_what_is_not_there_is_not_found(self) -> None:
+    def test_G7_reads_of_unknown_instances_are_empty(self) -> None:
         async def case(bench: Bench) -> None:
             check(await bench.store.find_instance(InstanceId("nobody")) is None)
             loaded = await bench.store.load(InstanceNumber(77), 1)
@@ -299,10 +299,10 @@ def continuing(record: InstanceRecord, **more: Any) -> Turn:
     return turn(record, events=encode_events([ContinuedAsNew(input=payload)]), next=following, **more)
 
 
-class ContinuingRules(Rules):
+class ContinueAsNewRules(Rules):
     """G4, and what it means for owners, attempts, timers and waiting messages."""
 
-    def test_G4_the_next_execution_is_there_with_its_start_and_its_owner(self) -> None:
+    def test_G4_the_next_execution_has_its_start_and_its_owner(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(continuing(record))))
@@ -319,7 +319,7 @@ class ContinuingRules(Rules):
 
         self.on_bench(case)
 
-    def test_G4_what_was_open_ends_and_a_late_answer_changes_nothing(self) -> None:
+    def test_G4_open_activities_end_with_their_execution_and_late_answers_change_nothing(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             more = (new_attempt(1), new_attempt(2, owner=ANNA))
@@ -337,7 +337,7 @@ class ContinuingRules(Rules):
 
         self.on_bench(case)
 
-    def test_G1_a_turn_of_the_old_execution_is_refused(self) -> None:
+    def test_G1_a_turn_of_the_old_execution_is_rejected(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(continuing(record))))
@@ -347,7 +347,7 @@ class ContinuingRules(Rules):
 
         self.on_bench(case)
 
-    def test_G2_a_turn_that_lets_go_leaves_the_next_execution_to_anyone(self) -> None:
+    def test_G2_a_turn_that_releases_makes_the_next_execution_claimable(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(continuing(record, release=True))))
@@ -394,7 +394,7 @@ class FlowRules(Rules):
 
         self.on_bench(case)
 
-    def test_K1_a_definition_is_kept_under_its_hash_and_never_changed(self) -> None:
+    def test_K1_a_definition_is_saved_under_its_hash_and_never_changed(self) -> None:
         async def case(bench: Bench) -> None:
             check(await bench.store.read_flow("hash of fox") is None)
             check(applied(await bench.one(saved("fox", b'{"flow": 1}'))))
@@ -409,48 +409,48 @@ def kept(**values: bytes | None) -> tuple[StateValue, ...]:
     return tuple(StateValue(key=key, value=value) for key, value in values.items())
 
 
-class KeepingRules(Rules):
+class StateValueRules(Rules):
     """What `Turn.kept` means."""
 
-    def test_G11_key_values_commit_with_their_turn(self) -> None:
+    def test_G11_state_values_commit_with_their_turn(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             other = await bench.started("b")
             check(await bench.store.read_state_values(record.number) == {})
-            check(applied(await bench.one(turn(record, kept=kept(a=b"1", b=b"2")))))
+            check(applied(await bench.one(turn(record, state_values=kept(a=b"1", b=b"2")))))
             check(await bench.store.read_state_values(record.number) == {"a": b"1", "b": b"2"})
             check(await bench.store.read_state_values(other.number) == {})
             record = await bench.instance("a")
-            check(applied(await bench.one(turn(record, kept=kept(a=b"3", b=None, never=None)))))
+            check(applied(await bench.one(turn(record, state_values=kept(a=b"3", b=None, never=None)))))
             check(await bench.store.read_state_values(record.number) == {"a": b"3"})
 
         self.on_bench(case)
 
-    def test_G11_a_rejected_turn_keeps_nothing(self) -> None:
+    def test_G11_a_rejected_turn_sets_no_state_value(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            stale = turn(record, fence=Fence(record.fence + 1), kept=kept(a=b"1"))
+            stale = turn(record, fence=Fence(record.fence + 1), state_values=kept(a=b"1"))
             check(isinstance(await bench.one(stale), Rejected))
             check(await bench.store.read_state_values(record.number) == {})
 
         self.on_bench(case)
 
-    def test_G11_what_the_last_turn_kept_stays_and_the_status_is_listed(self) -> None:
+    def test_G11_state_values_of_the_last_turn_stay_and_the_status_is_listed(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             status = (StateValue(key="", value=b'"done"'), StateValue(key="k", value=b"1"))
-            check(applied(await bench.one(closing(record, kept=status))))
+            check(applied(await bench.one(closing(record, state_values=status))))
             check(await bench.store.read_state_values(record.number) == {"": b'"done"', "k": b"1"})
             (listed,) = await bench.store.list_instances(before=2**62, limit=10)
             check(listed.custom_status == b'"done"')
 
         self.on_bench(case)
 
-    def test_G11_a_glance_has_the_instance_with_its_status_and_the_events_of_its_last_turn(self) -> None:
+    def test_G11_read_latest_has_the_instance_with_its_status_and_its_last_turn(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(await bench.store.read_latest(InstanceNumber(record.number + 1)) is None)
-            second = turn(record, kept=(StateValue(key="", value=b'"half"'),))
+            second = turn(record, state_values=(StateValue(key="", value=b'"half"'),))
             check(applied(await bench.one(second)))
             found = await bench.store.read_latest(record.number)
             check(found is not None and found[0].turn == record.turn + 1 and found[0].custom_status == b'"half"')

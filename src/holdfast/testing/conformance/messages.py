@@ -75,10 +75,10 @@ async def claimable(bench: Bench) -> list[str]:
     return [each.id for each in outcome.instances] if isinstance(outcome, ClaimedInstances) else []
 
 
-class DeliveryRules(Rules):
+class MessageRules(Rules):
     """G6, G7 and the cancel part of A9."""
 
-    def test_G6_anybody_may_look_at_what_waits_in_an_inbox(self) -> None:
+    def test_G6_an_inbox_can_be_read_without_owning_the_instance(self) -> None:
         """Events that no wait is open for, in their order; a look takes nothing."""
 
         async def case(bench: Bench) -> None:
@@ -93,7 +93,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_G6_an_event_that_is_waited_for_wakes_and_another_one_is_kept(self) -> None:
+    def test_G6_an_awaited_event_wakes_the_instance_and_another_one_is_kept(self) -> None:
         async def case(bench: Bench) -> None:
             record = await waiting(bench, "a", "go")
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
@@ -107,7 +107,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_G6_released_with_kept_events_only_it_is_left_alone(self) -> None:
+    def test_G6_events_that_are_not_awaited_do_not_make_a_released_instance_claimable(self) -> None:
         async def case(bench: Bench) -> None:
             record = await waiting(bench, "a", "go")
             check(await told(bench, event("a", "other")) is EventVerdict.KEEP)
@@ -120,7 +120,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_G6_the_same_id_is_taken_once_and_a_refused_one_may_come_again(self) -> None:
+    def test_G6_an_event_id_is_delivered_once_and_a_refused_one_may_be_sent_again(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             rules = Mailbox(EventPolicy.MAILBOX, 1)
@@ -130,19 +130,19 @@ class DeliveryRules(Rules):
             check(await told(bench, event("a", message_id="two")) is EventVerdict.MAILBOX_FULL)
             record = await bench.instance("a")
             row = (await bench.store.load(record.number, 1)).inbox[0].row
-            check(applied(await bench.one(turn(record, consumed=(row,), mail_taken=1))))
+            check(applied(await bench.one(turn(record, consumed=(row,), events_taken=1))))
             check(await told(bench, event("a", message_id="two")) is EventVerdict.KEEP, "there is room again")
             check(await told(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE, "it was read before")
 
         self.on_bench(case)
 
-    def test_G6_an_id_that_a_turn_set_aside_is_taken_again_unless_the_turn_is_rejected(self) -> None:
+    def test_G6_an_event_id_that_a_turn_set_aside_is_delivered_again(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(await told(bench, event("a", message_id="one")) is EventVerdict.KEEP)
             check(await told(bench, event("a", message_id="two")) is EventVerdict.KEEP)
             rows = tuple(row.row for row in (await bench.store.load(record.number, 1)).inbox)
-            aside = turn(record, consumed=rows, mail_taken=2, ids_set_aside=("one",))
+            aside = turn(record, consumed=rows, events_taken=2, ids_set_aside=("one",))
             check(isinstance(await bench.one(msgspec.structs.replace(aside, turn=7)), Rejected))
             check(await told(bench, event("a", message_id="one")) is EventVerdict.DUPLICATE, "it is still unread")
             check(applied(await bench.one(aside)))
@@ -152,7 +152,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_G6_with_drop_unsubscribed_only_what_is_waited_for_is_taken(self) -> None:
+    def test_G6_with_drop_unsubscribed_only_awaited_events_are_delivered(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             rules = Mailbox(EventPolicy.DROP_UNSUBSCRIBED, 10)
@@ -163,7 +163,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_G14_the_event_that_a_first_turn_has_applied_is_delivered_only_to_an_instance_that_was_there(self) -> None:
+    def test_G14_an_event_that_the_first_turn_applied_is_delivered_to_an_existing_instance_only(self) -> None:
         async def case(bench: Bench) -> None:
             begin = start("a", first=first_turn(activities=0), mail=event("a", "go"), mail_taken=True)
             created = await bench.one(begin)
@@ -182,7 +182,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_G14_other_messages_do_not_keep_a_turn_from_closing(self) -> None:
+    def test_G14_other_messages_do_not_reject_a_closing_turn(self) -> None:
         """A request to end is met by the end; messages for another instance do not count."""
 
         async def case(bench: Bench) -> None:
@@ -194,7 +194,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_G14_a_turn_that_does_not_name_a_row_closes_whatever_is_in_the_inbox(self) -> None:
+    def test_G14_a_turn_without_read_to_closes_whatever_is_in_the_inbox(self) -> None:
         async def case(bench: Bench) -> None:
             record = await waiting(bench, "a", "go")
             await told(bench, event("a", "go"))
@@ -203,7 +203,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_G7_a_finished_or_unknown_instance_takes_nothing(self) -> None:
+    def test_G7_a_closed_or_unknown_instance_takes_no_event(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             check(applied(await bench.one(closing(record))))
@@ -214,7 +214,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_G11_what_a_turn_sends_goes_with_it_or_not_at_all(self) -> None:
+    def test_G11_messages_of_a_turn_are_sent_with_its_commit(self) -> None:
         async def case(bench: Bench) -> None:
             sender, target = await bench.started("sender"), await bench.started("target")
             stale = turn(sender, turn=7, sent=(event("target", message_id="never"),))
@@ -226,7 +226,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_a_request_to_end_moves_the_state_and_waits_in_the_inbox_once(self) -> None:
+    def test_A9_a_cancel_changes_the_state_and_is_put_into_the_inbox_once(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(await told(bench, cancel("a", "enough")) is EventVerdict.DELIVER)
@@ -237,7 +237,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_where_no_code_can_be_asked_the_instance_is_cancelled_at_once(self) -> None:
+    def test_A9_an_instance_without_running_code_is_cancelled_at_once(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.one(start("unbegun"))
             parked = await bench.started("parked")
@@ -252,7 +252,7 @@ class DeliveryRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_a_message_alone_goes_with_its_instance(self) -> None:
+    def test_A9_a_message_is_deleted_with_its_closed_instance(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             check(await told(bench, event("a")) is EventVerdict.KEEP)

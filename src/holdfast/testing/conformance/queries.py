@@ -13,88 +13,88 @@ from holdfast.testing.conformance.updates import inbox, state_of, update
 LATER_MS = FIRST_TIME_MS + 10_000
 
 
-def ask(record: InstanceRecord, question_id: str = "q") -> AskQuery:
-    """A question that waits for ten seconds."""
-    question = QueryRow(id=question_id, number=record.number, name="status", input=b"[]")
-    return AskQuery(question=question, expires_at_ms=LATER_MS)
+def ask(record: InstanceRecord, query_id: str = "q") -> AskQuery:
+    """A query that expires in ten seconds."""
+    query = QueryRow(id=query_id, number=record.number, name="status", input=b"[]")
+    return AskQuery(query=query, expires_at_ms=LATER_MS)
 
 
-async def taken(bench: Bench, owner: str = ANNA, *workflows: str) -> list[str]:
+async def claimed(bench: Bench, owner: str = ANNA, *workflows: str) -> list[str]:
     """What a worker gets."""
     take = ClaimQueries(owner=BERT if owner == BERT else ANNA, workflows=workflows or ("flow",), limit=10)
     outcome = await bench.one(take)
-    return [question.id for question in outcome.questions] if isinstance(outcome, ClaimedQueries) else []
+    return [query.id for query in outcome.queries] if isinstance(outcome, ClaimedQueries) else []
 
 
-class QuestionRules(Rules):
+class QueryRules(Rules):
     """Who answers, and how often."""
 
-    def test_C1_the_owner_takes_questions_about_what_it_has_and_nobody_else_does(self) -> None:
+    def test_C1_a_query_about_an_owned_instance_is_claimed_by_its_owner_only(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            check(not (await bench.store.pending_queries()).has_questions)
+            check(not (await bench.store.pending_queries()).has_queries)
             check(applied(await bench.one(ask(record))))
-            check((await bench.store.pending_queries()).has_questions)
-            check(await taken(bench, BERT) == [])
-            check(await taken(bench) == ["q"])
-            check(await taken(bench) == [], "a question is taken once")
-            check(not (await bench.store.pending_queries()).has_questions)
+            check((await bench.store.pending_queries()).has_queries)
+            check(await claimed(bench, BERT) == [])
+            check(await claimed(bench) == ["q"])
+            check(await claimed(bench) == [], "a query is claimed once")
+            check(not (await bench.store.pending_queries()).has_queries)
 
         self.on_bench(case)
 
-    def test_C1_any_worker_that_has_the_code_takes_what_nobody_owns(self) -> None:
+    def test_C1_a_query_about_an_unowned_instance_is_claimed_by_any_worker_with_its_code(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
             check(applied(await bench.one(ask(record))))
-            check(await taken(bench, BERT, "other") == [])
-            check(await taken(bench, BERT) == ["q"])
+            check(await claimed(bench, BERT, "other") == [])
+            check(await claimed(bench, BERT) == ["q"])
 
         self.on_bench(case)
 
-    def test_G11_what_has_not_begun_is_not_asked(self) -> None:
+    def test_G11_a_query_about_an_instance_without_a_turn_is_not_claimed(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.one(start("a"))
             check(applied(await bench.one(ask(await bench.instance("a")))))
-            check(await taken(bench, BERT) == [])
+            check(await claimed(bench, BERT) == [])
 
         self.on_bench(case)
 
-    def test_C1_a_question_is_answered_once_by_the_one_who_took_it(self) -> None:
+    def test_C1_a_query_is_answered_once_by_its_claimer(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             await bench.one(ask(record))
             early = await bench.one(AnswerQuery(id="q", owner=ANNA, answer=b"0"))
             check(isinstance(early, Rejected), "nobody has taken it yet")
-            check(await taken(bench) == ["q"])
+            check(await claimed(bench) == ["q"])
             check(isinstance(await bench.one(AnswerQuery(id="q", owner=BERT, answer=b"1")), Rejected))
             check(await bench.store.read_query_reply("q") is None)
             check(applied(await bench.one(AnswerQuery(id="q", owner=ANNA, answer=b"2"))))
             check(isinstance(await bench.one(AnswerQuery(id="q", owner=ANNA, answer=b"3")), Rejected))
             check(await bench.store.read_query_reply("q") == b"2")
-            check(applied(await bench.one(DeleteQueries(question="q"))))
+            check(applied(await bench.one(DeleteQueries(query_id="q"))))
             check(await bench.store.read_query_reply("q") is None)
 
         self.on_bench(case)
 
-    def test_a_question_that_outlived_its_time_is_not_taken_and_goes(self) -> None:
+    def test_an_expired_query_is_not_claimed_and_is_deleted(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             await bench.one(ask(record))
             check(not (await bench.store.pending_queries()).has_expired)
             check(applied(await bench.one(DeleteQueries())))
-            check((await bench.store.pending_queries()).has_questions, "its time is not over")
+            check((await bench.store.pending_queries()).has_queries, "its time is not over")
             bench.clock.now_ms = LATER_MS
             bench.beat(ANNA)
             waiting = await bench.store.pending_queries()
-            check(waiting.has_expired and not waiting.has_questions)
-            check(await taken(bench) == [])
+            check(waiting.has_expired and not waiting.has_queries)
+            check(await claimed(bench) == [])
             check(applied(await bench.one(DeleteQueries())))
             check(not (await bench.store.pending_queries()).has_expired)
 
         self.on_bench(case)
 
-    def test_rejections_of_updates_go_after_a_while_and_answers_stay(self) -> None:
+    def test_rejections_of_updates_expire_and_answers_stay(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             for name, state in (("no", UpdateState.REJECTED), ("yes", UpdateState.DONE)):
@@ -111,7 +111,7 @@ class QuestionRules(Rules):
 
         self.on_bench(case)
 
-    def test_questions_that_wait_are_bounded(self) -> None:
+    def test_the_number_of_waiting_queries_is_bounded(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             await bench.commit(*(ask(record, f"{number}") for number in range(MAX_QUESTIONS)))

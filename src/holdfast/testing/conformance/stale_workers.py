@@ -43,7 +43,7 @@ LATE = Failure(type="holdfast.errors.ActivityTimedOut", message="too late")
 class StaleWorkerRules(Rules):
     """W6, W7, A2, A7: what comes too late changes nothing, whoever has the work now."""
 
-    def test_A7_the_answer_of_an_attempt_that_was_rescheduled_is_refused_though_its_worker_lives(self) -> None:
+    def test_A7_the_answer_of_a_timed_out_attempt_is_rejected_though_its_worker_is_active(self) -> None:
         """Anna is alive and well, only this attempt was silent for too long: Bert has started the next one."""
 
         async def case(bench: Bench) -> None:
@@ -58,7 +58,7 @@ class StaleWorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_A7_an_older_attempt_is_refused_though_its_worker_has_the_next_one_too(self) -> None:
+    def test_A7_an_older_attempt_is_rejected_though_its_worker_owns_the_next_one(self) -> None:
         async def case(bench: Bench) -> None:
             record, first = await _silent(bench)
             (second,) = await _claim(bench, ANNA)
@@ -70,7 +70,7 @@ class StaleWorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W7_a_ghost_is_refused_whether_the_next_owner_has_started_or_finished(self) -> None:
+    def test_W7_a_stale_worker_is_rejected_whether_the_next_owner_has_started_or_finished(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             (first,) = await bench.store.read_attempts(record.number, 1)
@@ -87,7 +87,7 @@ class StaleWorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W6_a_janitor_that_comes_late_evicts_nobody(self) -> None:
+    def test_W6_a_late_member_of_maintenance_changes_nothing(self) -> None:
         """It read the same lost worker and the same silent attempt as the one who was faster."""
 
         async def case(bench: Bench) -> None:
@@ -115,7 +115,7 @@ class StaleWorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W6_the_same_attempt_claimed_anew_is_not_the_one_that_was_lost(self) -> None:
+    def test_W6_an_attempt_that_was_claimed_again_is_not_ended_by_an_earlier_loss(self) -> None:
         """Its claimer was lost before the body began, so it kept its number (799): digits and owner tell them apart."""
 
         async def case(bench: Bench) -> None:
@@ -141,7 +141,7 @@ class StaleWorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_G1_an_instance_that_was_claimed_anew_is_not_given_up_by_its_owner_before(self) -> None:
+    def test_G1_an_instance_that_was_claimed_again_is_not_released_by_its_former_owner(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.one(start("a"))
             check(isinstance(await bench.one(_claim_instance(ANNA)), ClaimedInstances))
@@ -235,7 +235,7 @@ DORA = WorkerKey("dora")
 class LostOwnerRules(Rules):
     """G12: the last words of lost owners."""
 
-    def test_G12_an_owner_lost_in_the_middle_of_a_turn_is_counted_once_for_that_instance_only(self) -> None:
+    def test_G12_a_loss_during_a_turn_is_counted_once_for_that_instance_only(self) -> None:
         async def case(bench: Bench) -> None:
             guilty = await bench.started("guilty", activities=0)
             for name in ("a", "b", "c"):
@@ -247,7 +247,7 @@ class LostOwnerRules(Rules):
 
         self.on_bench(case)
 
-    def test_G12_a_worker_that_has_the_instance_no_more_or_lives_accuses_nobody(self) -> None:
+    def test_G12_a_loss_is_not_counted_for_an_instance_that_the_worker_does_not_own(self) -> None:
         async def case(bench: Bench) -> None:
             elsewhere = await bench.started("a", owner=BERT, activities=0)
             alive = MarkWorkerLost(key=BERT, at_deadline=True, limit=EVERYTHING, culprit=elsewhere.number)
@@ -258,7 +258,7 @@ class LostOwnerRules(Rules):
 
         self.on_bench(case)
 
-    def test_G12_losses_in_a_row_are_counted_and_a_turn_starts_the_count_anew(self) -> None:
+    def test_G12_losses_in_a_row_are_counted_and_a_turn_resets_the_count(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.one(start("a"))
             for number in range(MAX_LOST_OWNERS):
@@ -274,7 +274,7 @@ class LostOwnerRules(Rules):
 
         self.on_bench(case)
 
-    def test_G12_what_took_its_owners_down_waits_for_another_build_and_starts_anew_there(self) -> None:
+    def test_G12_an_instance_that_crashed_its_owners_waits_for_another_build(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.one(start("a"))
             for number in range(MAX_LOST_OWNERS):
@@ -292,7 +292,7 @@ class LostOwnerRules(Rules):
 
         self.on_bench(case)
 
-    def test_G12_a_loss_that_nobody_can_explain_is_counted_once_for_everything_that_the_owner_had(self) -> None:
+    def test_G12_an_unexplained_loss_is_counted_once_for_each_instance_of_the_owner(self) -> None:
         async def case(bench: Bench) -> None:
             for name in ("a", "b", "c"):
                 await bench.started(name, activities=0)
@@ -305,7 +305,7 @@ class LostOwnerRules(Rules):
 
         self.on_bench(case)
 
-    def test_G12_what_two_owners_were_lost_with_is_claimed_one_at_a_time(self) -> None:
+    def test_G12_instances_that_lost_two_owners_are_claimed_one_at_a_time(self) -> None:
         async def case(bench: Bench) -> None:
             await _under_suspicion(bench, "a", "b", "c")
             await bench.one(start("innocent"))
@@ -333,7 +333,7 @@ class LostOwnerRules(Rules):
 
         self.on_bench(case)
 
-    def test_G12_the_next_loss_is_counted_for_the_one_that_was_tried_alone_and_for_no_other(self) -> None:
+    def test_G12_the_next_loss_is_counted_for_the_suspect_that_was_claimed_alone(self) -> None:
         async def case(bench: Bench) -> None:
             await _under_suspicion(bench, "a", "b")
             (tried,) = await _claim_haunted(bench, CARL)
@@ -344,7 +344,7 @@ class LostOwnerRules(Rules):
 
         self.on_bench(case)
 
-    def test_G12_a_suspect_that_was_let_go_of_is_tried_again_when_it_has_something_to_do(self) -> None:
+    def test_G12_a_released_suspect_is_claimed_again_when_it_has_something_to_do(self) -> None:
         async def case(bench: Bench) -> None:
             await _under_suspicion(bench, "a", "b")
             (tried,) = await _claim_haunted(bench, CARL)

@@ -62,7 +62,7 @@ class StreamRules(Rules):
             check(applied(await bench.one(responses(record, 0, 1))))
             key = AttemptKey(record.number, 1, 0, 1)
             inbox = [row.row for row in (await bench.store.load(record.number, 1)).inbox]
-            taken = turn(record, consumed=tuple(inbox), yields=(AppliedValues(key=key, count=2),))
+            taken = turn(record, consumed=tuple(inbox), applied_values=(AppliedValues(key=key, count=2),))
             outcomes = [await bench.one(responses(record, 2, entered=2)), await bench.one(taken)]
             check(all(applied(outcome) for outcome in outcomes))
             loaded = await bench.store.load(record.number, 1)
@@ -83,13 +83,13 @@ class StreamRules(Rules):
             record = await bench.started("a")
             check(applied(await bench.one(responses(record, 0))))
             key = AttemptKey(record.number, 1, 0, 1)
-            outcome = await bench.one(turn(record, yields=(AppliedValues(key=key, count=2),)))
+            outcome = await bench.one(turn(record, applied_values=(AppliedValues(key=key, count=2),)))
             check(isinstance(outcome, Failed) and isinstance(outcome.error, InvariantBroken))
             check((await bench.store.read_attempts(record.number, 1))[0].ledger == 889_000_001_000_000)
 
         self.on_bench(case)
 
-    def test_L9_responses_of_a_closed_attempt_or_of_somebody_else_are_refused(self) -> None:
+    def test_L9_responses_of_a_closed_attempt_or_of_another_worker_are_rejected(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(isinstance(await bench.one(responses(record, 5, entered=5)), Rejected), "other digits")
@@ -116,7 +116,7 @@ class StreamRules(Rules):
     def test_L13_values_enter_and_leave_leg_2_with_the_turn_that_applied_them(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            check(applied(await bench.one(turn(record, entries=(responses(record, 0, 1, 2),)))))
+            check(applied(await bench.one(turn(record, stream_values=(responses(record, 0, 1, 2),)))))
             loaded = await bench.store.load(record.number, 1)
             check((loaded.attempts[0].ledger, len(loaded.inbox)) == (889_000_003_000_003, 0))
             again = await bench.one(responses(record, 0, 1, 2))
@@ -132,19 +132,19 @@ class StreamRules(Rules):
             record = await bench.started("a")
             check(applied(await bench.one(responses(record, 0, 1))))
             before = await bench.store.load(record.number, 1)
-            stale = turn(record, entries=(responses(record, 2, entered=2), responses(record, 0, 1)))
+            stale = turn(record, stream_values=(responses(record, 2, entered=2), responses(record, 0, 1)))
             check(isinstance(await bench.one(stale), Rejected))
             stranger = msgspec.structs.replace(responses(record, 2, entered=2), owner=BERT)
-            check(isinstance(await bench.one(turn(record, entries=(stranger,))), Rejected))
+            check(isinstance(await bench.one(turn(record, stream_values=(stranger,))), Rejected))
             check(await bench.store.load(record.number, 1) == before)
 
         self.on_bench(case)
 
-    def test_L14_values_of_a_rejected_turn_did_not_come_and_can_come_alone(self) -> None:
+    def test_L14_values_of_a_rejected_turn_can_be_stored_without_it(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             values = responses(record, 0, 1)
-            late = msgspec.structs.replace(turn(record, entries=(values,)), fence=Fence(record.fence + 1))
+            late = msgspec.structs.replace(turn(record, stream_values=(values,)), fence=Fence(record.fence + 1))
             check(isinstance(await bench.one(late), Rejected))
             check((await bench.store.read_attempts(record.number, 1))[0].ledger == RUNNING)
             check(await bench.one(values) == Applied(changed=2))
@@ -156,7 +156,7 @@ class StreamRules(Rules):
     def test_L15_the_end_of_a_stream_may_come_with_the_turn_of_its_last_values(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
-            check(applied(await bench.one(turn(record, entries=(responses(record, 0),)))))
+            check(applied(await bench.one(turn(record, stream_values=(responses(record, 0),)))))
             ended = completion(
                 record,
                 from_ledger=RUNNING + 10**6,
@@ -169,7 +169,7 @@ class StreamRules(Rules):
 
         self.on_bench(case)
 
-    def test_G5_values_make_an_instance_claimable_that_nobody_owns(self) -> None:
+    def test_G5_values_make_an_unowned_instance_claimable(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))

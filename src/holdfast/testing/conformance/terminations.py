@@ -48,7 +48,7 @@ class TerminationRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_nothing_pending_belongs_to_a_terminated_instance(self) -> None:
+    def test_A9_a_terminated_instance_leaves_nothing_pending(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=3)
             timer = TimerRow(timer=1, due_at_ms=5)
@@ -70,7 +70,7 @@ class TerminationRules(Rules):
 
         self.on_bench(case)
 
-    def test_G1_the_turn_of_an_owner_that_does_not_know_yet_changes_nothing(self) -> None:
+    def test_G1_a_turn_of_a_terminated_instance_changes_nothing(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             closed = await ended(bench, "a")
@@ -89,7 +89,7 @@ class TerminationRules(Rules):
 
         self.on_bench(case)
 
-    def test_A6_the_next_heartbeat_of_a_body_tells_it_to_stop(self) -> None:
+    def test_A6_the_next_heartbeat_of_a_terminated_instances_body_reports_the_cancel(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             await ended(bench, "a")
@@ -98,7 +98,7 @@ class TerminationRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_an_instance_that_never_took_a_turn_has_its_start_and_its_end_in_the_history(self) -> None:
+    def test_A9_an_instance_without_a_turn_has_its_start_and_its_end_in_the_history(self) -> None:
         async def case(bench: Bench) -> None:
             await bench.one(start("a"))
             closed = await ended(bench, "a")
@@ -118,7 +118,7 @@ class TerminationRules(Rules):
 
         self.on_bench(case)
 
-    def test_A9_what_is_closed_stays_as_it_is_and_what_is_unknown_is_refused(self) -> None:
+    def test_A9_a_closed_instance_is_not_changed_and_an_unknown_one_is_rejected(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(closing(record))))

@@ -59,7 +59,7 @@ class UpdateRules(Rules):
 
         self.on_bench(case)
 
-    def test_G3_the_id_of_an_update_means_no_other_one(self) -> None:
+    def test_G3_an_update_id_with_another_content_is_a_conflict(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(await told(bench, update("a")) is EventVerdict.DELIVER)
@@ -70,7 +70,7 @@ class UpdateRules(Rules):
 
         self.on_bench(case)
 
-    def test_G4_an_update_is_no_reason_to_claim_an_execution_that_takes_none(self) -> None:
+    def test_G4_an_update_does_not_make_an_execution_claimable_that_takes_none(self) -> None:
         """An empty name among the events that are waited for says so: the update is for the next execution."""
 
         async def case(bench: Bench) -> None:
@@ -84,7 +84,7 @@ class UpdateRules(Rules):
 
         self.on_bench(case)
 
-    def test_G5_an_update_wakes_whatever_the_code_waits_for(self) -> None:
+    def test_G5_an_update_wakes_an_instance_whatever_it_waits_for(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(applied(await bench.one(Release(number=record.number, owner=ANNA, fence=record.fence))))
@@ -96,7 +96,7 @@ class UpdateRules(Rules):
 
         self.on_bench(case)
 
-    def test_G5_one_that_waits_makes_a_released_instance_claimable(self) -> None:
+    def test_G5_a_waiting_update_makes_a_released_instance_claimable(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             check(await told(bench, update("a")) is EventVerdict.DELIVER)
@@ -158,7 +158,7 @@ class UpdateRules(Rules):
 
         self.on_bench(case)
 
-    def test_G7_an_update_for_a_closed_instance_is_refused_and_one_for_nobody_rejected(self) -> None:
+    def test_G7_an_update_for_a_closed_or_unknown_instance_is_refused(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             check(await told(bench, update("a", "before")) is EventVerdict.DELIVER)
@@ -175,7 +175,7 @@ class UpdateRules(Rules):
 
         self.on_bench(case)
 
-    def test_G4_an_update_that_waits_goes_over_to_the_next_execution(self) -> None:
+    def test_G4_a_waiting_update_is_carried_over_to_the_next_execution(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             check(await told(bench, update("a")) is EventVerdict.DELIVER)
@@ -188,7 +188,7 @@ class UpdateRules(Rules):
 
         self.on_bench(case)
 
-    def test_G12_a_parked_instance_keeps_its_updates_and_is_not_woken(self) -> None:
+    def test_G12_a_blocked_instance_keeps_its_updates_and_is_not_woken(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=0)
             block = Block(number=record.number, owner=ANNA, fence=record.fence, reason="no", build="one")

@@ -82,7 +82,7 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W9_a_clock_that_is_set_forward_ends_no_lease_that_is_renewed_before_anybody_looks(self) -> None:
+    def test_W9_a_clock_that_is_set_forward_ends_no_lease_that_is_renewed_in_time(self) -> None:
         async def case(bench: Bench) -> None:
             bench.clock.now_ms += 3_600_000
             check(isinstance(bench.beat(ANNA), Renewed))
@@ -92,7 +92,7 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W6_what_a_lost_worker_ran_is_timed_out_and_goes_on_elsewhere(self) -> None:
+    def test_W6_an_attempt_of_a_lost_worker_is_timed_out_and_retried(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
             check(applied(await bench.one(MarkWorkerLost(key=ANNA, at_deadline=False, limit=EVERYTHING))))
@@ -144,7 +144,7 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W10_a_clean_stop_moves_everything_on_and_counts_as_no_loss(self) -> None:
+    def test_W10_a_clean_stop_releases_everything_and_counts_no_loss(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=1)
             check(
@@ -155,7 +155,7 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W6_losses_are_moved_in_batches_until_nothing_is_left(self) -> None:
+    def test_W6_rows_of_a_lost_worker_are_released_in_batches(self) -> None:
         async def case(bench: Bench) -> None:
             for number in range(5):
                 await bench.started(f"i{number}", activities=1)
@@ -169,7 +169,7 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W7_a_zombie_changes_nothing(self) -> None:
+    def test_W7_a_lost_worker_changes_nothing(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a")
             (running,) = await bench.store.read_attempts(record.number, 1)
@@ -208,7 +208,7 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W3_a_store_says_what_is_in_a_workers_name(self) -> None:
+    def test_W3_rows_are_listed_by_their_owner(self) -> None:
         async def case(bench: Bench) -> None:
             first = await bench.started("a", activities=2)
             await bench.started("b", owner=BERT)
@@ -221,7 +221,7 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W3_what_a_worker_does_not_know_moves_on_and_the_rest_of_it_stays(self) -> None:
+    def test_W3_unknown_rows_of_a_worker_are_released_and_the_others_stay(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
             await bench.started("b")
@@ -246,7 +246,7 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W3_an_instance_that_is_given_up_is_claimable_when_it_has_something_to_do(self) -> None:
+    def test_W3_a_released_unknown_instance_is_claimable_when_it_has_something_to_do(self) -> None:
         async def case(bench: Bench) -> None:
             at_ms = bench.clock.now_ms + 5
             record = await bench.started("a", activities=0)
@@ -261,7 +261,7 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W3_what_is_not_as_it_was_seen_is_left_alone(self) -> None:
+    def test_W3_rows_that_changed_since_they_were_read_are_not_released(self) -> None:
         async def case(bench: Bench) -> None:
             record = await bench.started("a", activities=2)
             held = await bench.store.rows_owned_by(ANNA)
@@ -280,7 +280,7 @@ class WorkerRules(Rules):
 
         self.on_bench(case)
 
-    def test_W8_what_is_left_in_the_name_of_a_lost_worker_is_found(self) -> None:
+    def test_W8_owners_that_are_not_active_are_found(self) -> None:
         """Whoever moved it on died after a batch: the worker is INACTIVE, and the rest is still in its name."""
 
         async def case(bench: Bench) -> None:
@@ -303,10 +303,10 @@ class WorkerRules(Rules):
 GROUPS = 80
 
 
-class OverviewRules(Rules):
+class WorkerListRules(Rules):
     """W1, and what `holdfast workers` and `holdfast queues` show."""
 
-    def test_W1_a_worker_is_kept_as_it_registered(self) -> None:
+    def test_W1_a_worker_is_listed_as_it_registered(self) -> None:
         async def case(bench: Bench) -> None:
             carl = WorkerKey("carl")
             code = ('["checkout"]', '["charge","ship"]')
@@ -324,7 +324,7 @@ class OverviewRules(Rules):
 
         self.on_bench(case)
 
-    def test_W3_each_heartbeat_brings_the_number_of_abandoned_bodies(self) -> None:
+    def test_W3_each_heartbeat_updates_the_number_of_abandoned_bodies(self) -> None:
         async def case(bench: Bench) -> None:
             carl = WorkerKey("carl")
             for token, abandoned in ((None, 0), (1, 2), (2, 1)):
@@ -339,7 +339,7 @@ class OverviewRules(Rules):
 
         self.on_bench(case)
 
-    def test_W3_the_load_of_a_worker_is_what_is_in_its_name(self) -> None:
+    def test_W3_the_load_of_a_worker_counts_its_open_rows(self) -> None:
         async def case(bench: Bench) -> None:
             check(await bench.store.worker_loads() == [])
             first = await bench.started("a", activities=2)
@@ -352,7 +352,7 @@ class OverviewRules(Rules):
 
         self.on_bench(case)
 
-    def test_a_queue_is_told_with_what_waits_what_runs_and_since_when(self) -> None:
+    def test_a_queue_is_listed_with_its_ready_later_and_running_attempts(self) -> None:
         async def case(bench: Bench) -> None:
             check(await bench.store.queues() == [])
             record = await bench.started("a", activities=1)
@@ -375,7 +375,7 @@ class OverviewRules(Rules):
 
         self.on_bench(case)
 
-    def test_groups_may_be_handed_in_at_once(self) -> None:
+    def test_groups_may_be_committed_concurrently(self) -> None:
         """A worker and a client of one process share a store."""
 
         async def case(bench: Bench) -> None:

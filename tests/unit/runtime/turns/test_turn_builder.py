@@ -13,21 +13,14 @@ import holdfast as hf
 from holdfast.core.run import RunEffects, TurnOutput
 from holdfast.runtime.platform import FaultPoint
 from holdfast.runtime.turns import turn_builder as turns
-from holdfast.runtime.turns.turn_builder import Unusual
 from holdfast.storage.members.instances import Start
 from holdfast.storage.members.member import Member
-from holdfast.storage.members.turns import Turn
-
-USUAL = {
-    *("number", "execution", "owner", "fence", "turn", "stamp_ms"),
-    *("events", "completions", "attempts", "release", "key", "is_plain"),
-}
-DEFAULTS = dict(zip(Turn.__struct_fields__[-len(Turn.__struct_defaults__) :], Turn.__struct_defaults__, strict=True))
+from holdfast.storage.members.turns import Turn, TurnEffects
 
 
-def test_G11_every_field_of_a_turn_is_named_always_or_when_there_is_something_in_it() -> None:
-    assert set(Turn.__struct_fields__) == USUAL | set(Unusual.__annotations__)
-    assert not USUAL & set(Unusual.__annotations__)
+def test_G11_every_effect_of_a_turn_is_named() -> None:
+    source = inspect.getsource(turns)
+    assert [part for part in TurnEffects.__struct_fields__ if f"{part}=" not in source] == []
 
 
 def test_G11_everything_that_the_code_can_do_is_looked_at() -> None:
@@ -38,10 +31,10 @@ def test_G11_everything_that_the_code_can_do_is_looked_at() -> None:
 
 @pytest.mark.parametrize("workflow", ["sequence", "timers", "cleaning", "streaming", "keeping", "talking", "family"])
 @pytest.mark.parametrize("cache_size", [0, 100])
-def test_G11_a_turn_is_called_plain_if_it_has_nothing_unusual(
+def test_G11_a_turn_has_effects_only_if_it_did_something_unusual(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workflow: str, cache_size: int
 ) -> None:
-    """What is called plain is written without a look at the rest."""
+    """A turn without effects is written without a look at them."""
     monkeypatch.setenv("HOLDFAST_TEST_BODIES", str(tmp_path / "bodies"))
     written: list[Turn] = []
 
@@ -55,9 +48,9 @@ def test_G11_a_turn_is_called_plain_if_it_has_nothing_unusual(
             await engine.run(workflow, id="it")
 
     together(scenario())
-    assert written
-    for turn in written:
-        has_more = any(getattr(turn, name) != DEFAULTS[name] for name in Unusual.__annotations__)
-        assert turn.is_plain is not (has_more or turn.release)
-    if workflow == "sequence":
-        assert any(turn.is_plain for turn in written) is (cache_size > 0)
+    effects = [turn.effects for turn in written]
+    assert any(each is not None and each.close is not None for each in effects)
+    assert (cache_size == 0) == all(each is not None and each.release for each in effects)
+    if workflow == "sequence" and cache_size:
+        last = max(turn.turn for turn in written)
+        assert all((turn.effects is None) == (turn.turn < last) for turn in written)

@@ -72,15 +72,21 @@ def is_eligible(members: Sequence[Member]) -> bool:
 def _is_likely(member: Member) -> bool:
     match member:
         case Turn():
-            return not member.family
+            return _is_without_relatives(member)
         case Start():
-            return member.policy is IdPolicy.IDEMPOTENT and (member.first is None or not member.first.family)
+            return member.policy is IdPolicy.IDEMPOTENT and (
+                member.first is None or _is_without_relatives(member.first)
+            )
         case Deliver():
             return isinstance(member.event, EventReceived)
         case Completion() | OpenNextAttempt() | Release() | HeartbeatAttempt():
             return True
-        case _:
+        case _:  # a member that is not listed waits for each answer, which is always correct
             return False
+
+
+def _is_without_relatives(turn: Turn) -> bool:
+    return turn.effects is None or not turn.effects.has_relatives
 
 
 class OptimisticTransaction:
@@ -97,7 +103,7 @@ class OptimisticTransaction:
         asked: list[BoundStatement],
         numbers: InstanceNumbers,
     ) -> None:
-        self.sql = self.steps = statements_of(schema)
+        self.sql = statements_of(schema)
         self.now_ms = now_ms
         self._connection = connection
         self._schema = schema

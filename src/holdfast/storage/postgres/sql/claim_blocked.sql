@@ -8,4 +8,4 @@ WHERE number = ANY (ARRAY(
     ORDER BY number LIMIT ?4
     FOR NO KEY UPDATE SKIP LOCKED
 ))
-RETURNING number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms, superseded_at_ms, losses
+RETURNING {instance_columns}

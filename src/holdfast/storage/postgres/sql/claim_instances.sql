@@ -41,4 +41,4 @@ UPDATE instances SET owner = ?1, fence = fence + 1, claimable_at_ms = NULL
 WHERE number = ANY (ARRAY(
     SELECT number FROM suspect UNION ALL SELECT number FROM taken UNION ALL SELECT number FROM further
 ))
-RETURNING number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms, superseded_at_ms, losses
+RETURNING {instance_columns}

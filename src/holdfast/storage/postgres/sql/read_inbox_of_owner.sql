@@ -2,8 +2,8 @@
 -- look (?3), which may have a lower number than what was seen then.
 SELECT waiting.row, waiting.number, waiting.execution, waiting.stamp_ms, waiting.event
 FROM (
-    SELECT row, number, execution, stamp_ms, event FROM inbox WHERE row > ?2
+    SELECT {inbox_columns} FROM inbox WHERE row > ?2
     UNION ALL
-    SELECT row, number, execution, stamp_ms, event FROM inbox WHERE row <= ?2 AND xid >= ?3::text::xid8
+    SELECT {inbox_columns} FROM inbox WHERE row <= ?2 AND xid >= ?3::text::xid8
 ) AS waiting JOIN instances ON instances.number = waiting.number
 WHERE instances.owner = ?1 ORDER BY waiting.row

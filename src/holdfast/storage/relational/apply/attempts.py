@@ -8,26 +8,26 @@ import msgspec
 from holdfast.core.activity_options import decode_options
 from holdfast.core.admission import DeliveryVerdict, MessageKind, decide_delivery
 from holdfast.core.checks import require
+from holdfast.core.leases import WorkerKey
 from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
 from holdfast.payloads.failures import Failure
-from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.attempt_endings import end_by_failure
 from holdfast.storage.large_payloads import reference_of
 from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt, Transition
 from holdfast.storage.members.member import CANCEL_REQUESTED
 from holdfast.storage.members.outcomes import Applied, ClaimedAttempts, Outcome, Rejected
 from holdfast.storage.records import AttemptKey, AttemptRecord, InstanceNumber, NewAttempt
-from holdfast.storage.relational.apply.shared_writes import keep_in_inbox, keep_input
+from holdfast.storage.relational.apply.shared_writes import put_in_inbox, stored_input
 from holdfast.storage.relational.rows import attempt_of
 from holdfast.storage.relational.transaction import Transaction
 
 
 def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: int, new: NewAttempt) -> None:
     """Open an attempt, READY or running at once."""
-    given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else keep_input(transaction, number, new.input)
+    given = stored_input(transaction, number, new.input)
     transaction.update(
-        transaction.steps.insert_attempt,
+        transaction.sql.insert_attempt,
         number,
         execution,
         new.activity,
@@ -52,34 +52,35 @@ def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: 
 def close_by_completion(transaction: Transaction, completion: Completion, ledger: int) -> bool:
     """Move the attempt to its final state with the digits given; False if it was not as expected.
 
-    A request to cancel that came meanwhile does not make the answer wrong: it only goes nowhere (A1).
+    A request to cancel that came in between does not make the answer stale: nothing waits for it any more (A1).
     """
     if _close(transaction, completion, ledger, completion.from_state):
         return True
-    asked_to_stop = completion.from_state is AttemptState.RUNNING
-    return asked_to_stop and _close(transaction, completion, ledger, AttemptState.CANCELLED_RUNNING)
+    is_running = completion.from_state is AttemptState.RUNNING
+    return is_running and _close(transaction, completion, ledger, AttemptState.CANCELLED_RUNNING)
 
 
 def _close(transaction: Transaction, completion: Completion, ledger: int, from_state: AttemptState) -> bool:
-    key = completion.key
-    return bool(
-        transaction.update(
-            transaction.steps.move_attempt,
-            completion.to_state,
-            ledger,
-            completion.failure,
-            transaction.now_ms,
-            key.number,
-            key.execution,
-            key.activity,
-            key.dimension,
-            key.attempt,
-            completion.owner,
-            from_state,
-            completion.from_ledger,
-            None if completion.by_owner else transaction.now_ms,
-        )
-    )
+    after = (completion.to_state, ledger, completion.failure)
+    overdue_at_ms = None if completion.by_owner else transaction.now_ms
+    guard = (completion.owner, from_state, completion.from_ledger, overdue_at_ms)
+    return _move(transaction, completion.key, after, guard)
+
+
+def move_attempt(transaction: Transaction, move: Transition, overdue_at_ms: int | None = None) -> bool:
+    """One guarded transition; False if the attempt was not as expected, or not overdue at the time given."""
+    after = (move.to_state, move.to_ledger, move.failure)
+    return _move(transaction, move.key, after, (move.owner, move.from_state, move.from_ledger, overdue_at_ms))
+
+
+def _move(
+    transaction: Transaction,
+    key: AttemptKey,
+    after: tuple[AttemptState, int, bytes | None],
+    guard: tuple[WorkerKey | None, AttemptState, int, int | None],
+) -> bool:
+    now_ms = transaction.now_ms
+    return transaction.update(transaction.sql.move_attempt, *after, now_ms, *key.primary_key, *guard) > 0
 
 
 def apply_completion(transaction: Transaction, completion: Completion) -> Outcome:
@@ -91,7 +92,7 @@ def apply_completion(transaction: Transaction, completion: Completion) -> Outcom
     if not close_by_completion(transaction, completion, ledger):
         return Rejected(reason="the attempt is closed, or somebody else's")
     if answer is not None:
-        keep_in_inbox(transaction, completion.key, answer)
+        put_in_inbox(transaction, completion.key.number, completion.key.execution, answer)
     return Applied()
 
 
@@ -101,73 +102,38 @@ def reopen_for_inbox(transaction: Transaction, completion: Completion) -> None:
     if completion.event is None or _gate(transaction, key) is DeliveryVerdict.DROP:
         return
     move_digits(transaction, key, completion.applied_ledger, completion.entered_ledger)
-    keep_in_inbox(transaction, key, completion.event)
+    put_in_inbox(transaction, key.number, key.execution, completion.event)
 
 
 def move_digits(transaction: Transaction, key: AttemptKey, before: int, after: int) -> None:
     """Change the digits of an attempt whose row this transaction has seen."""
-    changed = transaction.update(
-        transaction.sql.exit_response,
-        after,
-        key.number,
-        key.execution,
-        key.activity,
-        key.dimension,
-        key.attempt,
-        before,
-    )
+    changed = transaction.update(transaction.sql.exit_response, after, *key.primary_key, before)
     require(changed == 1, f"attempt {key} does not have the ledger {before:015d} that its response needs")
 
 
-def apply_retry(transaction: Transaction, retry: OpenNextAttempt) -> Outcome:
+def apply_open_next_attempt(transaction: Transaction, retry: OpenNextAttempt) -> Outcome:
     """One attempt ends and the next opens, in one commit (G13)."""
     key = retry.ended.key
     overdue_at_ms = None if retry.by_owner else transaction.now_ms
     if not move_attempt(transaction, retry.ended, overdue_at_ms):
-        asked_to_stop = msgspec.structs.replace(retry.ended, from_state=AttemptState.CANCELLED_RUNNING)
-        if retry.ended.from_state is AttemptState.RUNNING and move_attempt(transaction, asked_to_stop, overdue_at_ms):
-            return Applied()  # nobody waits for it any more, so it is not tried again
+        cancelled = msgspec.structs.replace(retry.ended, from_state=AttemptState.CANCELLED_RUNNING)
+        if retry.ended.from_state is AttemptState.RUNNING and move_attempt(transaction, cancelled, overdue_at_ms):
+            return Applied()  # the code no longer waits for the activity, so it is not retried
         return Rejected(reason="the attempt is closed, or somebody else's")
     if _gate(transaction, key) is not DeliveryVerdict.DROP:
         insert_attempt(transaction, key.number, key.execution, retry.next)
     return Applied()
 
 
-def move_attempt(transaction: Transaction, move: Transition, overdue_at_ms: int | None = None) -> bool:
-    """One guarded transition; False if the attempt was not as expected, or not overdue at the time given."""
-    key = move.key
-    return bool(
-        transaction.update(
-            transaction.steps.move_attempt,
-            move.to_state,
-            move.to_ledger,
-            move.failure,
-            transaction.now_ms,
-            key.number,
-            key.execution,
-            key.activity,
-            key.dimension,
-            key.attempt,
-            move.owner,
-            move.from_state,
-            move.from_ledger,
-            overdue_at_ms,
-        )
-    )
-
-
 def release(transaction: Transaction, attempt: AttemptRecord) -> None:
     """The claimer was lost before the body began: the same attempt waits again; its next entry is a rerun (W6)."""
-    key = attempt.key
     expires = decode_options(attempt.options).expires_at_ready_ms(
         scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=transaction.now_ms
     )
-    transaction.update(
-        transaction.sql.release_attempt, expires, key.number, key.execution, key.activity, key.dimension, key.attempt
-    )
+    transaction.update(transaction.sql.release_attempt, expires, *attempt.key.primary_key)
 
 
-def claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
+def apply_claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
     """Take READY attempts in the order they became available, each by a conditional update (L2, L3, L8).
 
     Of several queues the one comes first whose attempt has waited longest, so that none starves behind another.
@@ -210,21 +176,8 @@ def _claim(transaction: Transaction, claim: ClaimAttempts, ready: AttemptRecord)
     expires = options.expires_at_running_ms(
         scheduled_at_ms=ready.scheduled_at_ms, started_at_ms=now_ms, heard_at_ms=now_ms
     )
-    key = ready.key
-    transaction.update(
-        transaction.sql.run_attempt,
-        ledger,
-        claim.owner,
-        now_ms,
-        now_ms,
-        expires,
-        key.number,
-        key.execution,
-        key.activity,
-        key.dimension,
-        key.attempt,
-        ready.ledger,
-    )
+    started = (ledger, claim.owner, now_ms, now_ms, expires)
+    transaction.update(transaction.sql.run_attempt, *started, *ready.key.primary_key, ready.ledger)
     return msgspec.structs.replace(
         ready,
         state=AttemptState.RUNNING,
@@ -253,19 +206,8 @@ def _dead_letter(transaction: Transaction, ready: AttemptRecord) -> None:
 
 def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome:
     """A6: accepted for the living attempt of this owner; the answer carries the request to cancel."""
-    key = beat.key
-    rows = transaction.fetch(
-        transaction.sql.heartbeat_attempt,
-        transaction.now_ms,
-        beat.details,
-        beat.expires_at_ms,
-        key.number,
-        key.execution,
-        key.activity,
-        key.dimension,
-        key.attempt,
-        beat.owner,
-    )
+    seen = (transaction.now_ms, beat.details, beat.expires_at_ms)
+    rows = transaction.fetch(transaction.sql.heartbeat_attempt, *seen, *beat.key.primary_key, beat.owner)
     if not rows:
         return Rejected(reason="the attempt is closed, or somebody else's")
     return Rejected(reason=CANCEL_REQUESTED) if rows[0][0] == AttemptState.CANCELLED_RUNNING else Applied()

@@ -7,25 +7,21 @@ left behind says that there are more, and any worker goes on with them, a batch 
 """
 
 from collections import deque
-from typing import Final
 
 from holdfast.core.children import ParentClose, ParentEnd, decide_close
 from holdfast.core.history import CancelRequested, ChildRefused, ChildStarted
 from holdfast.core.lifecycle import INSTANCE_FINAL
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
+from holdfast.storage.instance_endings import MOST_CHILDREN_PER_COMMIT, PARENT_ENDED
 from holdfast.storage.large_payloads import large_payload, marked
 from holdfast.storage.members.instances import CloseChildren, Terminate
 from holdfast.storage.members.outcomes import Applied, EndedInstance, Outcome, Rejected, TerminatedInstance
-from holdfast.storage.members.turns import InstanceEnd, NewChild, Turn
+from holdfast.storage.members.turns import InstanceEnd, NewChild, TurnEffects
 from holdfast.storage.records import InstanceNumber, InstanceRecord
-from holdfast.storage.relational.apply.instance_endings import answer_parent, cancel, tell_parent, terminate
-from holdfast.storage.relational.apply.shared_writes import insert_payloads, set_deadline
-from holdfast.storage.relational.rows import COLUMNS_IN_USE, instance_of
+from holdfast.storage.relational.apply.instance_endings import answer_parent, cancel, terminate
+from holdfast.storage.relational.apply.shared_writes import insert_payloads, put_in_inbox, set_deadline, stored_input
+from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import Transaction
-
-MOST_CHILDREN_PER_COMMIT: Final = 500
-"""A longer commit would make everybody wait for it."""
-PARENT_ENDED: Final = "its parent ended"
 
 
 def terminate_with_children(transaction: Transaction, found: InstanceRecord, reason: str) -> tuple[EndedInstance, ...]:
@@ -57,10 +53,10 @@ def _close(
         family = families.popleft()
         for (how,) in transaction.fetch(transaction.sql.read_closing, *family):
             children = transaction.fetch(transaction.sql.open_children, *family, how, limit - done)
-            for row in children:
-                child = instance_of(row[:COLUMNS_IN_USE])
+            for *columns, policy in children:
+                child = instance_of(tuple(columns))
                 done += 1
-                if _act_on(transaction, child, ParentClose(row[COLUMNS_IN_USE]), ParentEnd(how)):
+                if _act_on(transaction, child, ParentClose(policy), ParentEnd(how)):
                     ended.append(EndedInstance(child.id, child.number))
                     families.append((child.number, child.execution))
             if done < limit:
@@ -73,7 +69,7 @@ def _act_on(transaction: Transaction, child: InstanceRecord, policy: ParentClose
     if decide_close(policy, how, child.state) is ParentClose.TERMINATE:
         terminate(transaction, child, PARENT_ENDED)
         return True
-    return cancel(transaction, child, CancelRequested(time_ms=0, reason=PARENT_ENDED)).at_once
+    return cancel(transaction, child, CancelRequested(time_ms=0, reason=PARENT_ENDED)).ends_at_once
 
 
 def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
@@ -92,27 +88,31 @@ def apply_terminate(transaction: Transaction, member: Terminate) -> Outcome:
     )
 
 
-def write_children(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
-    """What a turn says about children. Who ended at once, because it had not begun."""
-    for new in turn.children:
-        _create(transaction, new, number, turn.execution)
+def write_children(
+    transaction: Transaction, effects: TurnEffects, number: InstanceNumber, execution: int
+) -> tuple[EndedInstance, ...]:
+    """Create the children of a turn and cancel those that it names. Returns the children that ended at once."""
+    for new in effects.children:
+        _create(transaction, new, number, execution)
     ended: list[EndedInstance] = []
-    for asked in turn.children_asked:
-        for row in transaction.fetch(transaction.sql.find_child, number, turn.execution, asked.child):
+    for cancelled in effects.children_cancelled:
+        for row in transaction.fetch(transaction.sql.find_child, number, execution, cancelled.child):
             child = instance_of(row)
-            request = CancelRequested(time_ms=0, reason=asked.reason, descendants=asked.descendants)
-            if cancel(transaction, child, request).at_once:
+            request = CancelRequested(time_ms=0, reason=cancelled.reason, descendants=cancelled.descendants)
+            if cancel(transaction, child, request).ends_at_once:
                 ended.append(EndedInstance(child.id, child.number))
                 ended += close_children(transaction, child.number, child.execution)
     return tuple(ended)
 
 
-def tell_relatives(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
-    """An execution with relatives has ended, by its own turn: its parent is told, its children learn it."""
-    if isinstance(turn.close, InstanceEnd):
-        answer_parent(transaction, number, turn.close.state, turn.close.outcome)
-    transaction.update(transaction.sql.insert_closing, number, turn.execution, ParentEnd.BY_ITSELF)
-    return close_children(transaction, number, turn.execution)
+def end_with_relatives(
+    transaction: Transaction, number: InstanceNumber, execution: int, close: InstanceEnd | None
+) -> tuple[EndedInstance, ...]:
+    """Answer the parent if the instance was closed by its own turn, and close the children of the execution."""
+    if close is not None:
+        answer_parent(transaction, number, close.state, close.outcome)
+    transaction.update(transaction.sql.insert_closing, number, execution, ParentEnd.BY_ITSELF)
+    return close_children(transaction, number, execution)
 
 
 def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int) -> None:
@@ -123,16 +123,15 @@ def _create(transaction: Transaction, new: NewChild, parent: InstanceNumber, exe
         number = _insert(transaction, new, parent, execution)
     if number is None:
         reason = f"the id {new.id!r} is taken, so no child of {new.workflow!r} was started with it"
-        tell_parent(transaction, parent, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))
+        put_in_inbox(transaction, parent, execution, ChildRefused(time_ms=now_ms, child=new.child, reason=reason))
         return
-    if len(new.input) > INLINE_LIMIT_BYTES:
-        insert_payloads(transaction, number, (large_payload(new.input),))
+    stored_input(transaction, number, new.input)
     insert_payloads(transaction, number, new.payloads)
     transaction.update(transaction.sql.insert_inbox, number, 1, now_ms, new.started)
     if new.deadline is not None:
         set_deadline(transaction, number, new.deadline)
     if new.named:
-        tell_parent(transaction, parent, execution, ChildStarted(time_ms=now_ms, child=new.child))
+        put_in_inbox(transaction, parent, execution, ChildStarted(time_ms=now_ms, child=new.child))
 
 
 def _insert(transaction: Transaction, new: NewChild, parent: InstanceNumber, execution: int) -> InstanceNumber | None:

@@ -1,24 +1,17 @@
 """Deadlines of instances: said once, and acted upon in the transaction of whoever finds them passed (A9, C1)."""
 
-import msgspec
-
 from holdfast.core import deadlines
-from holdfast.core.admission import stamp_ms
 from holdfast.core.checks import require
 from holdfast.core.deadlines import DeadlineVerdict
-from holdfast.core.history import CancelRequested, DeadlinePassed, Payload
-from holdfast.errors import DeadlineExceeded
-from holdfast.payloads.failures import Failure, qualified_name
+from holdfast.storage.instance_endings import cancel_at_deadline, end_by_deadline
 from holdfast.storage.members.instances import Expire, SetDeadline
 from holdfast.storage.members.outcomes import Applied, EndedInstance, Expired, Outcome, Rejected
 from holdfast.storage.records import DeadlineRecord, InstanceRecord
 from holdfast.storage.relational.apply.children import close_children
-from holdfast.storage.relational.apply.instance_endings import ask_to_end, end_from_outside
+from holdfast.storage.relational.apply.instance_endings import end_from_outside, request_cancel
 from holdfast.storage.relational.apply.shared_writes import set_deadline
-from holdfast.storage.relational.rows import deadline_of, instance_of
+from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import Transaction
-
-_encode = msgspec.json.Encoder().encode
 
 
 def apply_set_deadline(transaction: Transaction, member: SetDeadline) -> Outcome:
@@ -31,7 +24,7 @@ def apply_set_deadline(transaction: Transaction, member: SetDeadline) -> Outcome
 def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
     """Ask the code to end, or end the instance without it. Before its time, and twice, nothing is done."""
     rows = transaction.fetch(transaction.sql.read_deadline, member.number)
-    deadline = deadline_of(rows[0]) if rows else None
+    deadline = DeadlineRecord(*rows[0]) if rows else None
     if deadline is None or deadline.expires_at_ms > transaction.now_ms:
         return Rejected(reason=f"the deadline of instance {member.number} has not come")
     found = instance_of(transaction.fetch(transaction.sql.lock_instance, member.number)[0])
@@ -42,11 +35,10 @@ def apply_expire(transaction: Transaction, member: Expire) -> Outcome:
         case DeadlineVerdict.NOTHING:
             return Rejected(reason=f"instance {member.number} has ended")
         case DeadlineVerdict.END:
-            _end(transaction, found, deadline)
+            end_from_outside(transaction, found, end_by_deadline(found, deadline, now_ms=transaction.now_ms))
             children = close_children(transaction, found.number, found.execution)
         case DeadlineVerdict.ASK:
-            why = deadlines.reason(deadline.at_ms - found.created_at_ms)
-            ask_to_end(transaction, found, CancelRequested(time_ms=0, reason=why, by_deadline=True))
+            request_cancel(transaction, found, cancel_at_deadline(found, deadline))
             _begin_grace(transaction, found, deadline)
         case DeadlineVerdict.WAIT:
             _begin_grace(transaction, found, deadline)
@@ -58,17 +50,3 @@ def _begin_grace(transaction: Transaction, found: InstanceRecord, deadline: Dead
     ends_at_ms = transaction.now_ms + deadline.grace_ms
     changed = transaction.update(transaction.sql.start_grace, ends_at_ms, found.number, deadline.expires_at_ms)
     require(changed == 1, f"the deadline of instance {found.number} has moved inside one transaction")
-
-
-def _end(transaction: Transaction, found: InstanceRecord, deadline: DeadlineRecord) -> None:
-    why = deadlines.why_ended(
-        found.state,
-        limit_ms=deadline.at_ms - found.created_at_ms,
-        grace_ms=deadline.grace_ms,
-        is_grace_over=deadline.is_in_grace,
-    )
-    failure = Failure(type=qualified_name(DeadlineExceeded), message=why)
-    ended = DeadlinePassed(
-        time_ms=stamp_ms(found.stamp_ms, transaction.now_ms), failure=Payload(msgspec.Raw(_encode(failure)))
-    )
-    end_from_outside(transaction, found, ended, deadlines.failed_from(found.state))

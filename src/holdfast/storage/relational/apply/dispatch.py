@@ -20,7 +20,7 @@ from holdfast.storage.members.instances import (
     Start,
     Terminate,
 )
-from holdfast.storage.members.member import Member, actor_of
+from holdfast.storage.members.member import Member
 from holdfast.storage.members.messages import AnswerQuery, AskQuery, ClaimQueries, DeleteQueries, Deliver
 from holdfast.storage.members.outcomes import Outcome, Rejected
 from holdfast.storage.members.turns import StreamValues, Turn
@@ -36,10 +36,15 @@ from holdfast.storage.relational.apply.instances import (
     apply_start,
 )
 from holdfast.storage.relational.apply.messages import apply_deliver
-from holdfast.storage.relational.apply.queries import apply_answer, apply_ask, apply_forget, apply_take
-from holdfast.storage.relational.apply.streams import apply_responses
+from holdfast.storage.relational.apply.queries import (
+    apply_answer_query,
+    apply_ask_query,
+    apply_claim_queries,
+    apply_delete_queries,
+)
+from holdfast.storage.relational.apply.streams import apply_stream_values
 from holdfast.storage.relational.apply.turns import apply_turn
-from holdfast.storage.relational.apply.workers import apply_disown, apply_lose
+from holdfast.storage.relational.apply.workers import apply_mark_worker_lost, apply_release_unknown
 from holdfast.storage.relational.transaction import Transaction
 
 
@@ -53,7 +58,7 @@ def apply_members(transaction: Transaction, members: Sequence[Member]) -> list[O
     alive: dict[WorkerKey, bool] = {}
     outcomes: list[Outcome] = []
     for member in members:
-        actor = member.owner if type(member) is Turn else actor_of(member)  # most are turns
+        actor = member.actor
         if actor is not None and actor not in alive:
             alive[actor] = is_active(transaction, actor)
         if actor is not None and not alive[actor]:
@@ -68,23 +73,23 @@ APPLY_BY_TYPE: Final[dict[type[Member], Callable[[Transaction, Any], Outcome]]] 
     Start: apply_start,
     Completion: attempts.apply_completion,
     Terminate: apply_terminate,
-    OpenNextAttempt: attempts.apply_retry,
-    ClaimAttempts: attempts.claim_attempts,
+    OpenNextAttempt: attempts.apply_open_next_attempt,
+    ClaimAttempts: attempts.apply_claim_attempts,
     ClaimInstances: apply_claim_instances,
     Release: apply_release,
     Block: apply_block,
     HeartbeatAttempt: attempts.apply_heartbeat,
-    MarkWorkerLost: apply_lose,
-    ReleaseUnknown: apply_disown,
+    MarkWorkerLost: apply_mark_worker_lost,
+    ReleaseUnknown: apply_release_unknown,
     Deliver: apply_deliver,
-    StreamValues: apply_responses,
+    StreamValues: apply_stream_values,
     SetDeadline: apply_set_deadline,
     Expire: apply_expire,
     CloseChildren: apply_close_children,
     SaveFlow: apply_save_flow,
-    AskQuery: apply_ask,
-    ClaimQueries: apply_take,
-    AnswerQuery: apply_answer,
-    DeleteQueries: apply_forget,
+    AskQuery: apply_ask_query,
+    ClaimQueries: apply_claim_queries,
+    AnswerQuery: apply_answer_query,
+    DeleteQueries: apply_delete_queries,
 }
 """How each kind of member is applied. A test compares it with the members there are."""

@@ -9,6 +9,7 @@ from holdfast.core.checks import require
 from holdfast.core.leases import MAX_LOST_OWNERS
 from holdfast.core.lifecycle import InstanceState
 from holdfast.payloads.limits import INLINE_LIMIT_BYTES
+from holdfast.storage.instance_endings import REPLACED
 from holdfast.storage.large_payloads import large_payload, marked
 from holdfast.storage.members.instances import Block, ClaimInstances, Release, SaveFlow, Start
 from holdfast.storage.members.outcomes import (
@@ -23,9 +24,8 @@ from holdfast.storage.members.outcomes import (
 )
 from holdfast.storage.records import Fence, InstanceNumber, InstanceRecord
 from holdfast.storage.relational.apply.children import terminate_with_children
-from holdfast.storage.relational.apply.instance_endings import REPLACED
 from holdfast.storage.relational.apply.messages import apply_deliver
-from holdfast.storage.relational.apply.shared_writes import insert_payloads, keep_input, set_deadline
+from holdfast.storage.relational.apply.shared_writes import insert_payloads, set_deadline, stored_input
 from holdfast.storage.relational.apply.turns import write_turn
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import ConcurrentChange, Transaction
@@ -52,8 +52,7 @@ def apply_start(transaction: Transaction, start: Start) -> Outcome:
 
 def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> StartedInstance:
     """The row is new: its first turn rides along, or its start waits for whoever claims it."""
-    if len(start.input) > INLINE_LIMIT_BYTES:
-        keep_input(transaction, number, start.input)
+    stored_input(transaction, number, start.input)
     insert_payloads(transaction, number, start.payloads)
     if start.deadline is not None:
         set_deadline(transaction, number, start.deadline)
@@ -61,8 +60,8 @@ def _begin(transaction: Transaction, start: Start, number: InstanceNumber) -> St
         write_turn(transaction, start.first, number)
     else:
         transaction.update(transaction.sql.insert_inbox, number, 1, transaction.now_ms, start.started)
-    first = start.first
-    if first is None or not (first.release or first.next):
+    effects = start.first.effects if start.first else None
+    if effects is None or not (effects.release or effects.next):
         return StartedInstance(instance=_created(start, number, transaction.now_ms), created=True)
     return StartedInstance(
         instance=instance_of(transaction.fetch(transaction.sql.find_instance, start.id)[0]), created=True
@@ -114,7 +113,7 @@ def _stored_input(start: Start) -> bytes:
 def _insert_instance(transaction: Transaction, start: Start) -> InstanceNumber | None:
     first = start.first
     number = transaction.insert_instance(
-        transaction.steps.start_instance,
+        transaction.sql.start_instance,
         start.id,
         start.workflow,
         start.version,
@@ -140,7 +139,7 @@ def _created_at_ms(start: Start, now_ms: int) -> int:
 def _created(start: Start, number: InstanceNumber, now_ms: int) -> InstanceRecord:
     """The row that was inserted, with what its first turn made of it."""
     first = start.first
-    closed = first.close if first else None
+    closed = first.effects.close if first and first.effects else None
     return InstanceRecord(
         number=number,
         id=start.id,

@@ -15,11 +15,11 @@ from holdfast.core.lifecycle import InstanceState
 from holdfast.core.updates import MAX_OPEN_UPDATES, REFUSALS, REJECTION_KEPT_MS, decide_update
 from holdfast.storage.members.messages import Deliver
 from holdfast.storage.members.outcomes import Delivered, Outcome, Rejected, TargetInstance
-from holdfast.storage.members.turns import Turn, UpdateAnswer
+from holdfast.storage.members.turns import TurnEffects, UpdateAnswer
 from holdfast.storage.records import InstanceNumber, InstanceRecord
 from holdfast.storage.relational.apply.children import close_children
 from holdfast.storage.relational.apply.instance_endings import cancel
-from holdfast.storage.relational.apply.shared_writes import put
+from holdfast.storage.relational.apply.shared_writes import put_in_inbox
 from holdfast.storage.relational.rows import instance_of
 from holdfast.storage.relational.transaction import Row, Transaction
 
@@ -70,16 +70,16 @@ def apply_deliver(transaction: Transaction, message: Deliver) -> Outcome:
     return Rejected(reason=f"no instance has the id {message.id!r}")
 
 
-def write_mail(transaction: Transaction, turn: Turn, number: InstanceNumber) -> None:
-    """What a turn changes about events: its waits, how many it took or set aside, and those it raises to others."""
-    if turn.waits is not None or turn.mail_taken:
-        waits = None if turn.waits is None else _text_of(turn.waits)
-        transaction.update(transaction.steps.set_awaited_events, waits, turn.mail_taken, number)
-    for message_id in turn.ids_set_aside:
+def write_mailbox(transaction: Transaction, effects: TurnEffects, number: InstanceNumber) -> None:
+    """Write which events the instance waits for, how many a turn took or set aside, and send its own messages."""
+    if effects.waits is not None or effects.events_taken:
+        waits = None if effects.waits is None else _text_of(effects.waits)
+        transaction.update(transaction.sql.set_awaited_events, waits, effects.events_taken, number)
+    for message_id in effects.ids_set_aside:
         transaction.execute(transaction.sql.forget_received, number, message_id)
-    if turn.mailbox is not None:
-        transaction.update(transaction.sql.set_event_policy, turn.mailbox.policy, turn.mailbox.limit, number)
-    for message in turn.sent:
+    if effects.mailbox is not None:
+        transaction.update(transaction.sql.set_event_policy, effects.mailbox.policy, effects.mailbox.limit, number)
+    for message in effects.sent:
         _send(transaction, message)
 
 
@@ -128,7 +128,7 @@ def _raise(transaction: Transaction, mailbox: Row, event: EventReceived, message
         if message_id:
             transaction.update(transaction.sql.insert_received, number, message_id)
         transaction.update(transaction.sql.count_event, verdict is EventVerdict.DELIVER, number)
-        put(transaction, found, event, event.name)
+        put_in_inbox(transaction, number, execution, event, event.name, wakes=False)  # `count_event` does
     return Delivered(instance=found, verdict=verdict)
 
 
@@ -136,6 +136,5 @@ def _update(transaction: Transaction, found: InstanceRecord, event: UpdateAccept
     """An update waits in the inbox until the code takes it (G5). Its empty name: see `release_instance`."""
     verdict = record_update(transaction, found, event)
     if verdict is EventVerdict.DELIVER:
-        put(transaction, found, event, name="")
-        transaction.execute(transaction.sql.wake_instance, found.number)
+        put_in_inbox(transaction, found.number, found.execution, event, name="")
     return verdict

@@ -4,28 +4,19 @@ They wait in the inbox, or leave with the turn that comes with them.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-import msgspec
-
-from holdfast.core.admission import stamp_ms
 from holdfast.core.checks import require
-from holdfast.core.history import encode_event
 from holdfast.core.ledger import RESPONSE_ENTRY
 from holdfast.core.lifecycle import AttemptState
 from holdfast.core.streams import enter_pending, pass_pending
-from holdfast.storage.large_payloads import offload
 from holdfast.storage.members.member import CANCEL_REQUESTED
 from holdfast.storage.members.outcomes import Applied, Outcome, Rejected
 from holdfast.storage.members.turns import AppliedValues, StreamValues
-from holdfast.storage.relational.apply.shared_writes import insert_payloads
+from holdfast.storage.relational.apply.shared_writes import put_in_inbox
 from holdfast.storage.relational.transaction import Transaction
 
-if TYPE_CHECKING:
-    from holdfast.storage.records import LargePayload
 
-
-def apply_responses(transaction: Transaction, responses: StreamValues) -> Outcome:
+def apply_stream_values(transaction: Transaction, responses: StreamValues) -> Outcome:
     """Alone: all of them or none, into the inbox. The same ones again change nothing (L11)."""
     key, now_ms, count = responses.key, transaction.now_ms, len(responses.event.numbers)
     entered = enter_pending(responses.from_ledger, count)
@@ -37,13 +28,7 @@ def apply_responses(transaction: Transaction, responses: StreamValues) -> Outcom
         )
         is_cancelled = bool(rows) and rows[0][0] == AttemptState.CANCELLED_RUNNING
         return Rejected(reason=CANCEL_REQUESTED if is_cancelled else "the attempt is closed, or somebody else's")
-    payloads: list[LargePayload] = []
-    event = offload(responses.event, payloads)
-    insert_payloads(transaction, key.number, payloads)
-    if event.time_ms < now_ms:
-        event = msgspec.structs.replace(event, time_ms=stamp_ms(event.time_ms, now_ms))
-    transaction.update(transaction.sql.insert_inbox, key.number, key.execution, now_ms, encode_event(event))
-    transaction.execute(transaction.sql.wake_instance, key.number)
+    put_in_inbox(transaction, key.number, key.execution, responses.event)
     return Applied(changed=count)
 
 
@@ -74,14 +59,10 @@ def _move(transaction: Transaction, responses: StreamValues, before: int, after:
 
 
 def _guard(responses: StreamValues) -> tuple[int | str, ...]:
-    key = responses.key
-    return key.number, key.execution, key.activity, key.dimension, key.attempt, responses.owner
+    return *responses.key.primary_key, responses.owner
 
 
 def exit_pending(transaction: Transaction, left: AppliedValues) -> None:
     """L5: the turn that is being written has applied so many pending responses of an attempt."""
-    key = left.key
-    changed = transaction.update(
-        transaction.sql.exit_pending, left.count, key.number, key.execution, key.activity, key.dimension, key.attempt
-    )
-    require(changed == 1, f"attempt {key} does not have {left.count} responses that could leave leg 2")
+    changed = transaction.update(transaction.sql.exit_pending, left.count, *left.key.primary_key)
+    require(changed == 1, f"attempt {left.key} does not have {left.count} responses that could leave leg 2")

@@ -21,9 +21,9 @@ from holdfast.storage.attempt_endings import end_by_loss, transition
 from holdfast.storage.members.attempts import OpenNextAttempt
 from holdfast.storage.members.outcomes import Applied, Outcome, Rejected
 from holdfast.storage.members.workers import MarkWorkerLost, Registration, ReleaseUnknown
-from holdfast.storage.records import AttemptRecord
+from holdfast.storage.records import AttemptRecord, WorkerRow
 from holdfast.storage.relational.apply import attempts
-from holdfast.storage.relational.rows import attempt_of, worker_of
+from holdfast.storage.relational.rows import attempt_of
 from holdfast.storage.relational.transaction import Transaction
 
 NO_DEADLINE_MS: Final = 2**62
@@ -41,7 +41,7 @@ class LossVerdict(StrEnum):
     """Nobody knows what it was running: the loss is counted for every instance that it had."""
 
 
-def apply_lose(transaction: Transaction, lose: MarkWorkerLost) -> Outcome:
+def apply_mark_worker_lost(transaction: Transaction, lose: MarkWorkerLost) -> Outcome:
     """W6: flip the worker, then move a batch of what it had. Repeated until nothing is left, maybe by several at once.
 
     Who flips it judges the loss. The others may know less or more of it, and go by that verdict.
@@ -82,16 +82,15 @@ def _judged_by(lose: MarkWorkerLost) -> LossVerdict:
     return LossVerdict.UNEXPLAINED if lose.unexplained else LossVerdict.EXPLAINED
 
 
-def apply_disown(transaction: Transaction, disown: ReleaseUnknown) -> Outcome:
+def apply_release_unknown(transaction: Transaction, disown: ReleaseUnknown) -> Outcome:
     """W3: what is as its owner saw it and did not know it moves on, as if its worker were lost."""
     moved = sum(
         transaction.update(transaction.sql.release_instance, held.number, held.fence, disown.owner)
         for held in disown.instances
     )
     for held in disown.attempts:
-        key = held.key
-        guard = (key.number, key.execution, key.activity, key.dimension, key.attempt, disown.owner)
-        for row in transaction.fetch(transaction.sql.owned_attempt, *guard, held.state, held.ledger):
+        guard = (disown.owner, held.state, held.ledger)
+        for row in transaction.fetch(transaction.sql.owned_attempt, *held.key.primary_key, *guard):
             moved += 1
             _reassign(transaction, attempt_of(row), is_clean=False)
     return Applied(changed=moved)
@@ -103,7 +102,7 @@ def _reassign(transaction: Transaction, attempt: AttemptRecord, *, is_clean: boo
     if attempt.state is AttemptState.RUNNING:
         ended = end_by_loss(attempt, now_ms=transaction.now_ms, is_clean=is_clean)
         if isinstance(ended, OpenNextAttempt):
-            attempts.apply_retry(transaction, ended)
+            attempts.apply_open_next_attempt(transaction, ended)
         else:
             attempts.apply_completion(transaction, ended)
     elif event is AttemptEvent.RELEASE:
@@ -112,13 +111,13 @@ def _reassign(transaction: Transaction, attempt: AttemptRecord, *, is_clean: boo
         attempts.move_attempt(transaction, transition(attempt, event))
 
 
-def apply_beat(transaction: Transaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
+def apply_worker_heartbeat(transaction: Transaction, beat: Heartbeat, registration: Registration) -> HeartbeatReply:
     """Judge a heartbeat by the worker's row, and record what follows."""
     sql = transaction.sql
     rows = transaction.fetch(sql.read_worker, beat.key)
     record: WorkerRecord | None = None
     if rows:
-        row = worker_of(rows[0])
+        row = WorkerRow(*rows[0])
         record = WorkerRecord(WorkerKey(row.key), WorkerState(row.state), row.token, row.deadline_ms)
     _, reply = judge_heartbeat(record, beat, now_ms=transaction.now_ms)
     if isinstance(reply, Renewed):

@@ -1,3 +1,4 @@
 -- A read: the instance that one step of an execution started.
-SELECT number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms
+SELECT {instance_columns}
 FROM instances WHERE parent = ? AND parent_execution = ? AND parent_step = ?
+{row_lock}

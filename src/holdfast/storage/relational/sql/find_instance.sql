@@ -1,3 +1,3 @@
 -- A read: the instance that has the id now.
-SELECT number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms
+SELECT {instance_columns}
 FROM instances WHERE id = ? AND superseded_at_ms IS NULL

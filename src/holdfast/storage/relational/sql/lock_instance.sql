@@ -1,3 +1,4 @@
 -- Read inside the write transaction: an instance that nobody else changes until its end.
-SELECT number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms, superseded_at_ms
+SELECT {instance_columns}
 FROM instances WHERE number = ?
+{row_lock}

@@ -1,3 +1,3 @@
 -- A read: one row, as of one moment.
-SELECT number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms, superseded_at_ms
+SELECT {instance_columns}
 FROM instances WHERE number = ?

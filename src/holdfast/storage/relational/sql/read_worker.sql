@@ -1,2 +1,3 @@
 -- Read inside the write transaction of the heartbeat that follows from it (W2).
-SELECT key, state, token, deadline_ms, lease_ms, host, queues, build, registered_at_ms, slots FROM workers WHERE key = ?
+SELECT {worker_columns} FROM workers WHERE key = ?
+{row_lock}

@@ -1,5 +1,5 @@
 -- Read inside the write transaction, before each is claimed by a conditional update.
-SELECT number, execution, activity, dimension, attempt, name, queue, state, ledger, owner, input, options, available_at_ms, scheduled_at_ms, started_at_ms, closed_at_ms, expires_at_ms, heartbeat_at_ms, details, failures, losses, failure,
+SELECT {attempt_columns},
     (SELECT id FROM instances WHERE instances.number = attempts.number),
     (SELECT workflow FROM instances WHERE instances.number = attempts.number)
 FROM attempts

@@ -7,4 +7,4 @@ WHERE number IN (
       AND CASE ?3 WHEN '' THEN losses < ?5 ELSE NOT EXISTS (SELECT 1 FROM json_each(blocked_by) WHERE value = ?3) END
     ORDER BY number LIMIT ?4
 )
-RETURNING number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms, superseded_at_ms, losses
+RETURNING {instance_columns}

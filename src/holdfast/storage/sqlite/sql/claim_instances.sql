@@ -20,4 +20,4 @@ WHERE number IN (
     )
     LIMIT ?4
 )
-RETURNING number, id, workflow, version, state, execution, turn, fence, owner, claimable_at_ms, stamp_ms, input, input_hash, outcome, blocked, created_at_ms, closed_at_ms, superseded_at_ms, losses
+RETURNING {instance_columns}

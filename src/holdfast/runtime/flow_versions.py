@@ -1,68 +1,56 @@
-"""Runs of flows. What flows need is loaded with the first of them: most programs have none."""
+"""The versions of flows that can run in this process, compiled on first use.
+
+An instance stays with the version that it was started with. The modules of flows are imported with the first flow:
+most programs have none.
+"""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.authoring.registry import Registry
 from holdfast.authoring.workflow import Workflow
 from holdfast.core.history import Started, decode_event, decode_events
-from holdfast.core.run import ExecutionId, SliceRunner
 from holdfast.errors import FlowError, HistoryMismatch
-from holdfast.payloads.limits import PayloadLimit
 from holdfast.storage.contract import Store
 from holdfast.storage.members.instances import SaveFlow
 from holdfast.storage.records import HistoryRow, InboxRow
 
 if TYPE_CHECKING:
     from holdfast.flows.compiled_flow import CompiledFlow
-    from holdfast.flows.run import FlowRun
     from holdfast.flows.workflow import FlowWorkflow
-    from holdfast.replay.run import WorkflowRun
 
 
-AnyRun: TypeAlias = "WorkflowRun | FlowRun"
 _VERSION: Final = b'"flow":"'
-"""Is in the start of every flow. Where it is not, nothing needs to be decoded."""
+"""Part of the encoded start of every flow. A start without it needs no decoding."""
 
 
-class FlowRunFactory:
-    """Makes runs of flows, each on the version that its instance was started with."""
+class FlowVersions:
+    """The compiled versions by hash: registered ones, and those that were fetched from the store."""
 
-    def __init__(self, registry: Registry, limit: PayloadLimit | None = None) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._limit = limit or PayloadLimit()
         self._compiled: dict[str, CompiledFlow] = {}
 
-    def new_run(
-        self,
-        workflow: Workflow[..., Any],
-        identity: ExecutionId,
-        payloads: dict[str, bytes],
-        flow: str,
-        watch: SliceRunner | None = None,
-    ) -> "FlowRun":
-        """A run of the version with this hash, or of the one that is registered."""
-        from holdfast.flows.run import FlowRun  # noqa: PLC0415 - see above
-
-        compiled = self._compiled.get(flow) or self._current(cast("FlowWorkflow", workflow))
-        return FlowRun(compiled, identity, self._registry.resolve, payloads, self._limit, watch=watch)
+    def compiled(self, workflow: Workflow[..., Any], digest: str) -> "CompiledFlow":
+        """The version with this hash, which `fetch` has made ready, or the registered version."""
+        return self._compiled.get(digest) or self._current(cast("FlowWorkflow", workflow))
 
     def has(self, workflow: str, digest: str) -> bool:
-        """Whether a version is ready to run without a look into the store. Code has none."""
+        """Whether a version can run without `fetch`. Code has no versions: its hash is empty."""
         return not digest or digest in self._compiled or self._registry.workflows[workflow].fingerprint == digest
 
     async def fetch(
         self, store: Store, workflow: str, history: Sequence[HistoryRow], inbox: Sequence[InboxRow] = ()
     ) -> str:
-        """The version that an instance stays with, ready to run; empty if its first turn is yet to choose it.
+        """Make the version of an instance ready to run. Its hash; empty if the first turn is yet to choose it.
 
-        What is raised besides a `StoreError` says why that version cannot run here.
+        Any error besides a `StoreError` is the reason why that version cannot run here.
         """
         is_flow = self._registry.workflow(workflow).is_flow
-        told = history[0].events if history else inbox[0].event if inbox else b""  # its start is the first of all
-        if not told or not (is_flow or _VERSION in told):
+        first_row = history[0].events if history else inbox[0].event if inbox else b""  # the start comes first
+        if not first_row or not (is_flow or _VERSION in first_row):
             return ""
-        first = decode_events(told)[0] if history else decode_event(told)
+        first = decode_events(first_row)[0] if history else decode_event(first_row)
         if not isinstance(first, Started):
             return ""
         digest = first.flow
@@ -72,7 +60,7 @@ class FlowRunFactory:
             raise HistoryMismatch(_other_kind(workflow, "code", "a flow"))
         if digest and digest not in self._compiled:
             known = self._registry.workflow(workflow)
-            if known.fingerprint == digest:  # the same flow, with the lines of its file as it is now
+            if known.fingerprint == digest:  # the same flow, with the current line numbers of its file
                 self._current(cast("FlowWorkflow", known))
                 return digest
             definition = await store.read_flow(digest)
@@ -82,7 +70,7 @@ class FlowRunFactory:
         return digest
 
     def definitions(self) -> list[SaveFlow]:
-        """The flows that are registered, to be kept in the store."""
+        """The registered flows, to be saved in the store."""
         flows = [cast("FlowWorkflow", each) for each in self._registry.workflows.values() if each.is_flow]
         return [saved(flow) for flow in flows]
 
@@ -102,12 +90,12 @@ class FlowRunFactory:
 def _other_kind(workflow: str, before: str, now: str) -> str:
     return (
         f"this instance was started as {before}, and {workflow!r} is {now} here; "
-        f"it goes on where {workflow!r} is {before}, or terminate it"
+        f"it continues where {workflow!r} is {before}, or terminate it"
     )
 
 
 def saved(flow: "FlowWorkflow") -> SaveFlow:
-    """A flow as it is kept."""
+    """A flow as the store saves it."""
     from holdfast.core.flow.definition import encode_definition  # noqa: PLC0415 - see above
 
     return SaveFlow(hash=flow.hash, name=flow.name, version=flow.version, definition=encode_definition(flow.definition))

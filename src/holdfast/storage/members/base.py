@@ -1,0 +1,28 @@
+"""The bases of all members: in whose name a member acts, and whether other processes are notified of it."""
+
+from holdfast.core.leases import WorkerKey
+from holdfast.storage.records import Record
+
+
+class CommitMember(Record, frozen=True):
+    """One guarded change of a group. It is applied as a whole or not at all."""
+
+    @property
+    def actor(self) -> WorkerKey | None:
+        """The worker in whose name it acts, which has to be ACTIVE (W6, W7). None: a client, or maintenance (C1)."""
+        return None
+
+    @property
+    def notifies(self) -> bool:
+        """Whether other processes are notified of the commit: it may have something for them."""
+        return True
+
+
+class WorkerMember(CommitMember, frozen=True):
+    """A change in the name of its owner."""
+
+    owner: WorkerKey
+
+    @property
+    def actor(self) -> WorkerKey | None:
+        return self.owner

@@ -1,4 +1,0 @@
--- Read inside the write transaction of the heartbeat that follows from it (W2).
--- Locked: a lease does not end between this look and its renewal.
-SELECT key, state, token, deadline_ms, lease_ms, host, queues, build, registered_at_ms, slots FROM workers WHERE key = ?
-FOR NO KEY UPDATE
