@@ -1,4 +1,4 @@
-"""The pages that are written from the code's tables say what the code says."""
+"""Generated pages agree with the tables of the code."""
 
 import pytest
 from tools.generate_docs import DOCS, PAGES

@@ -1,4 +1,4 @@
-"""What the README shows is what the command prints."""
+"""The sessions of the README are the output of the command."""
 
 import re
 import shlex

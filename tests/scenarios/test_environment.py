@@ -290,6 +290,7 @@ def test_L15_a_replacement_yields_where_the_activity_does_and_only_there() -> No
         environment(replace={charge: yields})
 
 
+@pytest.mark.slow
 def test_L13_a_death_at_every_commit_of_a_stream_changes_nothing() -> None:
     async def scenario(env: Environment) -> CrashReport:
         return await env.crash_at_every_commit(spell, "tea")
