@@ -1,6 +1,7 @@
 """Writes the pages of the documentation that are generated from the code. A test checks that they are current."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
@@ -17,6 +18,7 @@ from holdfast.core.ledger import SEED, conclude_leg1, enter_leg1, enter_leg2, ex
 from holdfast.core.lifecycle import ATTEMPT_TABLE, INSTANCE_TABLE
 from holdfast.flows.flow import Flow
 from tools import trace_step
+from tools.api_reference import api_page
 from tools.citations import Citation, citations, rules
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
@@ -240,8 +242,26 @@ PAGES: dict[str, Callable[[], str]] = {
     "digits.md": digits,
     "errors.md": error_tree,
     "cli.md": command_line,
+    "api.md": lambda: api_page(NOTE),
     "rules-index.md": rules_index,
 }
+
+ARCHITECTURE = DOCS.parent / "architecture.md"
+
+
+def architecture() -> str:
+    """The architecture page, its drawing of the layers replaced by the import contract of pyproject.toml."""
+    settings = tomllib.loads((DOCS.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+    [layers] = [each["layers"] for each in settings["tool"]["importlinter"]["contracts"] if "exhaustive" in each]
+    rows = [re.findall(r"(?<!\()\b\w+\b(?!\))", layer) for layer in layers]
+    lines = ["```mermaid", "flowchart TD"]
+    for number, row in enumerate(rows):
+        lines.append(f'    L{number}["{" · ".join(row)}"]')
+    lines += [f"    L{number} --> L{number + 1}" for number in range(len(rows) - 1)]
+    drawing = "\n".join([*lines, "```"])
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    return re.sub(r"(?<=<!-- layers -->\n).*?(?=<!-- /layers -->)", f"{drawing}\n", page, flags=re.DOTALL)
+
 
 STEPS = "steps.md"
 """Traces of the running engine, which no test compares: a test checks that the folders in the drawings exist."""
@@ -272,6 +292,8 @@ def main() -> None:
     for name, page in PAGES.items():
         (DOCS / name).write_text(page(), encoding="utf-8")
         print(f"docs/reference/{name}")
+    ARCHITECTURE.write_text(architecture(), encoding="utf-8")
+    print("docs/architecture.md")
     (DOCS / STEPS).write_text(trace_step.page(), encoding="utf-8")
     print(f"docs/reference/{STEPS}")
     for name, drawing in drawings().items():
