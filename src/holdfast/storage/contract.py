@@ -20,7 +20,7 @@ settled by `Store.was_committed`, never by applying twice. These rules hold for 
   under a reference, by the functions of `storage.large_payloads`. `ClaimAttempts` returns inputs in place; the reads
   return references.
 - A message in an inbox makes its instance claimable, except for an event whose name is not in `TurnEffects.waits`. With
-  an empty name in `TurnEffects.waits` an update does not make a released instance claimable: it is for the next execution (G4).
+  an empty name in `waits` an update does not make a released instance claimable: it is for the next execution (G4).
 
 Ids of old commits and keys of dead workers are kept for a limited time. Any worker deletes them in batches (C1).
 """
@@ -112,8 +112,8 @@ class Store(Protocol):
     ) -> list[tuple[int, bytes]]:
         """The newest turns of executions `first` to `before` - 1 that set an event aside, oldest first (G6).
 
-        Each is its execution and its encoded events. The search is for the tag of the event, so a turn with the tag in a
-        payload may be among them.
+        Each is its execution and its encoded events. The search is for the tag of the event, so a turn with the tag in
+        a payload may be among them.
         """
         ...
 
@@ -312,8 +312,8 @@ class StoreDefaults:
     """
 
     capabilities: frozenset[str] = frozenset()
-    """The optional features of the store, by the constants of this module (`RAW_TABLES`). A feature that a later release
-    adds is not in the set of a store that was written for this one, which goes on to work."""
+    """The optional features of the store, by the constants of this module (`RAW_TABLES`). A store that was written for
+    this release has no names of later ones, and continues to work with them."""
 
     @property
     def companion_path(self) -> Path:

@@ -228,7 +228,9 @@ def build_turn(
     completions = _completions(messages)
     applied = AppliedMessages(messages) if len(completions) < len(messages) else NONE_APPLIED
     turn_effects: TurnEffects | None = None
-    if release or applied.has_effects or _has_effects(live, output, payloads):
+    is_unusual = release or effects is not None or output.outcome is not None or len(payloads) > 0
+    has_mailbox = live.turn == 0 and live.run.mailbox is not None
+    if is_unusual or has_mailbox or (applied is not NONE_APPLIED and applied.has_effects):
         turn_effects = _effects_of(
             live, output, events, applied, payloads, release=release, may_close_unread=may_close_unread
         )
@@ -253,12 +255,6 @@ def _completions(messages: list[Message]) -> tuple[Completion, ...]:
         only = messages[0].completion
         return () if only is None else (only,)
     return tuple([message.completion for message in messages if message.completion is not None])
-
-
-def _has_effects(live: LiveInstance, output: TurnOutput, payloads: list[LargePayload]) -> bool:
-    """Whether the code did more than it does in most turns."""
-    is_more = output.effects is not None or output.outcome is not None or bool(payloads)
-    return is_more or (live.turn == 0 and live.run.mailbox is not None)
 
 
 def _effects_of(

@@ -8,10 +8,10 @@ import msgspec
 from holdfast.core.activity_options import decode_options
 from holdfast.core.admission import DeliveryVerdict, MessageKind, decide_delivery
 from holdfast.core.checks import require
-from holdfast.core.leases import WorkerKey
 from holdfast.core.ledger import Leg1Verdict, conclude_leg1, enter_leg1
 from holdfast.core.lifecycle import AttemptEvent, AttemptState, InstanceState
 from holdfast.payloads.failures import Failure
+from holdfast.payloads.limits import INLINE_LIMIT_BYTES
 from holdfast.storage.attempt_endings import end_by_failure
 from holdfast.storage.large_payloads import reference_of
 from holdfast.storage.members.attempts import ClaimAttempts, Completion, HeartbeatAttempt, OpenNextAttempt, Transition
@@ -25,7 +25,7 @@ from holdfast.storage.relational.transaction import Transaction
 
 def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: int, new: NewAttempt) -> None:
     """Open an attempt, READY or running at once."""
-    given = stored_input(transaction, number, new.input)
+    given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else stored_input(transaction, number, new.input)
     transaction.update(
         transaction.sql.insert_attempt,
         number,
@@ -54,33 +54,43 @@ def close_by_completion(transaction: Transaction, completion: Completion, ledger
 
     A request to cancel that came in between does not make the answer stale: nothing waits for it any more (A1).
     """
-    if _close(transaction, completion, ledger, completion.from_state):
+    overdue_at_ms = None if completion.by_owner else transaction.now_ms
+    if _move(transaction, completion, completion.from_state, ledger, overdue_at_ms):
         return True
     is_running = completion.from_state is AttemptState.RUNNING
-    return is_running and _close(transaction, completion, ledger, AttemptState.CANCELLED_RUNNING)
-
-
-def _close(transaction: Transaction, completion: Completion, ledger: int, from_state: AttemptState) -> bool:
-    after = (completion.to_state, ledger, completion.failure)
-    overdue_at_ms = None if completion.by_owner else transaction.now_ms
-    guard = (completion.owner, from_state, completion.from_ledger, overdue_at_ms)
-    return _move(transaction, completion.key, after, guard)
+    return is_running and _move(transaction, completion, AttemptState.CANCELLED_RUNNING, ledger, overdue_at_ms)
 
 
 def move_attempt(transaction: Transaction, move: Transition, overdue_at_ms: int | None = None) -> bool:
     """One guarded transition; False if the attempt was not as expected, or not overdue at the time given."""
-    after = (move.to_state, move.to_ledger, move.failure)
-    return _move(transaction, move.key, after, (move.owner, move.from_state, move.from_ledger, overdue_at_ms))
+    return _move(transaction, move, move.from_state, move.to_ledger, overdue_at_ms)
 
 
 def _move(
     transaction: Transaction,
-    key: AttemptKey,
-    after: tuple[AttemptState, int, bytes | None],
-    guard: tuple[WorkerKey | None, AttemptState, int, int | None],
+    move: Transition | Completion,
+    from_state: AttemptState,
+    to_ledger: int,
+    overdue_at_ms: int | None,
 ) -> bool:
-    now_ms = transaction.now_ms
-    return transaction.update(transaction.sql.move_attempt, *after, now_ms, *key.primary_key, *guard) > 0
+    key = move.key
+    changed = transaction.update(
+        transaction.sql.move_attempt,
+        move.to_state,
+        to_ledger,
+        move.failure,
+        transaction.now_ms,
+        key.number,
+        key.execution,
+        key.activity,
+        key.dimension,
+        key.attempt,
+        move.owner,
+        from_state,
+        move.from_ledger,
+        overdue_at_ms,
+    )
+    return changed > 0
 
 
 def apply_completion(transaction: Transaction, completion: Completion) -> Outcome:

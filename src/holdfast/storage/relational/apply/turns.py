@@ -106,10 +106,11 @@ def _has_read_all(transaction: Transaction, number: InstanceNumber, read_to: int
 
 def _advance(transaction: Transaction, turn: Turn) -> bool:
     after = turn.turn + 1 if turn.events else turn.turn
-    guard = (turn.number, turn.fence, turn.owner, turn.turn)
+    number, fence, owner, before = turn.number, turn.fence, turn.owner, turn.turn
+    sql, stamp_ms = transaction.sql, turn.stamp_ms
     if turn.key is not None:
-        return transaction.update(transaction.sql.commit_flow_turn, after, turn.stamp_ms, turn.key, *guard) > 0
-    return transaction.update(transaction.sql.commit_turn, after, turn.stamp_ms, *guard) > 0
+        return transaction.update(sql.commit_flow_turn, after, stamp_ms, turn.key, number, fence, owner, before) > 0
+    return transaction.update(sql.commit_turn, after, stamp_ms, number, fence, owner, before) > 0
 
 
 def write_turn(transaction: Transaction, turn: Turn, number: InstanceNumber) -> tuple[EndedInstance, ...]:
