@@ -138,7 +138,7 @@ class WriteLock:
         self._gate.close()
 
     def take(self, *, wait: bool) -> bool:
-        """Take the lock, in turn. Without `wait` it returns False if the lock is held; with it, it waits without a limit.
+        """Take the lock, in turn. Without `wait` it returns False if the lock is held; with it, it waits without limit.
 
         A lock on a removed file excludes only processes that opened it before, so it is taken on the new file instead.
         """

@@ -1,9 +1,10 @@
-"""A connection that writes groups, each in one transaction, and checkpoints the WAL. A process has one for its groups and
-one for its heartbeats.
+"""A connection that writes groups, each in one transaction, and checkpoints the WAL. A process has one for its groups
+and one for its heartbeats.
 
-It is used from one thread at a time: the worker's own (`try_write`, if the write lock is free) or a thread that waits for
-the lock (`write`). An error that no guard covers is caused by one member: the group is rolled back and bisected until
-that member is alone. An error of the disk concerns the whole group: nothing of it is kept, and the error is raised.
+It is used from one thread at a time: the worker's own (`try_write`, if the write lock is free) or a thread that waits
+for the lock (`write`). An error that no guard covers is caused by one member: the group is rolled back and bisected
+until that member is alone. An error of the disk concerns the whole group: nothing of it is kept, and the error is
+raised.
 """
 
 import logging
@@ -147,7 +148,7 @@ class SqliteWriter:
             migrate(self._connection, self._path)
 
     def write(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        """Wait for the write lock and write a group. When it returns, applied members are on disk, in the store's files."""
+        """Wait for the write lock and write a group. Applied members are on disk when it returns."""
         self._lock.take(wait=True)
         return self._write_and_release(commit_id, members)
 
@@ -206,7 +207,7 @@ class SqliteWriter:
         return gone
 
     def _write_group(self, commit_id: CommitId, members: Sequence[Member]) -> list[Outcome]:
-        """One transaction. Each part of a bisected group stores the group's id: the first commit counts as its commit."""
+        """One transaction. Each part of a bisected group stores the group's id, so that any of them counts for it."""
         try:
             transaction = self._begin()
             outcomes = apply_members(transaction, members)

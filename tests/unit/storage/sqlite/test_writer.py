@@ -144,7 +144,7 @@ def test_W9_two_threads_that_beat_at_once_do_it_one_after_the_other(
 
     async def case(store: SqliteStore) -> None:
         store.heartbeat(Heartbeat(WorkerKey("before"), None), HERE)
-        judge = sqlite_writer.apply_worker_heartbeat
+        judge: Callable[..., HeartbeatReply] = vars(sqlite_writer)["apply_worker_heartbeat"]
 
         def slow(*arguments: Any) -> HeartbeatReply:
             is_inside.set()
