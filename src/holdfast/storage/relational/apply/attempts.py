@@ -1,4 +1,4 @@
-"""Changes of attempts: completions, retries, claims, heartbeats. Every one is conditional (A2, L13)."""
+"""Apply members about attempts: completions, next attempts, claims, heartbeats. Every change is guarded (A2, L13)."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from holdfast.storage.relational.transaction import Transaction
 
 
 def insert_attempt(transaction: Transaction, number: InstanceNumber, execution: int, new: NewAttempt) -> None:
-    """Open an attempt, READY or running at once."""
+    """Insert an attempt, READY or RUNNING."""
     given = new.input if len(new.input) <= INLINE_LIMIT_BYTES else stored_input(transaction, number, new.input)
     transaction.update(
         transaction.sql.insert_attempt,
@@ -94,20 +94,20 @@ def _move(
 
 
 def apply_completion(transaction: Transaction, completion: Completion) -> Outcome:
-    """A completion alone: the response enters leg 2 and waits in the inbox for its turn (L4, L14, G5)."""
+    """A completion without a turn: the response enters leg 2 and is put into the inbox (L4, L14, G5)."""
     answer = completion.event
     if answer is not None and _gate(transaction, completion.key) is DeliveryVerdict.DROP:
         answer = None
     ledger = completion.applied_ledger if answer is None else completion.entered_ledger
     if not close_by_completion(transaction, completion, ledger):
-        return Rejected(reason="the attempt is closed, or somebody else's")
+        return Rejected(reason="the attempt is closed, or owned by another worker")
     if answer is not None:
         put_in_inbox(transaction, completion.key.number, completion.key.execution, answer)
     return Applied()
 
 
 def reopen_for_inbox(transaction: Transaction, completion: Completion) -> None:
-    """A turn that was to apply this completion was rejected: take the exit from leg 2 back, keep the response."""
+    """The turn with this completion was rejected: undo the exit from leg 2, put the response into the inbox."""
     key = completion.key
     if completion.event is None or _gate(transaction, key) is DeliveryVerdict.DROP:
         return
@@ -129,14 +129,14 @@ def apply_open_next_attempt(transaction: Transaction, retry: OpenNextAttempt) ->
         cancelled = msgspec.structs.replace(retry.ended, from_state=AttemptState.CANCELLED_RUNNING)
         if retry.ended.from_state is AttemptState.RUNNING and move_attempt(transaction, cancelled, overdue_at_ms):
             return Applied()  # the code no longer waits for the activity, so it is not retried
-        return Rejected(reason="the attempt is closed, or somebody else's")
+        return Rejected(reason="the attempt is closed, or owned by another worker")
     if _gate(transaction, key) is not DeliveryVerdict.DROP:
         insert_attempt(transaction, key.number, key.execution, retry.next)
     return Applied()
 
 
 def release(transaction: Transaction, attempt: AttemptRecord) -> None:
-    """The claimer was lost before the body began: the same attempt waits again; its next entry is a rerun (W6)."""
+    """The claimer was lost before the body began: the same attempt is READY again; its next entry is a rerun (W6)."""
     expires = decode_options(attempt.options).expires_at_ready_ms(
         scheduled_at_ms=attempt.scheduled_at_ms, available_at_ms=transaction.now_ms
     )
@@ -144,9 +144,9 @@ def release(transaction: Transaction, attempt: AttemptRecord) -> None:
 
 
 def apply_claim_attempts(transaction: Transaction, claim: ClaimAttempts) -> Outcome:
-    """Take READY attempts in the order they became available, each by a conditional update (L2, L3, L8).
+    """Claim READY attempts in the order in which they became available, each by a guarded update (L2, L3, L8).
 
-    Of several queues the one comes first whose attempt has waited longest, so that none starves behind another.
+    The queue with the oldest attempt comes first, so that no queue starves.
     """
     taken: list[AttemptRecord] = []
     names = json.dumps(claim.names)
@@ -169,7 +169,7 @@ def _waiting_queues(transaction: Transaction, queues: Sequence[str], names: str)
 
 
 def _with_input(transaction: Transaction, attempt: AttemptRecord) -> AttemptRecord:
-    """The attempt with its input, for whoever runs it. One that is gone stays a reference, and the body fails."""
+    """The attempt with its input in place. A missing payload stays a reference, and the body fails."""
     reference = reference_of(attempt.input)
     rows = transaction.fetch(transaction.sql.read_payload, attempt.key.number, reference) if reference else []
     return msgspec.structs.replace(attempt, input=rows[0][0]) if rows else attempt
@@ -215,16 +215,16 @@ def _dead_letter(transaction: Transaction, ready: AttemptRecord) -> None:
 
 
 def apply_heartbeat(transaction: Transaction, beat: HeartbeatAttempt) -> Outcome:
-    """A6: accepted for the living attempt of this owner; the answer carries the request to cancel."""
+    """A6: accepted for an open attempt of this owner. The rejection of a cancelled attempt carries the request."""
     seen = (transaction.now_ms, beat.details, beat.expires_at_ms)
     rows = transaction.fetch(transaction.sql.heartbeat_attempt, *seen, *beat.key.primary_key, beat.owner)
     if not rows:
-        return Rejected(reason="the attempt is closed, or somebody else's")
+        return Rejected(reason="the attempt is closed, or owned by another worker")
     return Rejected(reason=CANCEL_REQUESTED) if rows[0][0] == AttemptState.CANCELLED_RUNNING else Applied()
 
 
 def _gate(transaction: Transaction, key: AttemptKey) -> DeliveryVerdict:
-    """G4, G5: does the instance still want the answer of this attempt?"""
+    """G4, G5: whether the instance still takes the answer of this attempt."""
     rows = transaction.fetch(transaction.sql.instance_gate, key.number)
     if not rows:
         return DeliveryVerdict.DROP

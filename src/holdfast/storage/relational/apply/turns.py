@@ -1,9 +1,8 @@
-"""Continue-as-new (G4): one execution ends and the next begins, in the transaction of the turn that asked for it.
+"""Apply a turn, all or nothing (G11): history, attempts, effects, and the end of the execution.
 
-What answers the old execution (completions, fired timers) goes with it; the rest of the inbox is the instance's mailbox
-and is carried over. The fence is raised, so that nothing of the old execution fits the new one (G1).
-
-The key-values of instances: changed in the turn that changes them, kept by instance number (G4, G11).
+With continue-as-new (G4) one execution ends and the next begins in the same transaction. Answers to the old execution
+(completions, fired timers) are deleted; the rest of the inbox is carried over. The fence is raised, so that no turn of
+the old execution fits the new one (G1).
 """
 
 from typing import TYPE_CHECKING
@@ -57,7 +56,7 @@ def _clear_answers(transaction: Transaction, number: InstanceNumber) -> None:
         try:
             event = decode_event(row.event)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            continue  # what nobody can read is not lost: whoever takes it in says so (G12)
+            continue  # an unreadable message is carried over, and blocks the instance when it is applied (G12)
         if isinstance(event, ANSWERS):
             transaction.update(transaction.sql.delete_inbox, row.row, number)
 
@@ -69,9 +68,6 @@ def write_state_values(transaction: Transaction, number: InstanceNumber, changes
             transaction.execute(transaction.sql.delete_state_value, number, change.key)
         else:
             transaction.execute(transaction.sql.set_state_value, number, change.key, change.value)
-
-
-# ---------------------------------------------------------------- turns
 
 
 def apply_turn(transaction: Transaction, turn: Turn) -> Outcome:
