@@ -317,7 +317,7 @@ def _change_timers(live: LiveInstance, started: dict[int, int], ended: Sequence[
 
 
 def _messages(live: LiveInstance, sent: Iterable[SentEvent]) -> Iterator[Deliver]:
-    """Events for other instances. Their ids are the same in every attempt of the turn, and differ between executions."""
+    """Events for other instances. Their ids are the same in every attempt of a turn, and differ between executions."""
     for number, target, name, data in sent:
         yield Deliver(
             id=InstanceId(target),
